@@ -1,4 +1,4 @@
-"""What a query reports through the listener, as plain values; made in a callback, read on the outbox's thread."""
+"""A query's events as plain values: made in a callback, read on the outbox's thread."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A micro-batch ended. The text is parsed where the outbox is drained, never in the callback."""
+    """A micro-batch ended. The outbox's thread parses the text, never the callback."""
 
     json: str  # read it with sample.progress_from_json
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A trigger found no data; reported at most every few seconds, and without the query's name."""
+    """A trigger found no data; Spark reports it at most every few seconds, without the query's name."""
 
     query_id: str
     run_id: str
@@ -31,7 +31,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """A run ended; Spark does not give the query's name here."""
+    """A run ended; Spark reports it without the query's name."""
 
     query_id: str
     run_id: str

@@ -1,6 +1,6 @@
-"""Renders a snapshot as Prometheus metric families: the names, labels and units of all that this process exports.
+"""Renders a snapshot as Prometheus metric families, with the names, labels and units of all metrics of this process.
 
-Pure. A value that is not known has no sample: never NaN, never 0 instead.
+Pure. An unknown value has no sample: never NaN, never 0 instead.
 """
 
 import math
@@ -24,7 +24,7 @@ _Games = Sequence[tuple[str, str, GameTotals]]
 
 
 def families(known: Snapshot) -> Iterator[Metric]:
-    """Yield every metric family that has at least one known sample."""
+    """Yield every metric family with at least one known sample."""
     for family in (
         *_streams(known),
         *_states(known),
@@ -38,7 +38,7 @@ def families(known: Snapshot) -> Iterator[Metric]:
 
 
 def _streams(known: Snapshot) -> Iterator[Metric]:
-    """Yield what this process did for each game, zeros included, so that a first increase can be seen."""
+    """Yield this process's work for each game, zeros included, so that a first increase is visible."""
     games = _shown_games(known)
     labels = ("game", "group")
     yield _counter(
@@ -96,7 +96,7 @@ def _latency(games: _Games) -> Metric:
 
 
 def _states(known: Snapshot) -> Iterator[Metric]:
-    """Yield what the watchdog observed of each stream."""
+    """Yield the watchdog's observations of each stream."""
     states = tuple((known.states or {}).values())
     yield _gauge(
         "stream_status",
@@ -106,7 +106,7 @@ def _states(known: Snapshot) -> Iterator[Metric]:
     )
     yield _gauge(
         "stream_info",
-        "Which cluster group carries the stream, and in which lane; always 1.",
+        "The stream's cluster group and lane; always 1.",
         ("game", "cluster_group", "lane"),
         (((s.game_key, s.group, s.lane), 1.0) for s in states),
     )
@@ -176,7 +176,7 @@ def _queries(known: Snapshot) -> Iterator[Metric]:
 
 
 def _process(known: Snapshot) -> Iterator[Metric]:
-    """Yield what there is once in a process: ingest, its judgement of the fleet, and the telemetry itself."""
+    """Yield the metrics of the whole process: ingest, its judgement of the fleet, and the telemetry itself."""
     ingest, own = known.ingest, known.own
     rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
     yield _counter(
@@ -201,13 +201,13 @@ def _process(known: Snapshot) -> Iterator[Metric]:
     fleet = known.fleet
     yield _gauge(
         "fleet_problems",
-        "Things at which a person should look, as `turnout status` judges; all 0: the fleet is healthy.",
+        "Problems that need an operator, as `turnout status` judges; all 0: the fleet is healthy.",
         ("problem",),
         (((problem,), amount) for problem, amount in (fleet.counts if fleet else {}).items()),
     )
     yield _gauge(
         "fleet_group_stopped",
-        "1 for a group that does not run and need not, such as a stopped group.",
+        "1 for a group that is down as configured, such as a stopped group.",
         ("cluster_group",),
         (((name,), 1.0) for name in (fleet.stopped_groups if fleet else ())),
     )
@@ -219,13 +219,13 @@ def _process(known: Snapshot) -> Iterator[Metric]:
     )
     yield _counter("listener_events_dropped", "Events lost because too many waited.", (), [((), own.events_dropped)])
     yield _counter("listener_errors", "Events lost because they could not be read.", (), [((), own.listener_errors)])
-    yield _gauge("outbox_items", "Events that wait to be published.", (), [((), own.outbox_items)])
+    yield _gauge("outbox_items", "Events waiting to be published.", (), [((), own.outbox_items)])
     yield _counter("metrics_flush_failures", "Failed writes of the metrics tables.", (), [((), own.flush_failures)])
     yield _counter("metrics_push_failures", "Failed pushes to the Pushgateway.", (), [((), own.push_failures)])
 
 
 def _control(known: Snapshot) -> Iterator[Metric]:
-    """Yield what ingest has read of the controller's work; nothing of it where the control store cannot be read."""
+    """Yield the controller's work as ingest has read it; nothing where the control store cannot be read."""
     if known.oversight is not None:
         yield from _controller(known.oversight)
 
@@ -233,7 +233,7 @@ def _control(known: Snapshot) -> Iterator[Metric]:
 def _controller(seen: Oversight) -> Iterator[Metric]:
     yield _gauge(
         "controller_running",
-        "1 where a controller is known to run, 0 where none is.",
+        "1 while a controller is known to run, 0 otherwise.",
         (),
         [((), float(seen.is_controller_running))],
     )
@@ -245,13 +245,13 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
     )
     yield _gauge(
         "operations_open",
-        "Open operations by state; needs_human waits for a person.",
+        "Open operations by state; needs_human needs an operator.",
         ("state",),
         (((state,), amount) for state, amount in seen.open_operations.items()),
     )
     yield _gauge(
         "operations_needs_human_since_timestamp_seconds",
-        "Since when an operation has needed a person, of the one that has longest.",
+        "Since when an operation has needed an operator, the oldest of them.",
         (),
         [((), seen.oldest_stuck_since)],
     )
@@ -282,25 +282,25 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
     )
     yield _gauge(
         "maintenance_overdue_seconds",
-        "For how long a round of maintenance should have ended well; 0 where none is due.",
+        "How long a successful round of maintenance is overdue; 0 when none is due.",
         (),
         [((), seen.maintenance_overdue_seconds)],
     )
     yield _gauge(
         "maintenance_last_round_timestamp_seconds",
-        "When the last round of maintenance ended, and the last that ended well.",
+        "When the last round of maintenance ended, and the last successful one.",
         ("result",),
         [(("any",), None if seen.last_round is None else seen.last_round[0]), (("ok",), seen.last_good_round_at)],
     )
     yield _gauge(
         "maintenance_last_round_ok",
-        "1 where no table failed in the last round of maintenance, 0 where one did.",
+        "1 if no table failed in the last round of maintenance, 0 otherwise.",
         (),
         [((), None if seen.last_round is None else float(seen.last_round[1]))],
     )
     yield _gauge(
         "access_drift_findings",
-        "Differences between the catalog and what was declared that nobody decided to ignore.",
+        "Differences between the catalog and the declared access, without ignored ones.",
         ("class",),
         (((name,), amount) for name, amount in (seen.drift or {}).items()),
     )

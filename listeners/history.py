@@ -1,6 +1,6 @@
-"""Reads the metrics tables back without Spark: what the dashboard and the watchdog know of the past.
+"""Reads the metrics tables back without Spark, for the dashboard and the watchdog.
 
-A table that was never written reads as empty. Rows that a writer's retry doubled are read once.
+A missing table reads as empty. Rows that a writer's retry doubled are read once.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ONCE: Final = "SELECT DISTINCT ON (run_id, batch_id, game_key, seq_from, finish
 
 @dataclass(frozen=True, slots=True)
 class GameSummary:
-    """One game's numbers over a span of time; a latency is None when no row landed in it."""
+    """One game's numbers over a span of time; a latency is None without landed rows."""
 
     game_key: str
     rows: int
@@ -34,11 +34,11 @@ class GameSummary:
     p50_seconds: float | None
     p95_seconds: float | None
     p99_seconds: float | None
-    last_commit_at: float | None  # Unix seconds; None when nothing was committed
+    last_commit_at: float | None  # Unix seconds; None without a commit
 
 
 def passes(folder: Path, game_key: str | None, since: float) -> pa.Table:
-    """Return what the passes since then (Unix seconds) did for one game, or for all, oldest first."""
+    """Return the results of the passes since then (Unix seconds), for one game or for all, oldest first."""
     wanted = _since("finished_at", since)
     if game_key is not None:
         wanted = wanted & (pc.field("game_key") == game_key)
@@ -46,9 +46,9 @@ def passes(folder: Path, game_key: str | None, since: float) -> pa.Table:
 
 
 def summary(folder: Path, since: float) -> Sequence[GameSummary]:
-    """Return the numbers of each game that had any since then (Unix seconds), ordered by key.
+    """Return the numbers of each game with results since then (Unix seconds), ordered by key.
 
-    Rows of a failed result are not counted: they come again. Percentiles are taken from the summed histograms.
+    Rows of a failed result are not counted: they come again. Percentiles come from the summed histograms.
     """
     buckets = ", ".join(f"coalesce(sum(latency_counts[{n}]), 0)::BIGINT" for n in range(1, _BUCKETS + 1))
     schema = pa.schema(
@@ -98,7 +98,7 @@ def _summary(row: dict[str, Any]) -> GameSummary:
 
 def _since(column: str, since: float) -> pc.Expression:
     start = moment(since)
-    # The date alone lets whole days be skipped; the time then decides.
+    # The date alone lets readers skip whole days; the time then decides.
     return (pc.field("event_date") >= pa.scalar(start.date())) & (
         pc.field(column) >= pa.scalar(start, pa.timestamp("us", tz="UTC"))
     )
@@ -113,7 +113,7 @@ def _read(
     schema: pa.Schema | None = None,
     parameters: dict[str, int] | None = None,
 ) -> pa.Table:
-    """Run the query over the wanted rows, named `results`, and return its answer in the schema."""
+    """Run the query over the selected rows, named `results`, and return its answer in the schema."""
     path = folder / table.name
     answer = schema or table.schema
     if not DeltaTable.is_deltatable(str(path)):

@@ -1,6 +1,6 @@
-"""Brings a pass's result together with the query's progress; they arrive in either order, or one never does.
+"""Joins a pass's result with the query's progress; they arrive in either order, or one never arrives.
 
-Called on the outbox's thread. Pure: `now` is an argument, and what is ready is returned.
+Called on the outbox's thread. Pure: `now` is an argument, and joined passes are returned.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass as far as it is known."""
+    """One pass, with or without its progress."""
 
     result: PassResult
     progress: Progress | None  # None: Spark reported nothing in time
@@ -41,20 +41,20 @@ class Joiner:
         return len(self._results) + len(self._progresses)
 
     def add_result(self, result: PassResult, now: float) -> Sequence[Pass]:
-        """Return the passes that are complete now that this result is known."""
+        """Return the passes that this result completes."""
         key = (result.run_id, result.batch_id)
         progress = self._progresses.pop(key, None)
         ready = list(self.expire(now))
         if progress is not None:  # looked for before expiry: a late progress still beats none
             return [*ready, Pass(result, progress.item)]
-        twin = self._results.pop(key, None)  # reported twice: neither may be lost
+        twin = self._results.pop(key, None)  # reported twice: keep both
         if twin is not None:
             ready.append(Pass(twin.item, None))
         self._results[key] = _Waiting(result, now)
         return ready + [Pass(waiting.item, None) for waiting in _shed(self._results, self._capacity)]
 
     def add_progress(self, progress: Progress, now: float) -> Sequence[Pass]:
-        """Return the passes that are complete now that this progress is known."""
+        """Return the passes that this progress completes."""
         key = (progress.run_id, progress.batch_id)
         result = self._results.pop(key, None)
         if result is not None:
@@ -66,7 +66,7 @@ class Joiner:
         return ready
 
     def expire(self, now: float) -> Sequence[Pass]:
-        """Return the results whose patience has run out, each without progress; call it from time to time."""
+        """Return the results whose patience has run out, each without progress; call it periodically."""
         _overdue(self._progresses, now - self._patience_seconds)
         return [Pass(waiting.item, None) for waiting in _overdue(self._results, now - self._patience_seconds)]
 

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """A registered listener; keeps count of what went wrong in its callbacks."""
+    """A registered listener; counts the failures of its callbacks."""
 
     def __init__(self, kind: Literal["lean", "public"], intake: "_Intake", remove: Callable[[], None]) -> None:
         self.kind: Final = kind
@@ -46,11 +46,11 @@ class Attachment:
 
     @property
     def last_error(self) -> str | None:
-        """Why the newest of them was lost, one line; None when none was."""
+        """Why the newest of them was lost, one line; None without losses."""
         return self._intake.last_error
 
     def detach(self) -> None:
-        """Remove the listener from its session; doing it again does nothing."""
+        """Remove the listener from its session; idempotent."""
         if self._attached:
             self._attached = False
             self._remove()
@@ -59,7 +59,7 @@ class Attachment:
 def attach(spark: SparkSession, sink: Sink) -> Attachment:
     """Register a listener on the session and send each event of its queries to the sink.
 
-    The sink is called on Spark's threads and must only enqueue; what it raises is counted, never passed on.
+    Spark's threads call the sink, so it must only enqueue; its exceptions are counted, never passed on.
     """
     intake = _Intake(sink)
     return _attach_lean(spark, intake) or _attach_public(spark, intake)
@@ -95,7 +95,7 @@ def _attach_lean(spark: SparkSession, intake: _Intake) -> Attachment | None:
         listener = wrapper(_LeanAdapter(intake))
         manager.addListener(listener)
     except (ImportError, AttributeError, TypeError, Py4JError) as error:
-        _log.info("the lean listener cannot be used here, Spark's public class is: %s", error)
+        _log.info("the lean listener cannot be used here, using Spark's public class: %s", error)
         return None
     return Attachment("lean", intake, lambda: manager.removeListener(listener))
 

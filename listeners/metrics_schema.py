@@ -1,4 +1,4 @@
-"""The metrics Delta tables: their columns, and the rows that results and events become.
+"""The metrics Delta tables: their columns, and the rows of results and events.
 
 Written by `metrics_table`, read by `history`. Types stay plain so that every Delta engine can read and write them.
 """
@@ -20,7 +20,7 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True)
 class MetricsTable:
-    """One metrics table; it is partitioned by `event_date` only, since a partition per game would be dust."""
+    """One metrics table; it is partitioned by `event_date` only, since a partition per game would be tiny."""
 
     name: str  # its folder below the metrics folder
     schema: pa.Schema
@@ -44,7 +44,7 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("files", pa.int64()),
             ("bytes", pa.int64()),
             ("finished_at", _TIME),  # of the pass
-            ("committed_at", _TIME),  # null when nothing was committed
+            ("committed_at", _TIME),  # null without a commit
             ("commit_seconds", pa.float64()),
             ("latency_counts", pa.list_(pa.int32())),  # rows per bucket of sample.LATENCY_EDGES_SECONDS
             ("pass_seconds", pa.float64()),
@@ -62,13 +62,13 @@ STATUS_EVENT: Final = MetricsTable(  # one row per change of a stream's status
             ("game_key", pa.string()),
             ("group", pa.string()),
             ("at", _TIME),
-            ("from_status", pa.string()),  # null: nothing was known before
+            ("from_status", pa.string()),  # null: no status before
             ("to_status", pa.string()),
             ("detail", pa.string()),
         ]
     ),
 )
-GROUP_SAMPLE: Final = MetricsTable(  # how a group fared, from time to time
+GROUP_SAMPLE: Final = MetricsTable(  # a sample of a group, from time to time
     "group_sample",
     pa.schema(
         [

@@ -1,6 +1,6 @@
 """Writes the metrics Delta tables with delta-rs, off the hot path: adding buffers, a thread of its own writes.
 
-Losing the store never touches a stream: rows wait in a bounded buffer and the oldest are dropped and counted.
+A lost store never touches a stream: rows wait in a bounded buffer; the oldest are dropped and counted.
 """
 
 import logging
@@ -56,29 +56,29 @@ class MetricsTables:
 
     @property
     def flush_failures(self) -> int:
-        """Failed writes; their rows are tried again."""
+        """Failed writes; their rows are retried."""
         return self._flush_failures
 
     def add(self, item: MetricsItem) -> None:
-        """Leave a pass, a status event or a group sample for the next flush; returns at once."""
+        """Buffer a pass, a status event or a group sample for the next flush; returns at once."""
         table, rows = rows_of(item)
         self._writers[table.name].add(rows)
 
     def flush(self) -> bool:
-        """Write all that waits and tell whether that succeeded; what failed stays for the next flush."""
+        """Write all buffered rows and return whether that succeeded; rows that failed stay for the next flush."""
         with self._flushing:
             outcomes = [self._flush_one(writer) for writer in self._writers.values()]
             return all(outcomes)
 
     def start(self, flush_seconds: float) -> None:
-        """Flush about every so often on a thread of its own, until `close`."""
+        """Flush periodically on a thread of its own, until `close`."""
         if self._thread is not None:
             raise RuntimeError("these metrics tables are already being flushed")
         self._thread = threading.Thread(target=self._run, args=(flush_seconds,), name="flush-metrics", daemon=True)
         self._thread.start()
 
     def close(self, deadline_seconds: float) -> bool:
-        """Write what waits for at most so long, stop, and tell whether all was written."""
+        """Write the buffered rows for at most so long, stop, and return whether all were written."""
         self._stopping.set()
         if self._thread is None:
             self.start(0.0)
@@ -95,23 +95,23 @@ class MetricsTables:
     def _flush_one(self, writer: "_Writer") -> bool:
         try:
             writer.flush()
-        except Exception as error:  # noqa: BLE001 - the edge to the store: whatever it raises, the rows must wait
+        except Exception as error:  # noqa: BLE001 - the edge to the store: after any error the rows must wait
             self._flush_failures += 1
-            _log.warning("metrics table %s was not written, its rows wait: %s", writer.path, error)
+            _log.warning("cannot write metrics table %s, its rows wait: %s", writer.path, error)
             return False
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Rows on their way into a table; the version tells, after a lost reply, whether they arrived."""
+    """Rows on their way into a table; after a lost reply the version shows whether they arrived."""
 
     version: int
     data: pa.Table
 
 
 class _Writer:
-    """One table: a buffer, and at most one batch whose fate is open."""
+    """One table: a buffer, and at most one batch with an unknown outcome."""
 
     def __init__(self, path: Path, table: MetricsTable, app_id: str, capacity: int) -> None:
         self.path = path
@@ -138,7 +138,7 @@ class _Writer:
                 self.dropped += 1
 
     def flush(self) -> None:
-        """Append the buffer batch by batch. Idempotent: a batch carries (app id, version), looked for on a retry."""
+        """Append the buffer batch by batch. Idempotent: a retry looks for the batch's (app id, version)."""
         while self._open is not None or self._take():
             batch = self._open
             assert batch is not None
@@ -155,7 +155,7 @@ class _Writer:
             self._open, self._tried = None, False
 
     def _take(self) -> bool:
-        """Make a batch of the oldest waiting rows; tell whether there was any.
+        """Make a batch of the oldest buffered rows; return whether there were any.
 
         Raises:
             pyarrow.ArrowException: a row does not fit the table; the batch is dropped, for it never would.

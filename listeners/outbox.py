@@ -1,4 +1,4 @@
-"""A bounded queue with one draining thread, between those who must not wait and the sinks that may.
+"""A bounded queue with one draining thread, between callers that must not wait and sinks that may.
 
 Offering never blocks: when the queue is full the oldest item is dropped and counted.
 """
@@ -18,7 +18,7 @@ class Outbox(Generic[_T]):
 
     Args:
         capacity: most items that wait; beyond it the oldest is dropped.
-        publish: called with one item at a time; what it raises is counted and logged, and the next item follows.
+        publish: called with one item at a time; its exceptions are counted and logged, and the next item follows.
     """
 
     def __init__(self, capacity: int, publish: Callable[[_T], None]) -> None:
@@ -49,7 +49,7 @@ class Outbox(Generic[_T]):
         return self._failures
 
     def offer(self, item: _T) -> None:
-        """Leave an item; returns at once."""
+        """Add an item; returns at once."""
         with self._changed:
             if self._closed:
                 self._dropped += 1
@@ -61,9 +61,9 @@ class Outbox(Generic[_T]):
             self._changed.notify()
 
     def close(self, deadline_seconds: float) -> bool:
-        """Take no more items and publish the waiting ones for at most so long; tell whether all were published.
+        """Take no more items and publish the waiting ones for at most so long; return whether all were published.
 
-        What is left after the deadline is dropped and counted.
+        Items left after the deadline are dropped and counted.
         """
         with self._changed:
             self._closed = True

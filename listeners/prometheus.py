@@ -1,6 +1,6 @@
-"""What this process exports to Prometheus: totals gathered by the sinks, rendered for each scrape, served or pushed.
+"""This process's Prometheus metrics: totals from the sinks, rendered for each scrape, served or pushed.
 
-`Exposition` is called on the outbox's and the watchdog's threads. Nothing here emits a value that is not known.
+The outbox's and the watchdog's threads call `Exposition`. Unknown values are never exported.
 """
 
 import logging
@@ -76,7 +76,7 @@ class Exposition(Collector):
             self._groups[result.group] = after_pass(self._groups.get(result.group) or GroupTotals(), result)
 
     def set_states(self, states: Sequence[StreamState]) -> None:
-        """Replace the states of all streams of this process; a game that is not among them is shown no more.
+        """Replace the states of all streams of this process; other games disappear.
 
         Raises:
             ValueError: a status is not one of STATUSES.
@@ -90,12 +90,12 @@ class Exposition(Collector):
                 self._groups.setdefault(state.group, GroupTotals())
 
     def set_heartbeat(self, group: str, at: float) -> None:
-        """Tell that the group's driver was alive at this time (Unix seconds)."""
+        """Record that the group's driver was alive at this time (Unix seconds)."""
         with self._lock:
             self._groups[group] = replace(self._groups.get(group) or GroupTotals(), heartbeat_at=at)
 
     def add_progress(self, progress: Progress) -> None:
-        """Count one micro-batch of any query; the result of its pass is counted apart, with `add_pass`."""
+        """Count one micro-batch of any query; `add_pass` counts the result of its pass."""
         name = progress.query_name or "unnamed"
         with self._lock:
             if name not in self._queries and len(self._queries) >= MAX_QUERIES:
@@ -111,7 +111,7 @@ class Exposition(Collector):
         committed_at: float,
         clocks: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Count one bronze commit: its seq, its rows for the games and its refused ones, and when (Unix seconds).
+        """Count one bronze commit: its seq, its rows for games, its refused rows, and when (Unix seconds).
 
         `clocks` gives all of its rows by whose clock their source time is.
         """
@@ -124,15 +124,15 @@ class Exposition(Collector):
             )
 
     def set_fleet(self, problems: Mapping[str, int], judged_at: float, stopped_groups: Sequence[str] = ()) -> None:
-        """Replace the number of problems of the whole fleet by kind, 0 included, as judged at this time.
+        """Replace the fleet's number of problems by kind, 0 included, as judged at this time.
 
-        `stopped_groups` do not run and need not: they raise no alert.
+        `stopped_groups` are down as configured: they raise no alert.
         """
         with self._lock:
             self._fleet = FleetProblems(dict(problems), judged_at, tuple(stopped_groups))
 
     def set_oversight(self, oversight: Oversight | None) -> None:
-        """Replace what is known of the controller's work; None where the control store cannot be read now."""
+        """Replace the snapshot of the controller's work; None when the control store cannot be read."""
         with self._lock:
             self._oversight = oversight
 
@@ -145,12 +145,12 @@ class Exposition(Collector):
         flush_failures: int | None,
         push_failures: int | None = None,
     ) -> None:
-        """Replace the numbers about the telemetry itself, totals since the start; None is not known."""
+        """Replace the numbers about the telemetry itself, totals since the start; None is unknown."""
         with self._lock:
             self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
 
     def snapshot(self) -> Snapshot:
-        """Return what is known now."""
+        """Return the present snapshot."""
         with self._lock:
             states = None if self._states is None else dict(self._states)
             groups, queries = dict(self._groups), dict(self._queries)
@@ -162,7 +162,7 @@ class Exposition(Collector):
         yield from families(self.snapshot())
 
     def describe(self) -> Sequence[Metric]:
-        """Return nothing: what is exported depends on what is known, and registering must not collect."""
+        """Return nothing: the metrics depend on the snapshot, and registering must not collect."""
         return ()
 
 
@@ -195,7 +195,7 @@ def serve(registry: CollectorRegistry, bind: str = "127.0.0.1", port: int = 0) -
 
 
 class Pusher:
-    """Pushes a registry to a Pushgateway from time to time, on a thread of its own."""
+    """Pushes a registry to a Pushgateway periodically, on a thread of its own."""
 
     def __init__(
         self,
@@ -239,12 +239,12 @@ class Pusher:
     def _try(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - the thread's edge: losing a push never stops the next one
+        except Exception as error:  # noqa: BLE001 - the thread's edge: a lost push never stops the next one
             self._failures += 1
             if isinstance(error, HTTPError):
-                error.close()  # it is the answer, whose socket stays open
-            reason = error if isinstance(error, OSError) else type(error).__name__  # others quote the address
-            _log.warning("the push of metrics to %s failed: %s", _shown(self._gateway), reason)
+                error.close()  # the error is the response, whose socket stays open
+            reason = error if isinstance(error, OSError) else type(error).__name__  # other errors quote the address
+            _log.warning("pushing metrics to %s failed: %s", _shown(self._gateway), reason)
 
 
 def push(
@@ -256,11 +256,11 @@ def push(
     every_seconds: float = 15.0,
     timeout_seconds: float = PUSH_TIMEOUT_SECONDS,
 ) -> Pusher:
-    """Push the registry to a Pushgateway now and then every so often, until `stop()` of what is returned."""
+    """Push the registry to a Pushgateway now and then periodically, until `stop()` of the result."""
     return Pusher(registry, gateway, job, grouping, every_seconds, timeout_seconds)
 
 
 def _shown(address: str) -> str:
-    """Return scheme, host and port of an address: a password may stand in what is left out."""
+    """Return scheme, host and port of an address: the other parts may hold a password."""
     found = _ADDRESS.match(address)
-    return found[0] if found and "@" not in address else "an address that is not shown"
+    return found[0] if found and "@" not in address else "an address (not shown)"

@@ -11,7 +11,7 @@ _BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
 def quantile(counts: Sequence[int], q: float) -> float | None:
     """Return the q-quantile (0 to 1) in seconds from one count per latency bucket, or None when all are 0.
 
-    Interpolates within the bucket; what lies in the last bucket, which has no upper edge, counts as its lower edge.
+    Interpolates within the bucket; the last bucket has no upper edge and counts as its lower edge.
 
     Raises:
         ValueError: q or the number of counts is wrong.

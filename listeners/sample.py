@@ -1,6 +1,6 @@
 """The values that describe streams: a query's progress, a pass's result, a stream's state.
 
-Made by the listener and by passes, consumed by the outbox's sinks; nothing here reads a clock or does I/O.
+The listener and passes make them, the outbox's sinks consume them; nothing here reads a clock or does I/O.
 """
 
 import json
@@ -13,7 +13,7 @@ LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.
 """Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
 
 CHUNK: Final = -1
-"""Stands for the batch id of what was no micro-batch: a chunk of catch-up."""
+"""The batch id of a catch-up chunk, which is not a micro-batch."""
 
 
 class Lane(StrEnum):
@@ -56,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """What one pass (or one catch-up chunk) did for one game."""
+    """The result of one pass (or one catch-up chunk) for one game."""
 
     game_key: str
     lane: Lane
@@ -66,19 +66,19 @@ class GameResult:
     rejects: Mapping[str, int]  # refused rows by reason code
     files: int
     bytes: int
-    committed_at: float | None  # Unix seconds; None when nothing was committed
+    committed_at: float | None  # Unix seconds; None without a commit
     commit_seconds: float
     latency_counts: tuple[int, ...]  # landed rows per bucket of LATENCY_EDGES_SECONDS, source time to table commit
-    error: str | None = None  # why nothing was committed, one line
+    error: str | None = None  # why there was no commit, one line
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What one micro-batch of a group's demux query did, joined to its Progress by (run_id, batch_id)."""
+    """The result of one micro-batch of a group's demux query, joined to its Progress by (run_id, batch_id)."""
 
     group: str
     run_id: str
-    batch_id: int  # CHUNK: it was no pass
+    batch_id: int  # CHUNK: a chunk of catch-up
     started_at: float
     finished_at: float
     frontier_seq: int  # the last bronze seq this pass covers
@@ -87,7 +87,7 @@ class PassResult:
 
     @property
     def is_chunk(self) -> bool:
-        """Whether this was a chunk of catch-up, which is no pass of the group even when it held no rows."""
+        """Whether this was a chunk of catch-up, which is not a pass of the group even without rows."""
         return self.batch_id == CHUNK
 
 
@@ -120,20 +120,20 @@ class StatusEvent:
     game_key: str
     group: str
     at: float
-    from_status: str | None  # None: nothing was known before
+    from_status: str | None  # None: unknown before
     to_status: str
     detail: str | None  # why, one line
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """How one cluster group fares at one moment."""
+    """A sample of one cluster group."""
 
     group: str
     at: float
     frontier_seq: int | None  # None before the first pass
     streams: int
-    behind: int  # streams in another lane than RUN
+    behind: int  # streams outside of the lane RUN
     rows_per_second: float | None  # None is unknown, never 0
 
 

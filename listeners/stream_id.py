@@ -1,6 +1,6 @@
-"""A streaming query's identity and its name: the one place that spells and reads query names.
+"""A streaming query's identity and its name: the one place that writes and parses query names.
 
-Names of queries that are not ours are no error: a session may carry other queries, too.
+Foreign query names are no error: a session may carry other queries, too.
 """
 
 import re
@@ -15,7 +15,7 @@ _QUERY_NAME: Final = re.compile(rf"turnout-(ingest|demux|game)-({_NAME.pattern})
 
 @dataclass(frozen=True, slots=True)
 class StreamId:
-    """What a query does and for whom: an environment's ingest, a group's demux or one game's own query.
+    """A query's kind and owner: an environment's ingest, a group's demux or one game's own query.
 
     Raises:
         ValueError: the name is not 1 to 64 letters, digits, '_' and '-' that start with a letter or digit.
@@ -30,11 +30,11 @@ class StreamId:
 
     @property
     def query_name(self) -> str:
-        """The name to start the query with; `parse_query_name` reads it back."""
+        """The name with which to start the query; `parse_query_name` parses it."""
         return f"turnout-{self.kind}-{self.name}"
 
 
 def parse_query_name(text: str | None) -> StreamId | None:
-    """Return whose query this is, or None when the name is absent or foreign."""
+    """Return the identity behind a query name, or None when the name is absent or foreign."""
     match = None if text is None else _QUERY_NAME.fullmatch(text)
     return None if match is None else StreamId(cast(QueryKind, match[1]), match[2])

@@ -1,4 +1,4 @@
-"""The totals one process keeps about games, groups, queries and ingest, and how a result adds to them.
+"""One process's totals about games, groups, queries and ingest, and how a result adds to them.
 
 Frozen values replaced under the exposition's lock, so that a snapshot is a shallow copy. Pure.
 """
@@ -12,16 +12,16 @@ from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Prog
 _N = TypeVar("_N", int, float)
 
 OTHER: Final = "other"
-"""Label value that takes what is beyond a label's bound."""
+"""Label value that sums all values beyond a label's bound."""
 
-MAX_REASONS: Final = 32  # reject reasons and pass phases are words of our code, so more is a mistake
+MAX_REASONS: Final = 32  # reject reasons and pass phases are constants of our code, so more is a mistake
 MAX_QUERIES: Final = 2_000  # the most games one group may carry, each with a query of its own
 BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class GameTotals:
-    """What this process did for one game since it started."""
+    """This process's work for one game since its start."""
 
     group: str
     rows: int = 0
@@ -35,7 +35,7 @@ class GameTotals:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """What this process did as one cluster group since it started; None is not known yet."""
+    """This process's work as one cluster group since its start; None is unknown yet."""
 
     heartbeat_at: float | None = None
     passes: int = 0
@@ -46,7 +46,7 @@ class GroupTotals:
 
 @dataclass(frozen=True, slots=True)
 class QueryTotals:
-    """What Spark reported of one query: the last batch's durations and all rows so far (None: not known yet)."""
+    """Spark's report of one query: the last batch's durations and all rows so far (None: unknown yet)."""
 
     durations_ms: Mapping[str, int]
     input_rows: int | None
@@ -54,7 +54,7 @@ class QueryTotals:
 
 @dataclass(frozen=True, slots=True)
 class IngestTotals:
-    """What this process ingested since it started."""
+    """The rows that this process ingested since its start."""
 
     seq: int
     accepted: int
@@ -65,37 +65,36 @@ class IngestTotals:
 
 @dataclass(frozen=True, slots=True)
 class FleetProblems:
-    """What the last judgement of the whole fleet found, and when (Unix seconds)."""
+    """The last judgement of the whole fleet, and when (Unix seconds)."""
 
     counts: Mapping[str, int]  # by kind of problem, 0 included
     judged_at: float
-    stopped_groups: Sequence[str] = ()  # those that do not run, and need not
+    stopped_groups: Sequence[str] = ()  # those that are down as configured
 
 
 @dataclass(frozen=True, slots=True)
 class Oversight:
-    """What the control store says of the controller's work and of what waits for people; times are Unix seconds."""
+    """The controller's work and what waits for operators, from the control store; times are Unix seconds."""
 
     is_controller_running: bool
     supervised_groups: int  # whose drivers the controller should keep running
     open_operations: Mapping[str, int]  # by state, 0 included
-    oldest_stuck_since: float | None  # that needs a person; None: none does, or it is not known
+    oldest_stuck_since: float | None  # that needs an operator, the oldest; None: none does, or unknown
     evacuations: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    """Dead groups with games that cannot go: how many, and since when."""
-    maintenance_overdue_seconds: float | None = None  # for which a round should have ended well; None: not known
-    last_round: tuple[float, bool] | None = None  # of maintenance: when it ended, and if well; None: none did
-    last_good_round_at: float | None = None  # the newest that ended well; None: none did
-    access_read_at: float | None = None  # when the catalog was last read; None: it never was, or it is not known
-    drift: Mapping[str, int] | None = (
-        None  # findings of then that nobody ignores, by class, 0 included; None: not known
-    )
-    source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: not known
-    source_rows: int | None = None  # that wait there; None: not known
+    """Dead groups with games that cannot leave: their number, and since when."""
+    maintenance_overdue_seconds: float | None = None  # by which a successful round is overdue; None: unknown
+    # Of maintenance: when it ended, and whether successfully; None: none did.
+    last_round: tuple[float, bool] | None = None
+    last_good_round_at: float | None = None  # the newest successful one; None: none
+    access_read_at: float | None = None  # when the catalog was last read; None: never, or unknown
+    drift: Mapping[str, int] | None = None  # findings of then without ignored ones, by class, 0 included; None: unknown
+    source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: unknown
+    source_rows: int | None = None  # that wait there; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCounts:
-    """How the telemetry itself is doing, as totals since the start; None is not known."""
+    """The telemetry's own totals since the start; None is unknown."""
 
     events_dropped: int | None = None
     listener_errors: int | None = None
@@ -106,10 +105,10 @@ class SelfCounts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is known at one moment; the values are never changed, only replaced."""
+    """Everything known at one moment; the values are replaced, never changed."""
 
     games: Mapping[str, GameTotals]
-    states: Mapping[str, StreamState] | None  # None: no states were reported, so every game with results is shown
+    states: Mapping[str, StreamState] | None  # None: no states were reported, so every game with results is exported
     groups: Mapping[str, GroupTotals]
     queries: Mapping[str, QueryTotals]
     ingest: IngestTotals | None
@@ -119,7 +118,7 @@ class Snapshot:
 
 
 def after_result(before: GameTotals, game: GameResult) -> GameTotals:
-    """Return the totals with one more result; a failed one is an error only, since its rows come again."""
+    """Return the totals with one more result; a failed one counts as an error only, since its rows come again."""
     if game.error is not None:
         return replace(before, errors=before.errors + 1)
     committed = game.committed_at is not None
@@ -135,7 +134,7 @@ def after_result(before: GameTotals, game: GameResult) -> GameTotals:
 
 
 def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
-    """Return the totals with one more pass; a chunk of catch-up adds its phases but is no pass of the group."""
+    """Return the totals with one more pass; a chunk of catch-up adds its phases but is not a pass of the group."""
     if result.is_chunk:
         return replace(before, phases_seconds=_added(before.phases_seconds, result.phases_seconds))
     return replace(
@@ -148,7 +147,7 @@ def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
 
 
 def after_progress(before: QueryTotals | None, progress: Progress) -> QueryTotals:
-    """Return the totals with one more micro-batch; rows Spark did not report add nothing."""
+    """Return the totals with one more micro-batch; rows that Spark did not report add nothing."""
     rows = before.input_rows if before else None
     if progress.input_rows is not None:
         rows = (rows or 0) + progress.input_rows

@@ -1,4 +1,4 @@
-"""Who acts: the user of the operating system, by the process's uid. No variable of the environment counts."""
+"""The actor of commands: the operating system's user, by the process's uid. Environment variables do not count."""
 
 import os
 import pwd
@@ -7,15 +7,15 @@ from pipeline.errors import Refused
 
 
 def current_user() -> str:
-    """Return the name of the user this process runs as, `uid:N` for one without an entry in the user database.
+    """Return the user name of this process, `uid:N` without an entry in the user database.
 
     Raises:
-        Refused: the name is of a form that turnout keeps for what it does itself.
+        Refused: the name is reserved for turnout itself.
     """
     uid = os.geteuid()
     try:
         name = pwd.getpwuid(uid).pw_name
-    except KeyError:  # as in a container that was given any uid
+    except KeyError:  # as in a container with an arbitrary uid
         return f"uid:{uid}"
     if not name.strip() or name.startswith("("):
         raise Refused(f"The user name {name!r} is reserved for turnout itself. Run this as another user.")

@@ -1,4 +1,4 @@
-"""Writes small files whole or not at all, also when the machine loses power half way."""
+"""Writes small files atomically, even if the machine loses power."""
 
 import contextlib
 import os
@@ -28,14 +28,14 @@ def replace(file: Path, text: str) -> None:
 
 
 def create(file: Path, content: bytes, *, drafted: str, published: str) -> bool:
-    """Write a file into its folder unless there is one of its name, and return whether this call wrote it.
+    """Write a file into its folder unless the name exists, and return whether this call wrote it.
 
-    Of many who try, one has. The names are those of its two effects.
+    Of concurrent calls one succeeds. The two names are those of its fail-points.
     """
     with _drafted(file, content, drafted) as draft:
         try:
             with effect(published):
-                os.link(draft, file)  # atomic, and fails where there is one
+                os.link(draft, file)  # atomic, and fails where the name exists
         except FileExistsError:
             return False
     return True
@@ -43,7 +43,7 @@ def create(file: Path, content: bytes, *, drafted: str, published: str) -> bool:
 
 @contextlib.contextmanager
 def _drafted(file: Path, content: bytes, drafted: str) -> Iterator[Path]:
-    """Give a file of another name with this content; maintenance deletes what a process that died has left of them."""
+    """Write the content to a file of another name; maintenance deletes the files of dead processes."""
     draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}.tmp")
     try:
         with effect(drafted), draft.open("wb") as handle:

@@ -1,30 +1,30 @@
-"""The families of errors: `Refused` shows a person what to do, `Transient` may be retried, `Conflict` lost a race."""
+"""The families of errors: `Refused` tells a person the fix, `Transient` may be retried, `Conflict` lost a race."""
 
 
 class Refused(Exception):
-    """A request, name or setting that cannot be accepted; the message says what and what to do."""
+    """A request, name or setting that turnout cannot accept; the message has the reason and the fix."""
 
 
 class Transient(Exception):
-    """A failure outside of our control that may pass; the caller retries with a budget."""
+    """An outside failure that may pass; the caller retries with a budget."""
 
 
 class Conflict(Exception):
-    """Another writer changed what a change was based on, since it was read; nothing of the change was written.
+    """Another writer has changed the base of a change since it was read; nothing of the change was written.
 
-    Each subclass names what was changed. The caller reads again, and then retries, refuses or finds the change done;
-    none is caught by this class, so that a conflict over one thing is never taken for one over another.
+    Each subclass names the thing that changed. The caller reads again, and then retries, refuses or finds the change
+    done. No handler catches this class, so that a conflict over one thing never passes for one over another.
     """
 
 
 def is_panic(error: BaseException) -> bool:
-    """Tell whether a library written in Rust panicked: its exception is no Exception, and known by its name only."""
+    """Return whether a library written in Rust panicked: its exception is a BaseException, known by its name only."""
     return type(error).__name__ == "PanicException"
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what a library says, or its class; below it are its own stack or a statement.
+    """Return the first line of a library's error, or its class; the lines below are its stack or a statement.
 
-    An error of SQLAlchemy's says what its driver's says.
+    For an error of SQLAlchemy, its driver's message.
     """
     return next(iter(str(getattr(error, "orig", None) or error).splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""What packages above this one add to it, found by their entry points: imports go one way, and this one is below."""
+"""Extensions by packages above this one, found by their entry points, since imports go one way."""
 
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -11,5 +11,5 @@ CONTROLLER: Final = "turnout.controller"
 
 
 def registered(group: str) -> list[Any]:
-    """Return what was registered under a group, in the order of names; what cannot be loaded raises."""
+    """Return the objects registered under a group, ordered by name; a failure to load raises."""
     return [each.load() for each in sorted(entry_points(group=group), key=lambda each: each.name)]

@@ -1,8 +1,8 @@
-"""Named places where a test can make the process fail, or let another thread go on, so that the laws are proved.
+"""Named places where a test can make the process fail, or let another thread go on, to prove the laws.
 
-Nothing happens unless the environment names a folder (`TURNOUT_FAILPOINTS`). Its file `armed` has one fault per line,
-`<point> <crash|raise|hang> <n>`: at the n-th hit of the point, counted over all processes that share the folder.
-Each hit of a point is a line in `<point>.hits`, each fault that went off a line in `fired`. See also `on_hit`.
+Inactive unless the environment names a folder (`TURNOUT_FAILPOINTS`). Its file `armed` has one fault per line, `<point>
+<crash|raise|hang> <n>`: at the n-th hit of the point, counted over all processes that share the folder. Each hit of a
+point is a line in `<point>.hits`, each triggered fault a line in `fired`. See also `on_hit`.
 """
 
 import fcntl
@@ -24,13 +24,13 @@ EFFECTS: Final = (
     "draft_commit",  # the text of a commit, not yet part of the log
     "publish_commit",  # a commit of ours: the draft is linked to its version
     "delete_draft",
-    "withdraw_commit",  # one after a version that log cleanup has taken
+    "withdraw_commit",  # a version that log cleanup has already removed
     "mark_data_file",
     "commit_by_delta_rs",
     "commit_by_spark",
     "compact_by_delta_rs",
     "switch_generation",
-    "remove_rows",  # out of quarantine or a game table
+    "remove_rows",  # rows leave quarantine or a game table
     "add_columns",
     "set_properties",
     "write_checkpoint",  # by delta-rs
@@ -47,7 +47,7 @@ EFFECTS: Final = (
     "publish_file",
     "store_commit",  # a transaction of the control store
 )
-"""What a driver does to the world on the data path; each is a point before it, `before_<effect>`, and one after it."""
+"""The effects of a driver on the data path; each has a point before it, `before_<effect>`, and one after it."""
 
 PLACES: Final = (
     "after_bronze_write",
@@ -63,7 +63,7 @@ PLACES: Final = (
     "in_dedupe",
     "in_maintenance",
 )
-"""Points between steps of more than one effect."""
+"""Points between steps of several effects."""
 
 POINTS: Final = (*PLACES, *(f"{when}_{effect}" for effect in EFFECTS for when in ("before", "after")))
 ACTIONS: Final = ("crash", "raise", "hang")
@@ -71,15 +71,15 @@ HANG_SECONDS: Final = 30.0
 
 
 on_hit: Callable[[str], None] | None = None
-"""Called with each point's name when a test sets it: a scheduler lets another thread go on here, or ends this one."""
+"""Called with each point's name when a test sets it: a scheduler lets another thread run here, or ends this one."""
 
 
 class Injected(Exception):
-    """The fault a test has set."""
+    """A fault set by a test."""
 
 
 def hit(point: str) -> None:
-    """Count that the process came here, and fail if a fault is armed for this time.
+    """Count a hit of this point, and fail if a fault is armed for it.
 
     Raises:
         Injected: the armed fault is `raise`.
@@ -91,7 +91,7 @@ def hit(point: str) -> None:
     if not place:
         return
     if point not in POINTS:
-        raise ValueError(f"no fail-point is called {point}")
+        raise ValueError(f"there is no fail-point {point}")
     folder = Path(place)
     number = _append(folder / f"{point}.hits", f"{os.getpid()} {time.time()}")
     for action in _armed(folder, point, number):
@@ -100,12 +100,12 @@ def hit(point: str) -> None:
 
 
 class effect:  # noqa: N801 - reads as a statement
-    """Marks one change of the world: a point before the block, and one after it when it has not raised."""
+    """Marks one effect on the world: a point before the block, and one after it unless it raised."""
 
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
-        """Name the effect, one of `EFFECTS`."""
+        """Take the effect's name, one of `EFFECTS`."""
         self._name = name
 
     def __enter__(self) -> None:
@@ -119,7 +119,7 @@ class effect:  # noqa: N801 - reads as a statement
 
 
 def _append(file: Path, line: str) -> int:
-    """Append a line and return how many the file has; atomic between processes."""
+    """Append a line and return the number of lines; atomic between processes."""
     with file.open("a+", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         handle.write(line + "\n")
@@ -147,7 +147,7 @@ def _fail(action: str, point: str) -> None:
 
 
 def _kill_session() -> None:
-    """Kill the driver, its JVM and its workers: all that share this process's session, this one last."""
+    """Kill the driver, its JVM and its workers: all processes of this session, this one last."""
     session = os.getsid(0)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

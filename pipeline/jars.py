@@ -1,6 +1,6 @@
-"""The Java side of a machine: which jars belong to Spark and to the Kafka broker, and where Java is.
+"""The Java side of a machine: the jars of Spark and of the Kafka broker, and the Java program.
 
-Called wherever a JVM is started. Looks at names only; `pipeline.setup.fetch` is what checks contents.
+Called wherever a JVM is started. Checks names only; `pipeline.setup.fetch` checks contents.
 """
 
 import os
@@ -47,10 +47,10 @@ def kafka_jars() -> tuple[Path, ...]:
 
 
 def java_executable() -> str:
-    """Return the Java program: the one in $JAVA_HOME when that is set, else the first on PATH.
+    """Return the Java program: the one in $JAVA_HOME when set, else the first on PATH.
 
     Raises:
-        Refused: there is none.
+        Refused: no Java is found.
     """
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
@@ -59,7 +59,7 @@ def java_executable() -> str:
         return str(java)
     executable = shutil.which("java")
     if executable is None:
-        raise Refused("Java is not on PATH. Install Java 17 or later (./turnout setup does it, or says how).")
+        raise Refused("Java is not on PATH. Run ./turnout setup, or install Java 17 or later.")
     return executable
 
 

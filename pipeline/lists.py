@@ -1,4 +1,4 @@
-"""Shortens lists for people: the first few of many, and how many more there are. Pure; everybody may call it."""
+"""Shortens lists for people: the first few items, and the number of the others. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -7,7 +7,7 @@ _T = TypeVar("_T")
 
 
 def join_limited(items: Sequence[_T], most: int = 5, text: Callable[[_T], str] = str) -> str:
-    """Return the first items in one line and the number of the others; `text` says what stands for an item."""
+    """Return the first items in one line and the number of the others; `text` renders an item."""
     named, left = ", ".join(map(text, items[:most])), len(items) - most
     return f"{named} and {left:,} more" if left > 0 else named
 

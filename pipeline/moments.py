@@ -1,14 +1,14 @@
-"""Unix times as dates that people read, also those that a source gives its records."""
+"""Unix times as dates for people, including implausible times of records."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 NO_DATE: Final = "no date"
-"""What is shown of a number that lies in no year."""
+"""Text for a number outside of all calendar years."""
 
 
 def in_utc(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a Unix time in UTC in a form of `strftime`, or that it is no date."""
+    """Format a Unix time in UTC with `strftime`'s format, or return that it is not a date."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):

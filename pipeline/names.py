@@ -1,6 +1,6 @@
 """Identifiers: how a game's name becomes the one key used in tables, paths, query names and labels.
 
-Every other module asks here; none spells a key, an application id or a table path by itself.
+Every other module calls these functions; none writes a key, an application id or a table path by itself.
 """
 
 import base64
@@ -14,7 +14,7 @@ GameKey = NewType("GameKey", str)
 
 MAX_NAME_BYTES: Final = 256
 MALFORMED: Final = GameKey("malformed_wrapper")
-"""Key of rows whose wrapper could not be opened. It has no hash part, so no game can ever own it."""
+"""Key of rows with a malformed wrapper. It has no hash part, so no game can ever own it."""
 
 _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
@@ -30,7 +30,7 @@ _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 def game_key(name: str) -> GameKey:
     """Return the key of a game: a readable slug, then 12 base32 characters of SHA-256 of the exact name.
 
-    The hash keeps apart what the slug folds together (case twins, spaces, other scripts).
+    The hash distinguishes names with equal slugs (case twins, spaces, other scripts).
     """
     folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "_", folded).strip("_")[:_SLUG_LENGTH].rstrip("_") or "game"
@@ -39,17 +39,17 @@ def game_key(name: str) -> GameKey:
 
 
 def is_game_name(name: str) -> bool:
-    """Tell whether a name may identify a game: 1 to 256 bytes of UTF-8 without NUL."""
+    """Return whether a name may identify a game: 1 to 256 bytes of UTF-8 without NUL."""
     return "\0" not in name and 1 <= len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
 
 
 def is_group_name(text: str) -> bool:
-    """Tell whether a text may name a cluster group: 1 to 40 of a-z, 0-9 and '-', not starting with '-'."""
+    """Return whether a text may name a cluster group: 1 to 40 of a-z, 0-9 and '-', not starting with '-'."""
     return _GROUP.fullmatch(text) is not None
 
 
 def is_securable_part(text: str) -> bool:
-    """Tell whether a text may name a catalog, a schema or a table: 1 to 255 letters, digits, '_' and '-'."""
+    """Return whether a text may name a catalog, a schema or a table: 1 to 255 letters, digits, '_' and '-'."""
     return _SECURABLE_PART.fullmatch(text) is not None
 
 
@@ -59,26 +59,26 @@ def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
 
 
 def bronze_app_id(environment: str) -> str:
-    """Return the Delta transaction id under which bronze keeps its last seq: two writers cannot give one seq twice."""
+    """Return the Delta transaction id of bronze's last seq: two writers cannot give one seq twice."""
     return f"turnout/{environment}/bronze"
 
 
 def environment_of_bronze(app_id: str) -> str | None:
-    """Return the environment whose last seq a Delta transaction id of bronze keeps; None for every other id."""
+    """Return the environment in a Delta transaction id of bronze's last seq; None for every other id."""
     match = _BRONZE_APP.fullmatch(app_id)
     return None if match is None else match[1]
 
 
 def ingest_app_id(environment: str, generation: int) -> str:
-    """Return the Delta transaction id under which bronze remembers the last ingested batch (law L1)."""
+    """Return the Delta transaction id of bronze's last ingested batch (law L1)."""
     return f"turnout/{environment}/ingest/{generation}"
 
 
 def attempt_app_ids(batch_app: str) -> tuple[str, str, str]:
     """Return the Delta transaction ids of an ingest generation's last batch with refused rows.
 
-    Quarantine keeps its first and its last seq under the first two; bronze keeps the last seq of the newest attempt
-    that was given up under the third.
+    Quarantine keeps its first and its last seq under the first two; bronze keeps the last seq of the newest abandoned
+    attempt under the third.
     """
     return f"{batch_app}/quarantine/first", f"{batch_app}/quarantine/last", f"{batch_app}/given-up"
 
@@ -89,17 +89,17 @@ def repair_app_id(environment: str, key: GameKey) -> str:
 
 
 def gap_app_id(environment: str, key: GameKey, number: int, end: Literal["above", "through"]) -> str:
-    """Return the Delta transaction id under which a game's table keeps one end of a gap that a person accepted."""
+    """Return the Delta transaction id of one end of an accepted gap, in a game's table."""
     return f"turnout/{environment}/{key}/gap/{number}/{end}"
 
 
 def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:
-    """Return the Delta transaction id under which bronze keeps one end of a range of seqs that it lost."""
+    """Return the Delta transaction id of one end of a range of seqs that bronze lost."""
     return f"turnout/{environment}/bronze/lost/{number}/{end}"
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text of the system's, such as an argument, is made of characters only."""
+    """Return whether a text from the system, such as an argument, is valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -108,7 +108,7 @@ def is_utf8(text: str) -> bool:
 
 
 def is_said(text: str) -> bool:
-    """Tell whether a text, such as a reason that must be given, has at least one character that can be seen."""
+    """Return whether a text, such as a required reason, has at least one visible character."""
     return any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK_LETTERS for each in text)
 
 
@@ -120,6 +120,6 @@ def plain(text: str | None) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text from outside as it may stand in a sentence: quoted, escaped, cut when long."""
+    """Return a text from outside for use in a sentence: quoted, escaped, cut when long."""
     quoted = ascii(text)
     return quoted if len(quoted) <= _MAX_SHOWN else f"{quoted[: _MAX_SHOWN - 4]}...'"

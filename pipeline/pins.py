@@ -10,11 +10,11 @@ from pipeline import durable_file
 from pipeline.failpoints import effect
 
 _log = logging.getLogger("turnout")
-_KEPT: Final = 100  # Spark replays at most the last batch; the rest is kept to look at
+_KEPT: Final = 100  # Spark replays at most the last batch; the others are kept for inspection
 
 
 def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
-    """Return the number pinned for a batch, pinning the proposed one when the batch is seen for the first time."""
+    """Return the number pinned for a batch; pin the proposed one when the batch is new."""
     file = folder / f"{batch_id}"
     try:
         return int(file.read_text())
@@ -22,12 +22,12 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
         pass
     except ValueError as error:
         # At worst a row is classified again and leaves a stale twin; a batch that cannot be repeated stops all games.
-        _log.warning("%s is damaged and is written again: %s", file, error)
+        _log.warning("rewriting the damaged %s: %s", file, error)
         with effect("delete_pin"):
             file.unlink(missing_ok=True)
     with effect("make_folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    # Where another attempt pinned first, that one counts.
+    # If another attempt pinned first, its pin counts.
     durable_file.create(file, str(propose()).encode(), drafted="draft_pin", published="publish_pin")
     with effect("delete_pin"):
         (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
@@ -35,7 +35,7 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
 
 
 class Pinned(NamedTuple):
-    """What a catch-up chunk that was begun is repeated with, for one of its games."""
+    """The pin with which to repeat an interrupted catch-up chunk, for one of its games."""
 
     version: int  # of the schema set
     high: int  # the chunk's last seq
@@ -44,11 +44,11 @@ class Pinned(NamedTuple):
 class ChunkPin:
     """The schema set of each game's catch-up chunk, until the game is complete up to the chunk's end.
 
-    By game, as a chunk that was cut short may be repeated in several: others of its games may be in a pass, or further.
+    By game, as an interrupted chunk may be repeated in several: others of its games may be in a pass, or further.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read what an earlier process left."""
+        """Read the pins of an earlier process."""
         self._file = file
         self._games: dict[str, Pinned] = {}
         try:
@@ -60,10 +60,10 @@ class ChunkPin:
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            _log.warning("%s is damaged, and its chunk is not repeated as it was: %s", file, error)
+            _log.warning("%s is damaged; its chunk is planned again: %s", file, error)
 
     def find(self, game_key: str, complete_through: int) -> Pinned | None:
-        """Return what was pinned for a game whose chunk was cut short, None where there is none to repeat."""
+        """Return the pin of a game's interrupted chunk, None without one."""
         pinned = self._games.get(game_key)
         return None if pinned is None or complete_through >= pinned.high else pinned
 
@@ -76,9 +76,9 @@ class ChunkPin:
         durable_file.write_text(self._file, json.dumps({"games": self._games}))
 
     def clear(self, complete: Mapping[str, int], high: int) -> None:
-        """Forget a chunk that ended at `high`, of games that are complete up to these seqs.
+        """Remove the pins of a chunk that ended at `high`, for games that are complete up to these seqs.
 
-        Kept is what was pinned beyond `high` for a game that came so far. What failed may take a newer set.
+        Pins beyond `high` stay for a game that came so far. A failed game may take a newer set.
         """
         for key, through in complete.items():
             if through < high or self.find(key, through) is None:

@@ -1,6 +1,6 @@
-"""Folders and files for their owner only: the control store, logs, tokens. Other users of the machine read nothing.
+"""Folders and files for their owner only: the control store, logs, tokens.
 
-What the data path writes has fail-points, and is written by `durable_file`.
+Files of the data path have fail-points, and are written by `durable_file`.
 """
 
 import contextlib
@@ -13,25 +13,25 @@ PUBLIC: Final = 0o666
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with mode 0700, with its parents as the system makes them; narrow one of ours that is wider."""
+    """Make a folder with mode 0700, and its parents with the default mode; narrow an own folder that is wider."""
     folder.mkdir(parents=True, exist_ok=True)
     _narrow(folder, 0o700)
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file with mode 0600 where there is none; narrow one of ours that is wider.
+    """Make an empty file with mode 0600 unless it exists; narrow an own file that is wider.
 
-    The file itself is never opened here: closing it would release the locks that this process has on it by other
-    handles, and so SQLite's on a database (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    Never opens an existing file: closing it would release the locks that this process has on it by other handles, and
+    so SQLite's on a database (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
     if not file.exists():
         draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             os.link(draft, file)
-        except FileExistsError:  # another one was faster
+        except FileExistsError:  # another process was faster
             pass
-        except OSError:  # a file system without hard links: it is opened only where this very call makes it
+        except OSError:  # a file system without hard links: opened only when this very call makes it
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         finally:

@@ -1,6 +1,6 @@
-"""What Spark keeps in a query's checkpoint, read file by file; what is damaged is None, never an exception.
+"""Reads the files of Spark's checkpoint one by one; a damaged file is None, never an exception.
 
-Used to judge a checkpoint before Spark takes it up, as Spark itself dies of a damaged file.
+Used to judge a checkpoint before Spark reads it, as Spark itself dies of a damaged file.
 """
 
 import json
@@ -18,7 +18,7 @@ def batches(folder: Path) -> list[int]:
 
 
 def clear_drafts(folder: Path) -> None:
-    """Delete what a write that was cut short, as by a full disk, has left in one of Spark's logs without a batch.
+    """Delete the rest of an interrupted write, as on a full disk, from one of Spark's logs without a batch.
 
     Spark plans its first batch in an empty folder only.
     """
@@ -30,24 +30,24 @@ def clear_drafts(folder: Path) -> None:
 
 
 def lines(file: Path) -> list[dict[str, Any]] | None:
-    """Return what stands below the version line of one of Spark's log files, None when it is damaged or missing."""
+    """Return the lines below the version line of one of Spark's log files, None when it is damaged or missing."""
     try:
-        version, *rest = file.read_text("utf-8").split("\n")  # not at U+2028 and its like, which JSON has as they are
+        version, *rest = file.read_text("utf-8").split("\n")  # not at U+2028 and the like, which JSON has unescaped
         entries = [json.loads(line) for line in rest if line]
-    except (FileNotFoundError, ValueError):  # also no line at all, and bytes that are no text
+    except (FileNotFoundError, ValueError):  # also a file without lines, and bytes that are not text
         return None
     whole = version.startswith("v") and entries and all(isinstance(each, dict) for each in entries)
     return entries if whole else None
 
 
 def offset(file: Path) -> dict[str, Any] | None:
-    """Return the one source's offset in a file of planned offsets, None when it cannot be read."""
+    """Return the single source's offset in a file of planned offsets, None when it cannot be read."""
     entries = lines(file)
     return None if entries is None or len(entries) != 2 else entries[1]
 
 
 def has_id(metadata: Path) -> bool:
-    """Tell whether the file holds a query's id, without which Spark does not start."""
+    """Return whether the file holds a query's id, without which Spark does not start."""
     try:
         return bool(json.loads(metadata.read_text("utf-8"))["id"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):

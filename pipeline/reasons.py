@@ -1,4 +1,4 @@
-"""Finds in what Spark, the JVM and Python say of a failure the line that names its cause. Pure."""
+"""Finds the line that names the cause in the errors of Spark, the JVM and Python. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,11 @@ from typing import Final
 _LIMIT: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _QUERY: Final = "=== Streaming Query ==="  # below it Spark describes the query, not the failure
-_OURS: Final = re.compile(r"^pipeline\.errors\.\w+: ")  # what these say is a sentence for people
+_OURS: Final = re.compile(r"^pipeline\.errors\.\w+: ")  # their messages are sentences for people
 
 
 def innermost(text: str) -> str:
-    """Return the line that names the innermost cause; the first line where there is no stack."""
+    """Return the line that names the innermost cause; the first line without a stack."""
     lines = text.partition(_QUERY)[0].splitlines()
     first = (line.strip() for line in lines if line.strip())
     cause = next(reversed([*_causes(lines)]), None) or next(first, "no reason given")
@@ -20,7 +20,7 @@ def innermost(text: str) -> str:
 
 
 def _causes(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the line of each exception in stacks of Python and the JVM, one within the other, the outermost first."""
+    """Yield the line of each exception in nested stacks of Python and the JVM, outermost first."""
     in_traceback = False
     for line in lines:
         if line.endswith(_TRACEBACK):
@@ -31,15 +31,15 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
                 yield line
         elif line.startswith((": ", "Caused by: ")):  # py4j begins the JVM's stack by a colon
             cause = line.partition(": ")[2].strip()
-            if ": " in cause:  # a bare class, such as an EOFException below a worker that died, says less
+            if ": " in cause:  # a bare class, such as an EOFException below a dead worker, is less helpful
                 yield cause
 
 
 def missing_commit(text: str) -> str | None:
-    """Return what a failure says of a log that has a commit but not one before it, None where it is another one.
+    """Return the error of a log that has a commit but not one before it, None for other errors.
 
-    Spark and delta-rs list a log. A listing of one that several writers commit to may show a commit and not yet the
-    one before it: the next listing has both. A commit that is really missing is reported in the same words.
+    Spark and delta-rs list a log. A listing of a log with several writers may show a commit and not yet the one before
+    it: the next listing has both. A commit that is really missing gives the same error.
     """
     if listed := re.search(r"Versions \(([\d, ]+)\) are not contiguous", text):
         versions = [int(each) for each in listed[1].split(",")]

@@ -42,7 +42,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.scheduler.listenerbus.eventqueue.streams.capacity": "50000",
     "spark.locality.wait": "0",
     "spark.scheduler.mode": "FAIR",  # a pass gets the next free core before a catch-up does: streams/pools.xml
-    # Small inputs are read by one task, so that a game's rows of several bronze commits go into one file.
+    # One task reads small inputs, so that a game's rows of several bronze commits go into one file.
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.maxPartitionBytes": "16m",
@@ -56,7 +56,7 @@ _LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # 
 
 
 def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: bool = False) -> SparkSession:
-    """Start the Spark session of this process, or return the one it has.
+    """Start the Spark session of this process, or return the existing one.
 
     The JVM of a `light` session compiles quickly rather than well: it ends soon, or leaves the work to Python.
 
@@ -105,7 +105,7 @@ def _escaped(text: str) -> str:
 def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str]) -> None:
     """Start this process's JVM if it has none.
 
-    What spark-submit must know before there is a session is given twice: ours on its command line, the setting
+    Options that spark-submit needs before a session exists are given twice: ours on its command line, the setting
     `spark.conf` in a file, as it may hold secrets and every user of the machine can read command lines.
     """
     shown = SparkConf(loadDefaults=False).setAll([(key, ours[key]) for key in ours.keys() - given.keys()])
@@ -115,7 +115,7 @@ def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str]) -> None:
 
 @contextmanager
 def _submit_arguments(given: Mapping[str, str]) -> Iterator[None]:
-    """Let spark-submit read a configuration from a file of mode 0600 that is gone after the block."""
+    """Give spark-submit a configuration in a file of mode 0600, deleted after the block."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     with tempfile.NamedTemporaryFile("w", encoding="ascii", prefix="turnout-", suffix=".conf") as file:
         file.write(properties(given))

@@ -1,4 +1,4 @@
-"""What a setting's text or TOML value is as the type of its field; pure."""
+"""Parses a setting's text or TOML value into the type of its field; pure."""
 
 import contextlib
 import re
@@ -36,13 +36,13 @@ def ranges_of(cls: type) -> Iterator[tuple[str, Range]]:
 
 
 def may_be_secret(name: str, kind: Any, raw: Any) -> bool:
-    """Return whether a setting's value must not be shown: by its name, or since it holds values, or is to hold some."""
+    """Return whether a setting's value must be hidden: by its name, or because it contains values."""
     holds_values = typing.get_origin(kind) not in (None, Literal) or not isinstance(raw, str | int | float)
     return holds_values or _SECRET.search(name) is not None
 
 
 def shape(raw: Any) -> str:
-    """Return what a value is, without showing it."""
+    """Return the kind of a value, without its content."""
     kinds = (
         (bool, "true or false"),
         (int | float, "a number"),
@@ -55,7 +55,7 @@ def shape(raw: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a value as a text for people, where it is one they can read: an integer may have thousands of digits."""
+    """Return a value as text where people can read it: an integer may have thousands of digits."""
     if isinstance(value, int | float) and not -_READABLE < value < _READABLE:
         return "a number that is too large"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -68,12 +68,12 @@ RESERVED_VARIABLES: frozenset[str] = frozenset(
 
 
 def overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> None:
-    """Lay `TURNOUT_A__B=value` over the tree; the text is typed later, where the field is known."""
+    """Overlay `TURNOUT_A__B=value` on the tree; the text is typed later, where the field is known."""
     for name, value in sorted(environ.items()):
         if not name.startswith("TURNOUT_"):
             continue
         if not (is_utf8(name) and is_utf8(value)):  # its value may be a secret
-            problems.append(f"{name!a}: expected text of UTF-8, got bytes that are none")
+            problems.append(f"{name!a}: expected UTF-8 text, got other bytes")
             continue
         if name in RESERVED_VARIABLES:
             continue
@@ -90,7 +90,7 @@ def overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Return what a file of settings says; nothing where there is none.
+    """Return the content of a settings file; empty without a file.
 
     Raises:
         Refused: it is no TOML.
@@ -107,13 +107,13 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 class Text(str):
-    """A value that came from the environment, so numbers are written as text."""
+    """A value from the environment, so numbers are text."""
 
     __slots__ = ()
 
 
 def typed(kind: Any, raw: Any) -> Any:
-    """Return the raw value as the field's type, or raise ValueError saying what was expected."""
+    """Return the raw value as the field's type; the ValueError otherwise gives the expected type."""
     origin = typing.get_origin(kind)
     if origin is Literal:
         if raw in (choices := typing.get_args(kind)):
@@ -141,7 +141,7 @@ def typed(kind: Any, raw: Any) -> Any:
 
 
 def _switch(raw: Any) -> bool:
-    """Return a switch; from the environment it comes as TOML writes it."""
+    """Parse a switch; from the environment it is written as in TOML."""
     if isinstance(raw, Text) and raw in {"true", "false"}:
         return raw == "true"
     if isinstance(raw, bool):
@@ -150,7 +150,7 @@ def _switch(raw: Any) -> bool:
 
 
 def _texts(raw: Any) -> tuple[str, ...]:
-    """Return a list of texts; from the environment it comes as TOML writes it."""
+    """Parse a list of texts; from the environment it is written as in TOML."""
     if isinstance(raw, Text):
         with contextlib.suppress(ValueError, RecursionError):
             raw = tomllib.loads(f"list = {raw}")["list"]
@@ -160,7 +160,7 @@ def _texts(raw: Any) -> tuple[str, ...]:
 
 
 def hours_of(text: str) -> tuple[int, int] | None:
-    """Return the first hour and the one before which it ends, all day for an empty text; None where it is no such."""
+    """Return the first hour and the hour after the last, all day for an empty text; None for another text."""
     if not text:
         return 0, 24
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text, re.ASCII)
@@ -169,7 +169,7 @@ def hours_of(text: str) -> tuple[int, int] | None:
 
 
 def kafka_problems(topic: str, isolation_level: str) -> list[str]:
-    """Return what is wrong with the settings of a Kafka source, a sentence each."""
+    """Return the problems of a Kafka source's settings, a sentence each."""
     problems = []
     if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}", topic) is None:
         problems.append(

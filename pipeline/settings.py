@@ -31,7 +31,7 @@ from pipeline.setting_values import (
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 _MISREAD: typing.Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
-"""What delta-rs takes in a path for something else: escapes as in a URL, and Windows' separator."""
+"""Characters in a path that delta-rs misreads: escapes as in a URL, and Windows' separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Source:
 
     @property
     def isolation_level(self) -> str:
-        """What is read of transactions: what was committed, unless `kafka_options` ask for `read_uncommitted`."""
+        """Which transactions the consumer reads: committed ones, unless `kafka_options` set `read_uncommitted`."""
         given = {name.removeprefix("kafka."): value for name, value in self.kafka_options.items()}
         return given.get("isolation.level", ISOLATION_LEVELS[0])
 
@@ -450,12 +450,12 @@ class Paths:
 
     @property
     def dashboard_token(self) -> Path:
-        """The file with the token of the URL that was printed for the dashboard."""
+        """The file with the token of the dashboard's printed URL."""
         return self.root / "dashboard.token"
 
     @property
     def control_db(self) -> Path:
-        """The SQLite control store used when no URL is set."""
+        """The default SQLite control store."""
         return self.root / "control.db"
 
 
@@ -478,8 +478,8 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
         ) from error
     if (sign := _MISREAD.search(str(paths.root))) is not None:
         raise Refused(
-            f"{paths.root} cannot be an environment: what reads tables takes {sign.group()} in a path for another "
-            "sign. Name another folder with --env-dir."
+            f"{paths.root} cannot be an environment: delta-rs misreads {sign.group()} in a path. Name another folder "
+            f"with --env-dir."
         )
     overlay(tree, os.environ if environ is None else environ, problems)
     settings = _build(Settings, tree, "", problems)

@@ -1,4 +1,4 @@
-"""How one driver reports on itself: one publishing path from events and results to Prometheus and the metrics tables.
+"""A driver's telemetry: one publishing path from events and results to Prometheus and the metrics tables.
 
 Everything here happens beside the streams: losing all of it never touches one.
 """
@@ -27,10 +27,10 @@ _CLOSE_SECONDS = 10.0
 
 
 class Telemetry:
-    """The outbox of one driver and what drains into it."""
+    """The outbox of one driver and its sinks."""
 
     def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:
-        """Start reporting: serve /metrics on loopback by default, write metrics tables, push where asked.
+        """Start reporting: serve /metrics on loopback by default, write metrics tables, push if configured.
 
         Raises:
             Refused: the address for /metrics cannot be used.
@@ -55,19 +55,19 @@ class Telemetry:
         )
 
     def event(self, event: QueryEvent) -> None:
-        """Take an event of the listener; only enqueues."""
+        """Enqueue an event of the listener."""
         self._outbox.offer(event)
 
     def passed(self, result: PassResult) -> None:
-        """Take the result of a pass; it is published with Spark's progress of the same micro-batch."""
+        """Enqueue the result of a pass; it is published with Spark's progress of the same micro-batch."""
         self._outbox.offer(result)
 
     def caught_up(self, result: PassResult) -> None:
-        """Take the result of a catch-up chunk, which no progress follows."""
+        """Enqueue the result of a catch-up chunk, which has no progress."""
         self._outbox.offer(Pass(result, None))
 
     def states(self, states: Sequence[StreamState], changes: Sequence[StatusEvent], sample: GroupSample) -> None:
-        """Take an evaluation of all streams of a group."""
+        """Enqueue an evaluation of all streams of a group."""
         self.exposition.set_states(states)
         self.exposition.set_heartbeat(sample.group, sample.at)
         for change in changes:
@@ -75,7 +75,7 @@ class Telemetry:
         self._outbox.offer(sample)
 
     def tick(self, listener_errors: int) -> None:
-        """Bring the numbers about the telemetry itself up to date; called with every heartbeat."""
+        """Update the numbers about the telemetry itself; called with every heartbeat."""
         self.exposition.set_self(
             events_dropped=self._outbox.dropped,
             listener_errors=listener_errors + self._outbox.failures,
@@ -85,7 +85,7 @@ class Telemetry:
         )
 
     def close(self) -> None:
-        """Publish what waits, write the tables, and take the process off Prometheus's list."""
+        """Publish the queue, write the tables, and remove the process from Prometheus's list."""
         self._outbox.close(_CLOSE_SECONDS)
         for report in self._joiner.release():
             self._publish_pass(report)
@@ -120,14 +120,14 @@ class Telemetry:
 
 
 def _write_target(file: Path, address: str, kind: str, name: str) -> None:
-    """Tell Prometheus's file discovery where this process serves; the file appears whole or not at all."""
+    """Write the target file for Prometheus's file discovery, atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     labels = {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
     write_file(file, json.dumps([{"targets": [address], "labels": labels}]), PUBLIC)
 
 
 def _remove_target(file: Path, address: str) -> None:
-    """Remove the file unless it is a successor's by now."""
+    """Remove the file unless a successor has replaced it."""
     with suppress(FileNotFoundError):
         if json.loads(file.read_text("utf-8"))[0]["targets"] == [address]:
             file.unlink()

@@ -1,4 +1,4 @@
-"""Where commands print: nothing in a name, a reason or an error acts on a terminal, or hides in it."""
+"""Output of commands: names, reasons and errors can neither control a terminal nor hide text."""
 
 import io
 import json
@@ -21,28 +21,28 @@ def say(line: str, *, err: bool = False) -> None:
 
 
 def say_lines(text: str, *, err: bool = False) -> None:
-    """Print lines that are one text already: as `say`, but their line breaks stand."""
+    """Print a text of several lines: like `say`, with its line breaks."""
     _print(_plain_lines(text), err=err)
 
 
 def say_json(value: object) -> None:
-    """Print one line of JSON as every parser reads it.
+    """Print one line of JSON that every parser reads.
 
-    NaN and the infinities, which JSON has no numbers for, are the strings of protobuf's JSON mapping: "NaN",
-    "Infinity", "-Infinity". What JSON has no type for, such as a time, is its text.
+    NaN and the infinities, which JSON lacks, are the strings of protobuf's JSON mapping: "NaN", "Infinity",
+    "-Infinity". Other types that JSON lacks, such as a time, are text.
     """
     _print(plain(json.dumps(_finite(value), default=str, allow_nan=False)), err=False)
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """Let what the output's encoding lacks be printed as escapes: what has changed something must not fail."""
+    """Escape characters that the output's encoding lacks: a command that has changed something must not fail here."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None where it is closed
+        if isinstance(stream, io.TextIOWrapper):  # None when closed
             stream.reconfigure(errors="backslashreplace")
 
 
 class PlainFormatter(logging.Formatter):
-    """Formats a log record as `say_lines` prints."""
+    """Formats a log record like `say_lines`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's text, with a traceback below it."""
@@ -50,7 +50,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def output_failed(error: OSError) -> Transient | None:
-    """Return what to say of an error of click's own printing, such as of help; None of any other error."""
+    """Return the message for an error of click's own printing, such as of help; None for other errors."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -61,7 +61,7 @@ def output_failed(error: OSError) -> Transient | None:
 def _print(text: str, *, err: bool) -> None:
     try:
         click.echo(text, err=err)
-    except BrokenPipeError:  # click ends the command quietly
+    except BrokenPipeError:  # click exits without a message
         raise
     except OSError as error:
         if err:
@@ -73,7 +73,7 @@ _UNWRITABLE: Final = "The output cannot be written: {}. Send it to another place
 
 
 def _unwritable(error: OSError) -> Transient:
-    """Return what to say where standard output cannot be written; what is left in its buffer would fail at the end."""
+    """Return the message for an unwritable standard output; unwritten output would fail again at the exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Transient(_UNWRITABLE.format(error.strerror))

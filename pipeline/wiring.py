@@ -1,7 +1,6 @@
-"""The composition roots of the two kinds of driver: ingest, and one cluster group.
+"""The composition roots of the two kinds of driver: ingest, and one cluster group. Only the command line imports this.
 
-Only the command line imports this. A driver beats, watches its query, restarts it within a budget, and ends cleanly
-on SIGTERM or Ctrl-C.
+A driver sends heartbeats, watches its query, restarts it within a budget, and ends cleanly on SIGTERM or Ctrl-C.
 """
 
 import logging
@@ -43,16 +42,16 @@ from pipeline.telemetry import Telemetry
 
 _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
-_RESTARTS = 3  # failures in a row, without any progress, after which the process gives up and its starter decides
+_RESTARTS = 3  # failures in a row, without any progress, after which the process exits and its starter decides
 _RESTART_SECONDS = 5.0
-_GAP_SECONDS = 30.0  # for which a log may show a commit but not the one before it, with restarts that are not counted
+_GAP_SECONDS = 30.0  # a log may lack a commit before its newest for so long; restarts then are not counted
 _MAY_PASS = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
 
 @dataclass(frozen=True, slots=True)
 class _Duty:
-    """What a process drives, until a signal to stop or until another one has taken over."""
+    """A driver's work, until a signal to stop or until another process has taken over."""
 
     kind: ProcessKind
     name: str
@@ -61,7 +60,7 @@ class _Duty:
     lease: Lease | None  # None where leases are turned off
 
     def require(self) -> None:
-        """Go on only while no other process is known to have taken over.
+        """Continue only while no other process is known to have taken over.
 
         Raises:
             LeaseLost: one has.
@@ -164,17 +163,17 @@ def _driving(settings: Settings, paths: Paths, kind: ProcessKind, name: str) -> 
 
 @contextmanager
 def _refusal_told(duty: _Duty) -> Iterator[None]:
-    """Leave a last heartbeat that says why this driver ends; `beat` writes none where another has taken over."""
+    """Write a last heartbeat with the reason for this driver's end; `beat` writes none where another has taken over."""
     try:
         yield
     except Refused as error:
-        with tolerate_store_outage("why this driver ends is not kept"):
+        with tolerate_store_outage("the end of this driver is not recorded"):
             beat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
         raise
 
 
 class _Idle:
-    """Finds out that the query has passed all there is, when bronze has not grown for a while."""
+    """Detects that the query has passed all of bronze, when bronze has not grown for a while."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience_seconds = patience_seconds
@@ -192,7 +191,7 @@ class _Idle:
 
 
 class _Driver:
-    """Keeps one query running and beats for it."""
+    """Keeps one query running and sends its heartbeats."""
 
     def __init__(
         self,
@@ -217,7 +216,7 @@ class _Driver:
     ) -> int:
         """Run the query until the stop event, its end, or too many failures in a row; return the exit code.
 
-        `meanwhile` is called again and again while it runs, `frontier` tells how far it has come.
+        `meanwhile` is called repeatedly while it runs, `frontier` returns its position.
 
         Raises:
             LeaseLost: another process has taken over; the running pass has not ended yet.
@@ -229,13 +228,13 @@ class _Driver:
             failure = self._run(start, meanwhile, frontier, once=once)
             if failure is None:
                 break
-            if frontier() > before:  # a run that got further is no failure in a row
+            if frontier() > before:  # a run with progress does not count as a failure in a row
                 failures, gap_since = 0, None
             sentence = missing_commit(failure)
             if sentence is not None:
                 gap_since = gap_since or time.monotonic()
                 if time.monotonic() - gap_since < _GAP_SECONDS:
-                    _log.warning("the %s query is started again at once: %s", self._duty.kind, sentence)
+                    _log.warning("restarting the %s query at once: %s", self._duty.kind, sentence)
                     self._stop.wait(_LOOP_SECONDS)
                     continue
             sentence = sentence or innermost(failure)
@@ -258,12 +257,12 @@ class _Driver:
         *,
         once: bool,
     ) -> str | None:
-        """Run the query until its end or the stop event; return what is said of its failure, None without one."""
+        """Run the query until its end or the stop event; return its error, None without one."""
         try:
             query = start()
         except _MAY_PASS as error:
             return _said(error)
-        except (Py4JJavaError, PySparkException) as error:  # a query that fails at its start has failed as any other
+        except (Py4JJavaError, PySparkException) as error:  # a failure at the start counts like any other
             return str(error)
         if self._watchdog:
             self._watchdog.started()
@@ -290,27 +289,27 @@ class _Driver:
         self._beaten_at = time.monotonic()
         self._telling.tick(self._attachment.errors)
         is_judged = False
-        with tolerate_store_outage("this heartbeat is not written"):
+        with tolerate_store_outage("this heartbeat is not recorded"):
             beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":
                 is_judged = self._judge_fleet()
         if not is_judged:
-            self._telling.exposition.set_oversight(None)  # what was read before says nothing of the present
+            self._telling.exposition.set_oversight(None)  # the earlier state is out of date
 
     def _judge_fleet(self) -> bool:
-        """Export the one judgement that the command line and the pages show, for the alerts; ingest always runs.
+        """Export the judgement of the fleet, as on the command line and the pages, for the alerts; ingest always runs.
 
-        Beside it what the alerts on the controller need. It also writes down what the controller would, were it not the
-        controller that has ended. Return whether the control store could be read.
+        Also exports the controller's state for its alerts, and records what the controller would, in case the
+        controller has died. Return whether the control store could be read.
         """
         try:
             expire_dead(self._duty.engine)
             fleet = read_fleet(self._duty.engine, heartbeat_seconds=self._every, maintenance=self._maintenance)
             judgement, oversight = fleet.judgement, read_oversight(self._duty.engine, fleet)
-        except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; the alert says so
-            _log.warning("the fleet is not judged, trying again: %s", error)
+        except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
+            _log.warning("judging the fleet failed, retrying: %s", error)
             return False
         self._telling.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
         self._telling.exposition.set_oversight(oversight)

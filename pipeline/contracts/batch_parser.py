@@ -1,6 +1,6 @@
-"""Looks at many messages in one call of the plain parser, which costs a fraction of a call for each.
+"""Parses many messages in one call of the plain parser, for a fraction of the cost of a call for each.
 
-One call tells whether all of them are good; where they are not, halves of them are looked at again.
+One call shows whether all of them are good; if not, their halves are parsed again.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-_MAX_MESSAGES: Final = 128  # each bad one costs a few more looks at parts of its run
-_MAX_BYTES: Final = 256 * 1024  # what is parsed needs many times its bytes in memory, the more so if it is hostile
+_MAX_MESSAGES: Final = 128  # each bad message costs a few more parses of parts of its run
+_MAX_BYTES: Final = 256 * 1024  # parsed messages need many times their bytes in memory, hostile ones even more
 _MAX_FRAMED: Final = 4_096  # copied at once
 _MAX_FRAMED_BYTES: Final = 16 * 1024 * 1024
 _ROWS: Final = "Rows"
@@ -26,10 +26,10 @@ _T = TypeVar("_T")
 
 
 class BatchParser:
-    """Asks about messages of one definition, as the repeated field of a message around them."""
+    """Parses messages of one definition as the repeated field of an outer message."""
 
     def __init__(self, message: Descriptor) -> None:
-        """Define the message around them, in the pool of their own definition."""
+        """Define the outer message, in the pool of the messages' own definition."""
         file = FileDescriptorProto(
             name=f"turnout/rows/{message.full_name}.proto",
             package=f"turnout_rows.{message.full_name}",
@@ -51,19 +51,18 @@ class BatchParser:
     def find_bad(self, messages: pa.BinaryArray) -> Iterator[int]:
         """Yield the places of the messages that do not parse on their own, in no particular order.
 
-        A message may be yielded for no reason where it is as deeply nested as the parser allows; none that is bad is
-        left out.
+        No bad message is left out; a good one may be yielded when it is as deeply nested as the parser allows.
         """
         for part, parses in _parts(messages, self._parses):
             if not parses:
                 yield part.start
 
     def canonical(self, messages: pa.BinaryArray) -> tuple[dict[int, bytes], list[int]]:
-        """Return what messages are in the parser's own writing, by place, and the places of suspects.
+        """Return messages as the parser serialises them, by place, and the places of suspects.
 
-        In neither is a message that is in this writing already: each field once, in order, values as short as they
-        can be, map entries whole. A suspect does not parse, or has an unknown field at some depth; it may be neither
-        where it is as deeply nested as the parser allows.
+        Both exclude messages that are in this form already: each field once, in order, values as short as possible, map
+        entries complete. A suspect does not parse, or has an unknown field at some depth; it may be neither when it is
+        as deeply nested as the parser allows.
         """
         rewritten: dict[int, bytes] = {}
         suspects: list[int] = []
@@ -71,7 +70,7 @@ class BatchParser:
             if contents is None:
                 suspects.append(part.start)
             else:
-                rewritten.update(zip(part, contents, strict=False))  # without contents all are as they were
+                rewritten.update(zip(part, contents, strict=False))  # without contents nothing can differ
         return rewritten, suspects
 
     def _parses(self, framed: memoryview) -> bool | None:
@@ -82,8 +81,8 @@ class BatchParser:
         return True
 
     def _canonical(self, framed: memoryview) -> list[bytes] | None:
-        """Return the messages rewritten, or none of them when that changes nothing; None when one is a suspect."""
-        # Partial: otherwise the parser names every required field that is missing, and where the message has a map it
+        """Return the serialised messages, or none of them when nothing differs; None when one is a suspect."""
+        # Partial: otherwise the parser names every missing required field, and where the message has a map it
         # kills the process on the way. So does its `ByteSize`. `pipeline.contracts.required` looks for them.
         try:
             parsed = self._parse(framed)
@@ -98,7 +97,7 @@ class BatchParser:
 
 
 def _parts(messages: pa.BinaryArray, parse: Callable[[memoryview], _T | None]) -> Iterator[tuple[range, _T | None]]:
-    """Yield the places of messages with what a look at them gave; with None only one that stands alone."""
+    """Yield the places of messages with the result of a parse; with None only a message parsed alone."""
     lengths = pc.binary_length(messages).to_numpy()
     for block in runs(lengths, _MAX_FRAMED, _MAX_FRAMED_BYTES):
         framed = _Framed(messages.slice(block.start, len(block)))
@@ -113,7 +112,7 @@ def _parts(messages: pa.BinaryArray, parse: Callable[[memoryview], _T | None]) -
 
 
 class _Framed:
-    """Messages as the repeated field of one around them; any of them that stand side by side are such a one, too."""
+    """Messages as the repeated field of an outer message; any adjacent ones form such a message, too."""
 
     def __init__(self, messages: pa.BinaryArray) -> None:
         lengths, which = np.unique(pc.binary_length(messages).to_numpy(), return_inverse=True)
@@ -129,7 +128,7 @@ class _Framed:
 
 
 def runs(lengths: npt.NDArray[np.int32], max_messages: int, max_bytes: int) -> Iterator[range]:
-    """Cut messages of these lengths into runs that may be looked at together, and yield the places of each."""
+    """Cut messages of these lengths into runs that may be parsed together, and yield the places of each."""
     ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     start = 0
     while start < len(lengths):
@@ -140,7 +139,7 @@ def runs(lengths: npt.NDArray[np.int32], max_messages: int, max_bytes: int) -> I
 
 
 def _varint(number: int) -> bytes:
-    """Return a length as the wire format writes it."""
+    """Return a length in the wire format."""
     parts = bytearray()
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)
@@ -150,11 +149,11 @@ def _varint(number: int) -> bytes:
 
 
 def _unframed(framed: bytes) -> list[bytes]:
-    """Return the messages of a repeated field that the parser wrote."""
+    """Return the messages of a repeated field, as serialised by the parser."""
     parts, at = [], 0
     while at < len(framed):
         length, shift, at = framed[at + 1], 7, at + 2
-        while length >> shift:  # the last byte read says that another one follows
+        while length >> shift:  # the last byte read has the continuation bit
             length += (framed[at] - 1) << shift
             shift, at = shift + 7, at + 1
         parts.append(framed[at : at + length])

@@ -1,4 +1,4 @@
-"""Finds dates that no calendar has, in parsed messages: the Arrow parser makes 1 January 1970 of them."""
+"""Finds impossible dates in parsed messages: the Arrow parser turns them into 1 January 1970."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ _DATE: Final = "google.type.Date"
 
 
 def impossible_date(message: Descriptor, parsed: Any) -> str | None:
-    """Return the field, at any depth, that holds a date no calendar has, None when there is none.
+    """Return the field, at any depth, that holds an impossible date, None without one.
 
-    A month or day of 0 says that only the year, or the year and the month, are known: the column has the first day.
+    A month or day of 0 means that only the year, or the year and the month, are known: the column has the first day.
     """
     for each in by_number(message):
         value = each if (entry := entry_of(each)) is None else entry.fields_by_name["value"]

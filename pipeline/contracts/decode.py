@@ -1,4 +1,4 @@
-"""Payloads of one schema become columns of Delta's types; each bad payload becomes a refusal, never an exception."""
+"""Decodes payloads of one schema into columns of Delta's types; a bad payload becomes a refusal, never an exception."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ _LONGEST: Final = 315_576_000_000_000_000  # microseconds: what protobuf allows 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What became of an array of payloads."""
+    """The result of decoding an array of payloads."""
 
     batch: pa.RecordBatch  # the good ones, in order, with the decoder's `arrow_schema`
-    rows: Rows  # where they stood in the array
+    rows: Rows  # their places in the array
     refused: list[Refusal]  # every other row, in order
 
 
 class Decoder:
-    """Decodes payloads of one schema.
+    """Decodes payloads of one schema. Whether a payload is refused depends on it alone.
 
-    Whether a payload is refused depends on it alone. Refused are: nothing at all (`empty_payload`); bytes that are not
-    the message, lack a required field, give one of its fields another wire type, are larger than MAX_PAYLOAD_BYTES, or
-    hold a time outside the years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show,
-    or a date that no calendar has (`malformed_payload`). All others have the values that protobuf's rules give them.
+    Refused are: no bytes (`empty_payload`); bytes that are not the message, lack a required field, give a field another
+    wire type, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the years 1 to 9999, a duration beyond 10,000
+    years (no reader of the table could show them) or an impossible date (`malformed_payload`). All others have the
+    values of protobuf's rules.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -59,7 +59,7 @@ class Decoder:
         self._timed: Final = [field.name for field in self._parser.schema if holds_type(field.type, _is_time)]
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; a null one counts as empty."""
+        """Decode payloads; null counts as empty."""
         sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
         refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes == 0).tolist()]
         refused += [
@@ -77,11 +77,11 @@ class Decoder:
         return Decoded(_cast(batch, self.arrow_schema), rows, sorted(refused))
 
     def _flaws(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> dict[int, str]:
-        """Return which of the rows that parse are refused all the same, each with the reason."""
+        """Return the parsed rows that are refused nevertheless, each with the reason."""
         doubtful = union_rows([_rows_with(batch.column(name), _doubtful_date) for name in self._timed])
         plain = {row: self._parser.plain(payloads[int(rows[row])].as_py()) for row in doubtful.tolist()}
         dates = {row: impossible_date(self._message, parsed) for row, parsed in plain.items()}
-        flaws = {row: f"a date that no calendar has in {name}" for row, name in dates.items() if name is not None}
+        flaws = {row: f"an impossible date in {name}" for row, name in dates.items() if name is not None}
         flaws |= {row: f"a time out of range in {name}" for row, name in self._unreal_times(batch).items()}
         if has_required(self._given):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -90,7 +90,7 @@ class Decoder:
         return flaws
 
     def _unreal_times(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Return the rows with a time or duration out of range, each with the first column that holds one."""
+        """Return the rows with a time or duration out of range, each with the first column that has one."""
         reasons: dict[int, str] = {}
         for name in self._timed:
             for row in _rows_with(batch.column(name), _out_of_range).tolist():
@@ -123,7 +123,7 @@ def pad(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def placed(batch: pa.RecordBatch, schema: Schema, placement: Placement) -> pa.RecordBatch:
-    """Return a schema's decoded columns under the names they have in a game's table; values are not touched."""
+    """Rename a schema's decoded columns as in a game's table; values stay untouched."""
     if not placement.names:
         return batch
     target = placed_columns(schema, placement)
@@ -132,11 +132,11 @@ def placed(batch: pa.RecordBatch, schema: Schema, placement: Placement) -> pa.Re
 
 
 def _retitled(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array with another naming of the same members."""
+    """Return an array with other names of the same members."""
     if values.type == kind:
         return values
     if values.offset:
-        values = pa.concat_arrays([values])  # a mask goes with whole arrays only
+        values = pa.concat_arrays([values])  # Arrow accepts a mask for whole arrays only
     nulls = values.is_null()
     if pa.types.is_struct(kind):
         inside = [_retitled(values.field(index), kind.field(index).type) for index in range(kind.num_fields)]
@@ -168,7 +168,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _rows_with(values: pa.Array, odd: Callable[[pa.Array], npt.NDArray[np.bool_] | None]) -> Rows:
-    """Return the rows of an array that hold, at any depth, an odd value; `odd` is None where it cannot be."""
+    """Return the rows of an array with an odd value at any depth; `odd` is None where it cannot be."""
     kind = values.type
     if (those := odd(values)) is not None:
         return np.flatnonzero(those).astype(np.int64)
@@ -182,7 +182,7 @@ def _rows_with(values: pa.Array, odd: Callable[[pa.Array], npt.NDArray[np.bool_]
 
 
 def _out_of_range(values: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Tell which times and durations are out of range, None where there are none."""
+    """Return which times and durations are out of range, None without any."""
     kind = values.type
     if pa.types.is_date(kind):
         first, last, whole = _FIRST_DAY, _LAST_DAY, pa.int32()
@@ -197,7 +197,7 @@ def _out_of_range(values: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def _doubtful_date(values: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Tell which dates may be impossible ones, None where there are none: the Arrow parser makes day 0 of those."""
+    """Return which dates may be impossible, None without any: the Arrow parser turns those into day 0."""
     if not pa.types.is_date(values.type):
         return None
     return np.asarray(pc.fill_null(values.cast(pa.int32()), 1).to_numpy(zero_copy_only=False) == 0)

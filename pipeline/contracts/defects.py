@@ -1,4 +1,4 @@
-"""Why no table can hold a payload, whatever the policies: recursion, groups, too many columns, none at all."""
+"""Why a message fits no table, whatever the policies: recursion, groups, too many columns, none at all."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -9,14 +9,14 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pipeline.contracts.fields import SCALAR_MESSAGES, by_number
 
 MAX_COLUMNS: Final = 1000
-"""Most leaf columns a payload may spread into; a few messages that use each other twice would make millions."""
+"""Most leaf columns of a payload; a few messages that use each other twice would make millions."""
 MAX_DEPTH: Final = 32
 """Most levels of nested messages."""
 
 
 @lru_cache(maxsize=4096)
 def defects(message: Descriptor) -> tuple[str, ...]:
-    """Return why no table can hold such a payload, each reason with the path of a field; nothing when one can."""
+    """Return why a message fits no table, each reason with the path of a field; nothing when it fits."""
     measure = _Measure()
     spread = measure.message(message, "", ())
     if measure.reasons:
@@ -34,12 +34,12 @@ def defects(message: Descriptor) -> tuple[str, ...]:
 class _Spread:
     columns: int  # a message without fields counts as one, or a few of them could stand for millions of members
     depth: int
-    hollow: bool  # nothing in it has a value
+    hollow: bool  # nothing below has a value
 
 
 @dataclass(slots=True)
 class _Measure:
-    """Checks every reachable message once and counts the columns and levels it spreads into."""
+    """Checks every reachable message once and counts its columns and levels."""
 
     reasons: list[str] = field(default_factory=list)
     done: dict[str, _Spread] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Plans how a game's table takes the next schema: what changes, by which policy, and what becomes of rows.
+"""Plans how a game's table takes the next schema: the changes, their policies, and the effect on rows.
 
-A pure decision over the schemas the game has and a new one. A table only ever grows: a column keeps its name and type
-for good, and what does not fit into it gets a column beside it, or is refused.
+A pure decision over the game's schemas and a new one. A table only grows: a column keeps its name and type for good,
+and a field that does not fit gets a column beside it, or is refused.
 """
 
 import re
@@ -24,7 +24,7 @@ from pipeline.contracts.shape import columns, members, type_text
 from pipeline.errors import Refused
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_LONGEST_BASE: Final = 235  # characters of a made name's first part, so that the whole fits into 255
+_LONGEST_BASE: Final = 235  # characters of a generated name's first part, so that the whole fits into 255
 _NULL: Final = "have null there"
 
 
@@ -32,8 +32,8 @@ _NULL: Final = "have null there"
 def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], Placement]:
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
-    Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: neither the
-    bytes nor the table know of them. `held` are the schemas whose rows land; quarantined ones have no columns.
+    Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: they affect
+    neither the bytes nor the table. `held` are the schemas whose rows land; quarantined ones have no columns.
 
     Raises:
         Refused: the table would have too many columns.
@@ -78,7 +78,7 @@ class _Field:
 
     @property
     def name(self) -> str:
-        """The name it is decoded under."""
+        """The name under which it is decoded."""
         return str(self.decoded.name)
 
     @property
@@ -89,7 +89,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Lands:
-    """Where the values of a changed field lie, when it is neither refused nor quarantined."""
+    """The column for the values of a changed field, when it is neither refused nor quarantined."""
 
     column: str
     type: str
@@ -99,17 +99,17 @@ class _Lands:
 
 @dataclass(slots=True)
 class _Walk:
-    """Collects what a new schema changes, and which fields do not lie in the column of their name."""
+    """Collects the changes of a new schema, and the fields outside of the column of their name."""
 
     policies: Policies
     steps: list[Step] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-    quiet: bool = False  # inside what is new itself, additions are not reported again
+    quiet: bool = False  # additions inside a new message are not reported again
 
     def message(self, place: _Place, decoded: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> None:
-        """Compare a message, as it is decoded and as it was given, with what the table has for it.
+        """Compare a message, as decoded and as given, with its columns in the table.
 
-        `held` are the columns that its fields are decoded into.
+        `held` are the columns into which its fields are decoded.
         """
         for number in sorted(place.level.newest - {each.number for each in decoded.fields}):
             slot = newest(place.level.slots[number])
@@ -142,7 +142,7 @@ class _Walk:
         self.steps.append(step)
 
     def _new(self, place: _Place, one: _Field, renamed: str | None = None) -> None:
-        """Give a field a column that nothing was in before; `renamed` tells which name its number had."""
+        """Give a field a new column; `renamed` is its number's earlier name."""
         column, why = _free_name(place, one)
         lands = _Lands(column, _type(one.kind), old_rows=_NULL)
         if why is not None:
@@ -155,7 +155,7 @@ class _Walk:
         self._lay(place, one, column, None)
 
     def _known(self, place: _Place, one: _Field, slots: tuple[Slot, ...]) -> None:
-        """Find the column of a field whose number the table knows."""
+        """Find the column of a field with a known number."""
         slot = _fitting(one, slots)
         current = slot or newest(slots)
         if not any(one.name in every.names for every in slots):
@@ -173,7 +173,7 @@ class _Walk:
             self._compare(place, one, slot)
 
     def _retyped(self, place: _Place, one: _Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
-        """Note a new type; return the column that can hold it, None when it gets one of its own or none at all."""
+        """Record a new type; return the column that can hold it, None when it gets its own or none at all."""
         what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
         change = "incompatible" if narrower is None else "widen"
         policy = self.policies.of(change)
@@ -188,7 +188,7 @@ class _Walk:
         return None
 
     def _compare(self, place: _Place, one: _Field, slot: Slot) -> None:
-        """Note what changes in a column that stays: presence, and the names of an enum's values."""
+        """Record the changes in a column that stays: presence, and the names of an enum's values."""
         if one.decoded.has_presence != slot.optional and not one.decoded.is_repeated:
             what = "may be absent now" if one.decoded.has_presence else "is never absent now"
             self._note(place, one.name, "add", what, _Lands(slot.column, _type(slot.kind)))
@@ -208,7 +208,7 @@ class _Walk:
                 self._note(place, one.name, "add", f"has the new value {name}", _Lands(slot.column, "string"))
 
     def _lay(self, place: _Place, one: _Field, column: str, slot: Slot | None) -> None:
-        """Put a field into a column, and look into it when it holds messages."""
+        """Put a field into a column, and its members too when it holds messages."""
         place.taken[column.lower()] = one.number
         path = f"{place.path}{one.name}"
         if column != one.name:
@@ -223,7 +223,7 @@ class _Walk:
 
 
 def _not_its_own(level: Level, one: _Field, slots: tuple[Slot, ...]) -> str | None:
-    """Return why a field's number or name belongs to another field, None when both are its own."""
+    """Return why a field's number or name belongs to another field, None when it does not."""
     for number, others in level.slots.items():
         if number != one.number and any(one.name in slot.names for slot in others):
             return f"its number changed from {number} to {one.number}"
@@ -240,27 +240,27 @@ def _not_its_own(level: Level, one: _Field, slots: tuple[Slot, ...]) -> str | No
 
 
 def _fitting(one: _Field, slots: tuple[Slot, ...]) -> Slot | None:
-    """Return the column that holds the same kind already, or else one whose kind this one widens."""
+    """Return the column that already holds the same kind, or else one whose kind this one widens."""
     fitting = [slot for slot in slots if slot.kind.text == one.kind.text or one.kind.widens(slot.kind)]
     return max(fitting, key=lambda slot: (slot.kind.text == one.kind.text, one.name in slot.names), default=None)
 
 
 def _free_name(place: _Place, one: _Field) -> tuple[str, str | None]:
-    """Return the name of a new column, and why it is not the name that was given to the field, None when it is."""
+    """Return the name of a new column, and why it differs from the field's given name, None when it does not."""
     top, given = not place.path, str(one.given.name)
     if one.name != given:
-        why = "differs from another field of its message only by case or '_', a table cannot tell them apart"
+        why = "differs from another field of its message only by case or '_', which a table cannot distinguish"
     elif not _NAME.fullmatch(given):
         why = "a column needs a name of at most 255 letters, digits and '_'"
     elif top and given.startswith("_"):
         why = "names that begin with '_' belong to the table's own columns"
     elif (twin := place.taken.get(given.lower())) is not None:
-        why = f"differs from the column of number {twin} at most by case, a table cannot tell them apart"
+        why = f"differs from the column of number {twin} at most by case, which a table cannot distinguish"
     else:
         return given, None
     base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
     if top and not (base := base.lstrip("_"))[:1].isalpha():
-        base = f"field{base}"  # a name of underscores would begin with them again
+        base = f"field{base}"  # a name of underscores would still begin with them
     return numbered_name(base, one.number), why
 
 

@@ -1,4 +1,4 @@
-"""What a field of a payload is: its kind as a person writes it, and whether a column can go on holding it."""
+"""The type of a payload field: its kind in an operator's words, and whether a column can still hold it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column, with what it holds
+SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column, with its type
     "google.protobuf.BoolValue": "bool",
     "google.protobuf.BytesValue": "bytes",
     "google.protobuf.DoubleValue": "double",
@@ -38,15 +38,15 @@ _WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field is. Messages are compared by content, not by name."""
+    """The kind of a field. Messages are compared by content, not by name."""
 
-    text: str  # as a person writes it
+    text: str  # in an operator's words
     shape: str  # empty, "repeated" or "map of <key>"
-    values: str  # what each value is: a scalar's name, or "message"
-    type: pa.DataType | None  # its column's, None when there is nothing to hold
+    values: str  # of each value: a scalar's name, or "message"
+    type: pa.DataType | None  # of its column, None without values
 
     def widens(self, old: "Kind") -> bool:
-        """Tell whether every value of the old kind is one of this kind."""
+        """Return whether every value of the old kind is also one of this kind."""
         if self.shape != old.shape:
             return False
         if self.values in _RANGES and old.values in _RANGES:
@@ -56,7 +56,7 @@ class Kind:
 
 
 def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
-    """Return what a field is, whose column has this type."""
+    """Return the kind of a field whose column has this type."""
     if (entry := entry_of(each)) is not None:
         key, value = (entry.fields_by_name[name] for name in ("key", "value"))
         inner = kind_of(value, None)
@@ -73,13 +73,13 @@ def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
 
 
 def entry_of(each: FieldDescriptor) -> Descriptor | None:
-    """Return the message of a map's entries, None when the field is no map."""
+    """Return the message of a map's entries, None when the field is not a map."""
     inner = each.message_type
     return inner if inner is not None and inner.GetOptions().map_entry else None
 
 
 def struct_of(each: FieldDescriptor) -> Descriptor | None:
-    """Return the message whose fields become members of the field's column, None when there is none.
+    """Return the message whose fields become members of the field's column, None without one.
 
     For a map it is the message of the values.
     """
@@ -96,7 +96,7 @@ def enum_of(each: FieldDescriptor) -> EnumDescriptor | None:
 
 
 def value_names(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the name that a column holds for each number: the first declared one when several share it."""
+    """Return a column's name for each number: the first declared name when several share a number."""
     names: dict[int, str] = {}
     for value in enum.values:
         names.setdefault(value.number, value.name)
@@ -104,5 +104,5 @@ def value_names(enum: EnumDescriptor) -> dict[int, str]:
 
 
 def by_number(message: Descriptor) -> list[FieldDescriptor]:
-    """Return the fields in the order of their numbers: the order of declarations means nothing."""
+    """Return the fields in the order of their numbers: the order of declarations has no meaning."""
     return [message.fields_by_number[number] for number in sorted(message.fields_by_number)]

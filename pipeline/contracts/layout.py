@@ -1,6 +1,6 @@
-"""Which columns a game's table has for which field numbers, after some schemas: the memory that a plan goes by.
+"""The columns of a game's table by field number, after some schemas: the memory behind a plan.
 
-A pure function of the schemas and their placements. Nothing is ever taken away: a removed field keeps its number.
+A pure function of the schemas and their placements. Nothing is ever removed: a removed field keeps its number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,28 +24,28 @@ Registered: TypeAlias = tuple[tuple[Schema, Placement], ...]
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Numbers and names that no field may have again."""
+    """Reserved numbers and names of a message."""
 
     ranges: tuple[tuple[int, int], ...] = ()  # first number, and the one after the last
     names: frozenset[str] = frozenset()
 
     def numbered(self, number: int) -> bool:
-        """Tell whether a number is reserved."""
+        """Return whether a number is reserved."""
         return any(first <= number < end for first, end in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One column (or member of a struct) that a field number has."""
+    """One column (or member of a struct) of a field number."""
 
     column: str
     name: str  # of the newest field in it
     names: frozenset[str]  # of all fields ever in it
     kind: Kind  # of the newest field
-    optional: bool  # can the newest field be absent
-    labels: Mapping[int, str]  # what a value of an enum is called
+    optional: bool  # the newest field may be absent
+    labels: Mapping[int, str]  # the names of an enum's values
     inside: "Level | None"  # its members, when it holds messages
-    turn: int  # which of the schemas used it last
+    turn: int  # the schema that used it last
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Level:
 
     slots: Mapping[int, tuple[Slot, ...]] = field(
         default_factory=lambda: MappingProxyType({})
-    )  # by field number, in the order they came
+    )  # by field number, in the order of arrival
     newest: frozenset[int] = frozenset()  # field numbers of the newest schema
     reserved: Reserved = Reserved()
 
     def leaves(self) -> int:
-        """Return into how many columns it spreads."""
+        """Return the number of its leaf columns."""
         held = [slot for slots in self.slots.values() for slot in slots]
         return sum(1 if slot.inside is None else max(1, slot.inside.leaves()) for slot in held)
 
@@ -78,19 +78,19 @@ def layout(registered: Registered) -> Level:
 
 
 def newest(slots: tuple[Slot, ...]) -> Slot:
-    """Return the column that a field number used last."""
+    """Return the last column of a field number."""
     return max(slots, key=lambda slot: slot.turn)
 
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """One schema's turn."""
+    """The application of one schema."""
 
     turn: int
     names: Mapping[str, str]  # of its placement
 
     def message(self, level: Level, message: Descriptor, held: Iterable[pa.Field], prefix: str) -> Level:
-        """Return the level with a message in it; `held` are the columns of its fields."""
+        """Return the level after a message; `held` are the columns of its fields."""
         slots = dict(level.slots)
         types = {each.name: each.type for each in held}
         for each in by_number(message):
@@ -114,7 +114,7 @@ class _Taking:
 
 
 def reserved_by(message: Descriptor) -> Reserved:
-    """Return what a message reserves."""
+    """Return the reserved numbers and names of a message."""
     proto = DescriptorProto()
     message.CopyToProto(proto)
     return Reserved(tuple((each.start, each.end) for each in proto.reserved_range), frozenset(proto.reserved_name))

@@ -1,6 +1,6 @@
 """Protobuf definitions: from submitted bytes to a canonical form, and from that to a message.
 
-Two descriptor sets that mean the same for a payload's bytes have one canonical form, hence one fingerprint.
+Descriptor sets with the same meaning for a payload's bytes have one canonical form, hence one fingerprint.
 """
 
 import hashlib
@@ -52,10 +52,10 @@ _WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
 
 
 def canonical(message: str, descriptor_set: bytes) -> bytes:
-    """Return the canonical form of a definition: the files the message needs, dependencies first, bare of comments.
+    """Return the canonical form of a definition: the files that it needs, dependencies first, without comments.
 
-    The well-known `google/protobuf` files are left out (they are part of every protobuf runtime); what carries no
-    data (comments, services, options for other languages, JSON names) is dropped.
+    It leaves out the well-known `google/protobuf` files (part of every protobuf runtime) and everything without data
+    (comments, services, options for other languages, JSON names).
 
     Raises:
         Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
@@ -109,8 +109,8 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
 def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
     """Return the message of a canonical definition in which no two fields of a message are twins.
 
-    Twins differ by case or underscores only: tables cannot tell them apart by case, the Arrow parser by neither. Of
-    twins the one with the lowest number keeps its name, each other one gets its number as a suffix.
+    Twins differ by case or underscores only: tables ignore case, the Arrow parser both. The twin with the lowest number
+    keeps its name, the others get their number as a suffix.
 
     Raises:
         Refused: the files do not fit together, or a made name is taken.
@@ -130,7 +130,7 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
 
 
 def numbered_name(name: str, number: int) -> str:
-    """Return the name of a column for a field whose own name no column can have."""
+    """Return the column name for a field whose own name cannot be one."""
     return f"{name}__f{number}"
 
 
@@ -167,7 +167,7 @@ def _message_names(messages: Iterable[DescriptorProto], prefix: str) -> Iterator
 def _needed(
     message: str, home: FileDescriptorProto, by_name: Mapping[str, FileDescriptorProto]
 ) -> list[FileDescriptorProto]:
-    """Return the file and all it imports, imports first; without recursion, since the bytes may be hostile."""
+    """Return the file and all its imports, imports first; without recursion, since the bytes may be hostile."""
     ordered: dict[str, FileDescriptorProto] = {}
     opened: set[str] = set()
     waiting = [home.name]

@@ -1,6 +1,6 @@
-"""Finds fields that came with another wire type than their definition's, in messages that are parsed already.
+"""Finds fields with another wire type than their definition's, in parsed messages.
 
-A parser takes such a field for one it does not know, and gives its default in silence.
+A parser treats such a field as unknown, and silently returns its default.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _FIXED32: Final = (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, Fie
 _FIXED64: Final = (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64)
 _LENGTH: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE)
 _WIRE_TYPES: Final[dict[int, int]] = {
-    **dict.fromkeys(range(1, 19), 0),  # varints, but for those that follow
+    **dict.fromkeys(range(1, 19), 0),  # varints, except the following
     **dict.fromkeys(_FIXED64, 1),
     **dict.fromkeys(_LENGTH, 2),
     FieldDescriptor.TYPE_GROUP: 3,
@@ -24,17 +24,17 @@ _Kind: TypeAlias = Literal["one", "many", "by key"]
 
 
 class Mistyped:
-    """What to look for in messages of one definition and in those inside them."""
+    """The checks for messages of one definition and for those inside them."""
 
     def __init__(self, message: Descriptor, by_name: dict[str, "Mistyped"] | None = None) -> None:
-        """Prepare for a message's definition; `by_name` holds those of the messages around it, by full name."""
+        """Prepare for a message's definition; `by_name` holds those of the outer messages, by full name."""
         by_name = {} if by_name is None else by_name
         by_name[message.full_name] = self
         self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}
         self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, by_name)) is not None]
 
     def find(self, parsed: Any) -> str | None:
-        """Return which field came with a wire type that is not its own, None when there is none."""
+        """Return the field with a wrong wire type, None without one."""
         if (unknown := UnknownFieldSet(parsed)) and (wrong := self._wrong(unknown)):
             return wrong
         for name, kind, below in self._inside:
@@ -47,7 +47,7 @@ class Mistyped:
         for index in range(len(unknown)):
             each = unknown[index]
             if each.wire_type != self._wire_types.get(each.field_number, each.wire_type):
-                return f"field {each.field_number} has wire type {each.wire_type}, which the schema does not give it"
+                return f"field {each.field_number} has wire type {each.wire_type}, which differs from the schema"
         return None
 
 
@@ -60,7 +60,7 @@ def _held(parsed: Any, name: str, kind: _Kind) -> Iterable[Any]:
 
 
 def _inner(field: FieldDescriptor, by_name: dict[str, Mistyped]) -> tuple[_Kind, Mistyped] | None:
-    """Return how a field holds messages and what to look for in them, None where it holds none."""
+    """Return how a field holds messages and their checks, None where it holds none."""
     inner = field.message_type
     kind: _Kind = "many" if field.is_repeated else "one"
     if inner is not None and inner.GetOptions().map_entry:

@@ -1,4 +1,4 @@
-"""From what is found deep in nested arrays back to the rows that hold it."""
+"""Maps findings deep in nested arrays back to their rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,8 @@ def parents(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
 
 
 def parent_of_each(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
-    """Return the row of each child; one that is of no row of a sliced array gets a number that no row has."""
-    # Arrow's own list_parent_indices aborts the process when it meets a map.
+    """Return the row of each child; a child outside of a sliced array's rows gets a number beyond all rows."""
+    # Arrow's own list_parent_indices aborts the process on a map.
     offsets = values.offsets.to_numpy(zero_copy_only=False)
     rows: Rows = np.searchsorted(offsets, children, side="right").astype(np.int64) - 1
     return rows

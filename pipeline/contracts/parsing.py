@@ -1,4 +1,4 @@
-"""Opens many protobuf messages at once, and finds the bad ones among them without paying for each good one."""
+"""Parses many protobuf messages at once, and finds the bad ones without a cost for each good one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _CONFIG: Final = PtarsConfig(
     list_value_name="element",
 )
 
-_MAX_REWRITTEN: Final = 16_384  # opened at once
+_MAX_REWRITTEN: Final = 16_384  # parsed at once
 _MAX_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
 
 Rows = npt.NDArray[np.int64]
@@ -49,31 +49,31 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What became of an array of messages."""
+    """The result of parsing an array of messages."""
 
     batch: pa.RecordBatch  # the good ones, in order
-    rows: Rows  # where they stood in the array
-    bad: tuple[tuple[int, str], ...]  # the index of each other one, and the parser's sentence
+    rows: Rows  # their places in the array
+    bad: tuple[tuple[int, str], ...]  # the index of each other message, and the parser's error
 
 
 class Parser:
-    """Opens messages of one definition.
+    """Parses messages of one definition.
 
     A message is bad exactly when either of two parsers refuses it on its own; its neighbours never matter. The plain
-    parser looks at every message first (about 2 microseconds each), because the Arrow parser alone is not safe: it
-    follows nested unknown groups without limit until the process dies, takes tags beyond 32 bits, and fails a whole
-    array without saying where.
+    parser reads every message first (about 2 microseconds each), because the Arrow parser alone is not safe: it follows
+    nested unknown groups without limit until the process dies, takes tags beyond 32 bits, and fails a whole array
+    without naming the message.
     """
 
     def __init__(self, message: Descriptor, *, exact: bool = False) -> None:
         """Prepare for a message's definition.
 
-        With `exact`, values are what the format's rules make of the bytes, where the Arrow parser alone departs from
-        them: it keeps both of two entries with one key, all members of a oneof, numbers that a closed enum does not
-        have, only the last of two times, and no value for an entry that came without. So it is given what the plain
-        parser writes, wherever that is not what came. And bytes in which a field, at any depth, has another wire type
-        than its definition are bad: both parsers would take such a field for an unknown one and give its default. Keys
-        and plain values of maps are not looked at for that, as the parsers do not tell what they left out of an entry.
+        With `exact`, values follow the format's rules where the Arrow parser alone departs from them: it keeps both of
+        two entries with one key, all members of a oneof, numbers outside of a closed enum, only the last of two times,
+        and no value for an entry without one. So it gets the plain parser's serialisation wherever that differs from
+        the input. And bytes in which a field, at any depth, has another wire type than its definition are bad: both
+        parsers would treat such a field as unknown and return its default. Keys and plain values of maps are not
+        checked for that, as the parsers do not report fields that they drop from an entry.
 
         Raises:
             Refused: the Arrow parser cannot read such messages.
@@ -93,9 +93,9 @@ class Parser:
         self._mistyped = Mistyped(message) if exact else None
 
     def parse(self, messages: pa.BinaryArray, *, known_good: bool = False) -> Parsed:
-        """Open an array of messages, none of which may be null.
+        """Parse an array of messages without nulls.
 
-        `known_good` spares the first look: only for the very bytes that this parser found good before.
+        `known_good` skips the first check: only for the very bytes that this parser found good before.
         """
         everything = np.arange(len(messages), dtype=np.int64)
         bad, rewritten = ({}, {}) if known_good else self._inspect_suspects(messages)
@@ -109,7 +109,7 @@ class Parser:
         return self._class.FromString(message)
 
     def _attempt(self, messages: pa.BinaryArray) -> pa.RecordBatch | str:
-        """Return the messages as columns, or the parser's sentence when at least one is bad."""
+        """Return the messages as columns, or the parser's error when at least one is bad."""
         try:
             return self._handler.array_to_record_batch(messages)
         except BaseException as error:
@@ -118,7 +118,7 @@ class Parser:
             return one_line(str(error))
 
     def _inspect_suspects(self, messages: pa.BinaryArray) -> tuple[dict[int, str], dict[int, bytes]]:
-        """Return which messages the plain parser refuses, each with its sentence, and what it wrote of others."""
+        """Return the messages that the plain parser refuses, each with its error, and the serialisation of others."""
         bad: dict[int, str] = {}
         if self._mistyped is None:
             rewritten: dict[int, bytes] = {}
@@ -134,7 +134,7 @@ class Parser:
         return bad, rewritten
 
     def _inspect(self, content: bytes) -> bytes | str:
-        """Return one message in the plain parser's writing, or why it is bad."""
+        """Return one message as the plain parser serialises it, or why it is bad."""
         try:
             parsed = self._class.FromString(content)
         except DecodeError as error:
@@ -143,7 +143,7 @@ class Parser:
             return content
         try:
             wrong = self._mistyped.find(parsed)
-        except UnicodeDecodeError as error:  # proto2 lets a key pass that is no text until it is read
+        except UnicodeDecodeError as error:  # proto2 accepts a key that is not UTF-8 until it is read
             return one_line(str(error))
         if wrong is not None:
             return wrong
@@ -152,7 +152,7 @@ class Parser:
         return written
 
     def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, str], good: list[pa.RecordBatch]) -> None:
-        """Open the messages of these rows; halve what fails until each bad one stands alone.
+        """Parse the messages of these rows; halve failing ranges until each bad one stands alone.
 
         The two parsers rarely disagree.
         """
@@ -170,14 +170,14 @@ class Parser:
 
 
 def one_line(text: str) -> str:
-    """Return a parser's sentence as one printable line of at most MAX_DETAIL characters."""
+    """Return a parser's error as one printable line of at most MAX_DETAIL characters."""
     if text.isprintable():
         return text[:MAX_DETAIL]
     return "".join(char if char.isprintable() else " " for char in text)[:MAX_DETAIL]
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Tell whether the Arrow parser failed."""
+    """Return whether the Arrow parser failed."""
     return isinstance(error, ValueError) or is_panic(error)
 
 
@@ -190,7 +190,7 @@ def _without(rows: Rows, bad: Mapping[int, str]) -> Rows:
 def _pieces(
     messages: pa.BinaryArray, rows: Rows, rewritten: Mapping[int, bytes]
 ) -> Iterator[tuple[Rows, pa.BinaryArray]]:
-    """Yield these rows and their contents, in pieces: what was rewritten may have grown beyond what an array holds."""
+    """Yield these rows and their contents, in pieces: serialised again they may exceed the size of an array."""
     if not rewritten:
         yield rows, messages if len(rows) == len(messages) else messages.take(pa.array(rows))
         return

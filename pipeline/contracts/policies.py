@@ -1,4 +1,4 @@
-"""What may happen when a schema changes: each kind of change has a policy. Chosen per registration, by default safe."""
+"""The policies for changes of a schema, one for each kind of change; chosen per registration, safe by default."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 from pipeline.errors import Refused
 from pipeline.names import shown
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md says what each does; the first is the default
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md describes each; the first is the default
     "add": ("add", "quarantine", "refuse"),
     "widen": ("widen", "side-column", "quarantine", "refuse"),
     "remove": ("keep", "quarantine", "refuse"),
@@ -17,12 +17,12 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md says what e
     "name": ("refuse", "side-column", "quarantine"),
     "reuse": ("refuse", "quarantine"),
 }
-"""The kinds of change, each with the policies it may have."""
+"""The kinds of change, each with its possible policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policy of every kind of change; what was not chosen has its default."""
+    """The policy of every kind of change; defaults where none was chosen."""
 
     chosen: tuple[tuple[str, str], ...] = ()  # (kind, policy), sorted
 
@@ -35,10 +35,10 @@ DEFAULTS: Final = Policies()
 
 
 def parse_policies(words: Iterable[str]) -> Policies:
-    """Read choices such as `incompatible=side-column`.
+    """Parse choices such as `incompatible=side-column`.
 
     Raises:
-        Refused: naming every word that is not one, with what there is.
+        Refused: naming every invalid choice, with the valid ones.
     """
     chosen: dict[str, str] = {}
     problems: list[str] = []
@@ -49,8 +49,8 @@ def parse_policies(words: Iterable[str]) -> Policies:
         elif policy not in CHOICES[kind]:
             problems.append(f"{shown(word)}: the policies of {kind} are {', '.join(CHOICES[kind])}")
         elif chosen.setdefault(kind, policy) != policy:
-            problems.append(f"{shown(word)}: {kind} has the policy {chosen[kind]} already")
+            problems.append(f"{shown(word)}: {kind} already has the policy {chosen[kind]}")
     if problems:
         lines = "".join(f"\n  - {problem}" for problem in problems)
-        raise Refused(f"{len(problems)} wrong choice(s) of a policy, write each as kind=policy:{lines}")
+        raise Refused(f"{len(problems)} invalid policy choice(s), write each as kind=policy:{lines}")
     return Policies(tuple(sorted(chosen.items())))

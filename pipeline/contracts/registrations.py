@@ -1,7 +1,7 @@
-"""Registrations as the control store has them: read, planned on top of, and written in one transaction.
+"""Registrations in the control store: read, planned on top of each other, and written in one transaction.
 
-Called by the registry only. Rows are added, never changed: one more registration of a schema takes the place of its
-earlier one in every schema set from then on.
+Called by the registry only. Rows are added, never changed: a repeated registration of a schema replaces its earlier one
+in every later schema set.
 """
 
 import json
@@ -43,18 +43,18 @@ _REGISTERED: Final[Select[Any]] = (
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registration that was checked: it lets a game send a message."""
+    """A checked registration: it lets a game send a message."""
 
     game: str
     message: str  # full name
     descriptor_set: bytes  # a serialised FileDescriptorSet with all imports
     policies: Policies = DEFAULTS
-    plan_hash: str | None = None  # of the plan that was shown; None: apply whatever the plan is now
+    plan_hash: str | None = None  # of the plan that was shown; None: apply the current plan
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What became of it."""
+    """The result of a registration."""
 
     schema_id: int
     version: int  # counts the game's registrations: 1, 2, …
@@ -63,7 +63,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRegistration:
-    """A registration whose names and definition are fine."""
+    """A registration with valid names and definition."""
 
     game: str
     key: GameKey
@@ -97,7 +97,7 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
 
 
 def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, Placement]]:
-    """Return the schema ids of each game with their placements, in the order in which they were last registered."""
+    """Return the schema ids of each game with their placements, in the order of their last registration."""
     games: dict[GameKey, dict[int, Placement]] = {}
     for row in connection.execute(_REGISTERED.where(registrations.c.registration_id <= up_to)):
         _take_up(games.setdefault(GameKey(row.game_key), {}), row)
@@ -116,10 +116,10 @@ def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
 
 
 class RegistrationBatch:
-    """What the store holds of the games; each registration is planned on top of it and of those before."""
+    """The store's content for the games; each registration is planned on top of it and of those before."""
 
     def __init__(self, connection: Connection, registrations: list[CheckedRegistration]) -> None:
-        """Read what the registrations need."""
+        """Read the store's content for these registrations."""
         self._connection = connection
         self._registrations = registrations
         self._now = time.time()
@@ -163,12 +163,12 @@ class RegistrationBatch:
         if checked.plan_hash is not None and plan.hash != checked.plan_hash:
             raise Refused(
                 f"The plan for {shown(checked.message)} of the game {shown(checked.game)} is {plan.hash} now, not "
-                f"{checked.plan_hash}: other schemas or policies came between. Look at the plan again."
+                f"{checked.plan_hash}: other schemas or policies were registered meanwhile. Review the plan again."
             )
         if plan.refused:
             raise Refused(
                 f"The message {shown(checked.message)} cannot follow version {plan.version - 1} of the game "
-                f"{shown(checked.game)}; keep what is there, or choose a policy:"
+                f"{shown(checked.game)}; keep the existing fields, or choose a policy:"
                 f"{_listed([str(each) for each in plan.refused])}"
             )
         schema_id = self._schema_id(checked)
@@ -188,7 +188,7 @@ class RegistrationBatch:
     def _read_registered(self, key: GameKey | None) -> None:
         """Read a game's registrations, or all games', in one statement.
 
-        Two would see two states of an SQLite store, and a version after another registration's would be taken for free.
+        Two statements would see two states of an SQLite store, and take a used version for free.
         """
         query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
         for row in self._connection.execute(query):
@@ -218,13 +218,13 @@ class RegistrationBatch:
 
 
 def lock(connection: Connection) -> None:
-    """Let no other registration become visible out of order, or a schema set could still grow after it was pinned."""
+    """Keep registrations visible in order only, or a pinned schema set could still grow."""
     if connection.dialect.name == "postgresql":  # SQLite has one writer at a time anyway
         connection.execute(text("LOCK TABLE registrations IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def _take_up(held: dict[int, Placement], row: Row[Any]) -> None:
-    """Add a registration to a game's; one more of a schema takes the place of its earlier one, at the end."""
+    """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
     held.pop(row.schema_id, None)
     held[row.schema_id] = _placement(row)
 
@@ -255,7 +255,7 @@ def _check_game(game: str) -> None:
 
 def _check_columns(message: str, descriptor: bytes) -> None:
     if reasons := defects(describe(message, descriptor)):
-        raise Refused(f"No table can hold the message {shown(message)}; change its definition:{_listed(reasons)}")
+        raise Refused(f"The message {shown(message)} fits no table; change its definition:{_listed(reasons)}")
     columns(Schema(0, FORMAT, message, descriptor))
 
 

@@ -1,4 +1,4 @@
-"""The registry of payload schemas, kept in the control store: who may send what, since which version.
+"""The registry of payload schemas in the control store: which game may send which schemas, since which version.
 
 Append-only. A schema set is a pure function of its version, so a pass can pin one by its number.
 """
@@ -41,7 +41,7 @@ class LocalRegistry:
         self._schemas: dict[int, Schema] = {}
 
     def plan(self, registration: Registration) -> Plan:
-        """Return what a registration would do now. Nothing is written, and the plan may hold refused changes.
+        """Return what a registration would do now; writes nothing, and the plan may have refused changes.
 
         Raises:
             Refused: a name, or a definition that no table can hold.
@@ -55,10 +55,10 @@ class LocalRegistry:
         return self.register_many([Registration(game, message, descriptor_set, policies)])[0]
 
     def register_many(self, registering: Iterable[Registration]) -> list[Registered]:
-        """Register schemas in the given order, all or none, each exactly as its plan says.
+        """Register schemas in the given order, all or none, each exactly as planned.
 
-        A schema that a game already has changes nothing. Only one whose rows go to quarantine may be registered again,
-        with policies by which they land from then on.
+        A schema that a game already has changes nothing. A schema with quarantined rows may be registered again, with
+        policies by which its rows land from then on.
 
         Raises:
             Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown.
@@ -71,11 +71,11 @@ class LocalRegistry:
                     lock(connection)
                     return RegistrationBatch(connection, registrations).write()
             except IntegrityError:
-                # Another process registered in between and took an id or a version: look again at what is there now.
+                # Another process has just registered and taken an id or a version: read again.
                 continue
             except OperationalError as error:
                 raise Transient(f"the control store did not take the registration: {error.orig}") from error
-        raise Transient(f"others registered schemas of the same games at each of {_ATTEMPTS} attempts")
+        raise Transient(f"others registered schemas of the same games during all {_ATTEMPTS} attempts")
 
     def latest_version(self) -> int:
         """Return the version of the newest schema set; 0 when nothing is registered."""
@@ -83,7 +83,7 @@ class LocalRegistry:
             return _latest(connection)
 
     def snapshot(self, at_version: int | None = None) -> SchemaSet:
-        """Return the schema set of a version, the newest when none is named.
+        """Return the schema set of a version, the newest by default.
 
         Raises:
             Refused: that version does not exist yet.

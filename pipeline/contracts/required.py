@@ -1,4 +1,4 @@
-"""Finds messages that lack a field which their definition requires, among those that are columns already."""
+"""Finds messages without a required field, among decoded columns."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,13 +13,13 @@ from pipeline.contracts.nested import parent_of_each
 
 @lru_cache(maxsize=4096)
 def has_required(message: Descriptor) -> bool:
-    """Tell whether a message has a required field, at any depth; it must not contain itself."""
+    """Return whether a message has a required field, at any depth; it must not contain itself."""
     inside = (struct_of(each) for each in message.fields)
     return any(each.is_required for each in message.fields) or any(has_required(each) for each in inside if each)
 
 
 def missing_required(given: Descriptor, decoded: Descriptor, columns: Mapping[str, pa.Array]) -> dict[int, str]:
-    """Return the rows in which a required field is missing, at any depth, each with the path of the first such field.
+    """Return the rows without a required field, at any depth, each with the path of the first such field.
 
     Args:
         given: the definition as it was given.
@@ -40,7 +40,7 @@ def missing_required(given: Descriptor, decoded: Descriptor, columns: Mapping[st
 
 
 def _inside(given: Descriptor, decoded: Descriptor, values: pa.Array) -> dict[int, str]:
-    """Return the rows of a column in whose messages a required field is missing, each with that field's path."""
+    """Return the rows of a column whose messages lack a required field, each with that field's path."""
     if pa.types.is_struct(values.type):
         present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         held = values if len(present) == len(values) else values.take(pa.array(present))

@@ -1,4 +1,4 @@
-"""What is known of payloads: one schema, and the schemas of every game at one version of the registry.
+"""One payload schema, and the schemas of every game at one version of the registry.
 
 Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it to its tasks.
 """
@@ -22,7 +22,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the fields of one schema lie in one game's table: each in the column of its name, but for these."""
+    """The columns of one schema's fields in one game's table: those of their names, with these exceptions."""
 
     names: tuple[tuple[str, str], ...] = ()  # (the field's path, the name of its column or member), sorted
     quarantined: str | None = None  # why all rows of this schema go to quarantine; None: they land
@@ -33,21 +33,21 @@ PLAIN: Final = Placement()
 
 @dataclass(frozen=True, slots=True)
 class SchemaSet:
-    """Which schemas each game may use, as of one registration."""
+    """The schemas of each game, as of one registration."""
 
     version: int  # the highest registration id in the set; 0 is the empty set
     games: Mapping[GameKey, tuple[int, ...]]  # schema ids in the order of their registration
     schemas: Mapping[int, Schema]
     placements: Mapping[GameKey, Mapping[int, Placement]] = field(
         default_factory=dict
-    )  # by schema id; few are not PLAIN
+    )  # by schema id; only those that are not PLAIN
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
         return tuple(self.schemas[schema_id] for schema_id in self.games.get(key, ()))
 
     def placement(self, key: GameKey, schema_id: int) -> Placement:
-        """Return where a game's table has the fields of a schema."""
+        """Return the columns of a schema's fields in a game's table."""
         return self.placements.get(key, {}).get(schema_id, PLAIN)
 
     def placed(self, key: GameKey) -> tuple[tuple[Schema, Placement], ...]:

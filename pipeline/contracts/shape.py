@@ -1,4 +1,4 @@
-"""The columns that payloads become: only types Delta has, and for each game the union over its schemas."""
+"""The columns of payloads: only Delta's types, and for each game the union over its schemas."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -16,11 +16,11 @@ _UINT64: Final = pa.decimal128(20, 0)
 
 
 def delta_schema(parsed: pa.Schema) -> pa.Schema:
-    """Return parsed columns with the nearest types Delta has, every one nullable.
+    """Convert parsed columns to the nearest Delta types, every one nullable.
 
     Integers become int64, float and double float64, so that a field may widen in place (docs/decisions/0007); uint64
-    becomes decimal(20, 0), durations and times of day whole microseconds. A column of messages without fields has
-    nothing to hold and is left out.
+    becomes decimal(20, 0), durations and times of day whole microseconds. A column of messages without fields has no
+    values and is left out.
     """
     return pa.schema(_delta_fields(parsed))
 
@@ -73,7 +73,7 @@ def members(kind: pa.DataType | None) -> list[pa.Field]:
 
 
 def holds_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Tell whether a column is of a wanted type, or has one of it inside."""
+    """Return whether a column is of a wanted type, or contains it."""
     return is_wanted(kind) or any(holds_type(kind.field(index).type, is_wanted) for index in range(kind.num_fields))
 
 
@@ -123,7 +123,7 @@ def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 
 def _delta_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type Delta gets, or None when there is nothing to hold."""
+    """Return Delta's type, or None without values."""
     if kind in {pa.int32(), pa.uint32()} or pa.types.is_duration(kind) or pa.types.is_time(kind):
         return pa.int64()
     if kind == pa.float32():

@@ -1,4 +1,4 @@
-"""Opens wrappers: the outer message that tells whose payload it carries. Called by ingest, on every row."""
+"""Parses wrappers: the outer messages with the game's name. Called by ingest, on every row."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +27,7 @@ COLUMNS: Final = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
-"""The columns of opened wrappers."""
+"""The columns of parsed wrappers."""
 
 _MESSAGE: Final = Wrapper.DESCRIPTOR.full_name
 _MALFORMED: Final = "malformed_wrapper"
@@ -40,7 +40,7 @@ _LAST_TIME: Final = pa.scalar(253_402_300_799_999_999, pa.int64())  # microsecon
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One row for each wrapper that was given, in order."""
+    """One row for each given wrapper, in order."""
 
     batch: pa.RecordBatch  # COLUMNS; all null where a wrapper was refused
     refused: pa.StringArray  # the reason code, null where the wrapper is fine
@@ -48,13 +48,12 @@ class Opened:
 
 
 def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
-    """Open wrappers. Refused are null (`tombstone`), unreadable or empty ones (`malformed_wrapper`), and false names.
+    """Parse wrappers. Refused: null (`tombstone`), unreadable or empty ones (`malformed_wrapper`), and invalid names.
 
-    `known_good` says that all of them were opened before and none was refused: they are not looked at twice.
-
-    What a producer left out is null: the time, both ids, and the sequence, where protobuf cannot tell 0 from absent,
-    so sequences start at 1. Null, too, is what the columns cannot hold: a sequence of 2^63 or more, a time outside the
-    years 1 to 9999; `raw` still has it.
+    `known_good`: all of them were parsed before and none was refused, so they are not checked again. Absent fields are
+    null: the time, both ids, and the sequence, where protobuf does not distinguish 0 from absent, so sequences start at
+    1. Values that the columns cannot hold are null, too: a sequence of 2^63 or more, a time outside the years 1 to
+    9999; `raw` still has them.
     """
     sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(sizes).astype(np.int64)
@@ -74,9 +73,9 @@ def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
 
 @lru_cache(maxsize=1)
 def _parser() -> Parser:
-    """Return a parser of wrappers that keeps all parts of `event_time`: the Arrow parser would keep the last one.
+    """Return a parser of wrappers that keeps all parts of `event_time`, where the Arrow parser keeps the last one.
 
-    A field of a message may come in any number of parts, which the format's rules merge.
+    A message field may come in any number of parts, which the format's rules merge.
     """
     file = FileDescriptorProto()
     wrapper_pb2.DESCRIPTOR.CopyToProto(file)
@@ -86,7 +85,7 @@ def _parser() -> Parser:
 
 
 def _event_times(batch: pa.RecordBatch, raw: pa.BinaryArray, rows: Rows) -> pa.Array:
-    """Return the time of each wrapper of the batch, which stood at these rows; null where it has none."""
+    """Return the time of each wrapper of the batch, at these rows; null without one."""
     parts = batch.column("event_time")
     counts = pc.fill_null(pc.list_value_length(parts), 0).to_numpy()
     times = parts.values.take(pa.array(parts.offsets.to_numpy()[:-1], mask=counts == 0))
@@ -99,7 +98,7 @@ def _event_times(batch: pa.RecordBatch, raw: pa.BinaryArray, rows: Rows) -> pa.A
 
 
 def _typed(batch: pa.RecordBatch, event_times: pa.Array) -> pa.RecordBatch:
-    """Return parsed wrappers with the columns' types, and null for what was left out or does not fit."""
+    """Convert parsed wrappers to the columns' types, with null for absent and unfit values."""
     columns = {name: batch.column(name) for name in COLUMNS.names}
     for name in ("event_id", "producer_id"):
         columns[name] = _null_unless(pc.not_equal(columns[name], ""), columns[name])
@@ -126,7 +125,7 @@ def _valid_names(games: pa.StringArray) -> npt.NDArray[np.bool_]:
 
 
 def _spread(batch: pa.RecordBatch, rows: Rows, count: int, reasons: dict[int, tuple[str, str]]) -> Opened:
-    """Put the good rows back where they stood; the others are null and have a reason."""
+    """Return the good rows at their places; the others are null and have a reason."""
     places = np.full(count, -1, dtype=np.int64)
     places[rows] = np.arange(len(rows))
     spread = [reasons.get(row, (None, None)) for row in range(count)]

@@ -1,7 +1,7 @@
-"""Which rows that bronze has lost unread a person has let a game's stream pass over: the table's own log says it.
+"""Gaps in bronze that an operator has accepted for a game, kept in the log of the game's table.
 
-Written in the commit that moves the cursor over the gap; kept as transactions, which outlive the log's files and a
-rebuild. Who accepted it and why stands in the audit log.
+The commit that moves the cursor over a gap records it, as transactions, which outlive log cleanup and a rebuild. The
+audit log has the operator and the reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,13 +10,13 @@ from itertools import count
 from pipeline.names import GameKey, gap_app_id
 
 VersionOf = Callable[[str], int | None]
-"""A table's transaction version of an application id, None where it has none."""
+"""Return a table's transaction version of an application id, None where it has none."""
 
 
 def read(version_of: VersionOf, environment: str, key: GameKey) -> list[tuple[int, int]]:
-    """Return the gaps of a game's table as (above, through): seqs above the first one, up to and with the second.
+    """Return the gaps of a game's table as (above, through): seqs above the first, up to and with the second.
 
-    They are in order; those that touch are one.
+    They are in order; adjacent gaps are merged.
     """
     joined: list[tuple[int, int]] = []
     for above, through in sorted(_each(version_of, environment, key)):
@@ -28,7 +28,7 @@ def read(version_of: VersionOf, environment: str, key: GameKey) -> list[tuple[in
 
 
 def record(version_of: VersionOf, environment: str, key: GameKey, above: int, through: int) -> dict[str, int]:
-    """Return the transactions that record one more gap, for the commit that moves the cursor over it."""
+    """Return the transactions that record another gap, for the commit that moves the cursor over it."""
     number = 1 + sum(1 for _ in _each(version_of, environment, key))
     return {
         gap_app_id(environment, key, number, "above"): above,

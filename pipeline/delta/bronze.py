@@ -1,4 +1,4 @@
-"""Bronze, the append-only table of everything that arrived, payload untouched (law L1): its columns, and its slices."""
+"""Bronze, the append-only table of all records with their payloads untouched (law L1): its columns and its slices."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -38,18 +38,18 @@ BRONZE: Final = pa.schema(
 SLICE_BYTES: Final = 128 * 1024 * 1024
 """Most values that a task holds at once; it needs about ten times as much memory. An Arrow column ends at 2 GiB."""
 
-_ROW_BYTES: Final = 128  # of the columns of fixed width, roughly, so that many small rows are cut, too
+_ROW_BYTES: Final = 128  # of the fixed-width columns, roughly, so that many small rows are cut, too
 
 
 def text(name: str) -> pc.Expression:
-    """Return a column of text for a filter: delta-rs writes it as views, which compare with no string."""
+    """Return a text column for a filter: delta-rs writes it as views, which cannot be compared with strings."""
     return pc.field(name).cast(pa.string())
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, which is what the parsers take; `sliced` cuts rows so that they fit."""
     if column.num_chunks == 1:
-        return column.chunk(0)  # Arrow copies even a single one
+        return column.chunk(0)  # Arrow copies even a single chunk
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
@@ -84,5 +84,5 @@ def _sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
             sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
         elif pa.types.is_list(column.type) and len(column):
-            sizes += column.nbytes // len(column)  # headers are few and small: on average is near enough
+            sizes += column.nbytes // len(column)  # headers are few and small, so their average is close enough
     return sizes

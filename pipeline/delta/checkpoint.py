@@ -1,7 +1,7 @@
-"""Checkpoints of plain Delta tables, written by us so that their size follows the table, not the number of its commits.
+"""Checkpoints of plain Delta tables, written here so that their size follows the table, not its number of commits.
 
-delta-rs and Spark carry each file that left a table through every checkpoint of a week, 604,800 of them for a game that
-commits every second. Why these may be left out: docs/decisions/0013.
+delta-rs and Spark repeat each removed file in every checkpoint for a week: 604,800 files for a game that commits every
+second. docs/decisions/0013 says why these checkpoints may leave them out.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
 
 MERGED_SECONDS: Final = 3600.0
-"""How long a file that was merged into another one stays named in checkpoints."""
+"""How long checkpoints name a file that was merged into another."""
 
 REMOVED_SECONDS: Final = 7 * 86_400.0
-"""How long every other file that left a table does, as with Delta's default."""
+"""How long they name every other removed file, as with Delta's default."""
 
-_SMALL_BYTES: Final = 32_768  # a checkpoint up to this size is written whenever the interval says so
+_SMALL_BYTES: Final = 32_768  # a checkpoint up to this size is written at every interval
 _NAME: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 _MAP: Final = pa.map_(pa.string(), pa.string())
@@ -70,13 +70,13 @@ _LOST: Final[Mapping[str, Sequence[str]]] = {
 
 
 class _Strange(Exception):
-    """The log has what a plain table has not, a gap or a damaged page: delta-rs may know what to do."""
+    """The log has something that a plain table lacks, a gap or a damaged page; delta-rs may be able to read it."""
 
 
 def write_when_due(table: Path, version: int) -> None:
-    """Write a checkpoint where the commits since the last one are as many bytes as it, or it is small.
+    """Write a checkpoint when the commits since the last one have as many bytes as it has, or when it is small.
 
-    So all checkpoints of an hour are about as many bytes as its commits, however large one of them is.
+    So an hour's checkpoints have about as many bytes as its commits, however large a single checkpoint is.
     """
     pointer = pointed_to(table)
     if pointer is not None and pointer >= version:
@@ -106,7 +106,7 @@ def write_checkpoint(table: Path, version: int, now: float | None = None, *, who
             open_table(table).create_checkpoint()
         return
     written = _as_parquet(content)
-    # Never in the place of one that is being read.
+    # Never over a checkpoint that a reader has open.
     durable_file.create(target, written, drafted="draft_checkpoint", published="publish_checkpoint")
     files, size = content.num_rows - content.column("add").null_count, len(written)
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
@@ -119,17 +119,17 @@ def _as_parquet(content: pa.Table) -> bytes:
 
 
 def checkpoint_file(table: Path, version: int) -> Path:
-    """Return where a version's checkpoint is, if there is one."""
+    """Return the path of a version's checkpoint, None where it has none."""
     return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
 
 
 def checkpoint_exists(table: Path, version: int) -> bool:
-    """Tell whether there is a checkpoint of a version, of any writer, in one file or in several."""
+    """Return whether a version has a checkpoint, by any writer, in one file or in several."""
     return any((table / "_delta_log").glob(f"{version:020}.checkpoint*"))
 
 
 def pointed_to(table: Path) -> int | None:
-    """Return the version of the checkpoint that readers of the log are sent to; None where nothing tells."""
+    """Return the version of the checkpoint to which the log sends its readers, None without a readable pointer."""
     try:
         return int(json.loads((table / "_delta_log" / "_last_checkpoint").read_text("utf-8"))["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -137,7 +137,7 @@ def pointed_to(table: Path) -> int | None:
 
 
 def newest_checkpoint(table: Path, version: int) -> int | None:
-    """Return the version of the newest checkpoint in one file that is not after a version; None where there is none."""
+    """Return the version of the newest single-file checkpoint up to a version, None without any."""
     pointer = pointed_to(table)
     if pointer is not None and pointer <= version and checkpoint_file(table, pointer).exists():
         return pointer
@@ -146,7 +146,7 @@ def newest_checkpoint(table: Path, version: int) -> int | None:
 
 
 def checkpoint_version(name: str) -> int | None:
-    """Return the version of which a file of a log is the checkpoint; None where it is none in one file."""
+    """Return the version of a checkpoint file; None for another file, and for a part of a checkpoint."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -168,7 +168,7 @@ def _bytes_of_commits(table: Path, first: int, last: int) -> int:
 
 @dataclass
 class _Since:
-    """What the commits after a checkpoint say: of each thing the last word counts."""
+    """The actions of the commits after a checkpoint; the newest action about each thing counts."""
 
     protocol: Action | None = None
     metadata: Action | None = None
@@ -235,7 +235,7 @@ def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
     except (
         OSError,
         pa.ArrowException,
-    ) as error:  # the table is open: delta-rs reads not each page
+    ) as error:  # the table is open, but delta-rs does not read every page
         raise _Strange(f"{checkpoint.name} cannot be read") from error
     by_key = {}
     for name in rows.column_names:
@@ -281,7 +281,7 @@ def _newest(old: Mapping[str, pa.StructArray], kind: str, new: Action | None) ->
 def _beside(
     old: Mapping[str, pa.StructArray], kind: str, key: str, changed: pa.Array, new: Mapping[str, Action]
 ) -> pa.StructArray:
-    """Return the old actions that nothing has replaced since, and the new ones."""
+    """Return the old actions that no newer one replaces, and the new ones."""
     rows = pa.array(list(new.values()), _KINDS[kind])
     before = old.get(kind)
     if before is None or not len(before):
@@ -291,7 +291,7 @@ def _beside(
 
 
 def _unforgotten(removes: pa.StructArray, now: float) -> pa.StructArray:
-    """Return the removals that are still named; one without a time may be young."""
+    """Return the removals that a checkpoint still names; one without a time may be young."""
     at = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 2**62)
     changes = pc.fill_null(pc.struct_field(removes, "dataChange"), fill_value=True)
     oldest = pc.if_else(changes, int((now - REMOVED_SECONDS) * 1000), int((now - MERGED_SECONDS) * 1000))

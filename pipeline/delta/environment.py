@@ -1,7 +1,7 @@
-"""Whose bronze this is: its log names the environment that gave its rows their seqs.
+"""Whether bronze belongs to this environment: its log names the environment that numbered its rows.
 
-Asked before anything is written by those who continue it: under another name neither bronze's last seq nor a cursor is
-found, so everything would seem to be lost, or still to come. Reads only.
+Checked before anything is written. Under another name neither bronze's last seq nor any cursor is found, so all rows
+would look lost or still to come. Reads only.
 """
 
 import re
@@ -18,11 +18,11 @@ from pipeline.errors import Refused, first_line
 from pipeline.names import environment_of_bronze
 
 _VERSION_DIGITS: Final = 20
-_PART: Final = re.compile(r"\.\d{10}\.(\d{10})\.parquet$")  # a checkpoint in parts: the number of this one, and of all
+_PART: Final = re.compile(r"\.\d{10}\.(\d{10})\.parquet$")  # a checkpoint in parts: the number of this part, and of all
 
 
 def require_own(bronze: Path, environment: str) -> None:
-    """Refuse a bronze whose last seqs were given by an environment of another name; one without any seq is anybody's.
+    """Refuse a bronze whose seqs come from an environment of another name; without seqs it fits every one.
 
     Raises:
         Refused: the sentence names both environments and the ways out.
@@ -38,7 +38,7 @@ def require_own(bronze: Path, environment: str) -> None:
 
 
 def _last_seqs(bronze: Path) -> Mapping[str, int]:
-    """Return the last seq of each environment that bronze's log knows; delta-rs returns only that of a given one."""
+    """Return the last seq of each environment in bronze's log; delta-rs returns only that of a given one."""
     version, transactions = _checkpointed(bronze)
     for _, actions in commits_after(bronze, version):
         transactions.update({each["txn"]["appId"]: int(each["txn"]["version"]) for each in actions if "txn" in each})
@@ -59,7 +59,8 @@ def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
             transactions_read = pq.read_table(file, columns=["txn"]).column("txn").combine_chunks().drop_null()
         except (OSError, pa.ArrowException) as error:
             raise Refused(
-                f"{file} cannot be read, so nobody knows whose bronze this is: {first_line(error)}. Put the file back "
+                f"{file} cannot be read, so the environment of this bronze is unknown: {first_line(error)}. Put the "
+                f"file back "
                 "from a copy."
             ) from error
         ids, versions = pc.struct_field(transactions_read, "appId"), pc.struct_field(transactions_read, "version")
@@ -68,7 +69,7 @@ def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
 
 
 def _newest_checkpoint(files: Sequence[Path]) -> list[Path]:
-    """Return the files of the newest checkpoint that is whole: a writer that died may have left some of its parts."""
+    """Return the files of the newest complete checkpoint: a writer that died may have left only some of its parts."""
     by_version: dict[str, list[Path]] = {}
     for file in files:
         by_version.setdefault(file.name[:_VERSION_DIGITS], []).append(file)

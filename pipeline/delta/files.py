@@ -1,4 +1,4 @@
-"""The data files of a Delta table, which of them may hold rows of some seqs as its log says, and a file's rows."""
+"""The data files of a Delta table, the search for those that may hold some seqs, and the rows of a file."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pipeline.errors import Refused
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
-"""Some seqs one by one, or all of a span."""
+"""A list of seqs, or a range of them."""
 
 
 def files_with(
@@ -28,13 +28,13 @@ def files_with(
     *,
     by_game: bool = False,
 ) -> list[str]:
-    """Return the paths of the data files that may hold rows of one of these seqs, ordered by their first seq.
+    """Return the paths of the data files that may hold rows of these seqs, ordered by their first seq.
 
     Args:
-        table: the table at the version to look at.
-        folder: where it is.
+        table: the table at the wanted version.
+        folder: its folder.
         column: the name of its seq column.
-        seqs: what is looked for, in any order.
+        seqs: the wanted seqs, in any order.
         keys: only files that may hold one of these game keys.
         by_game: order them by their first game key, then by their first seq.
     """
@@ -74,19 +74,19 @@ def paths_of(table: DeltaTable, label: str) -> tuple[str, ...]:
 
 
 def pattern(path: str) -> str:
-    """Return a path as DuckDB wants it, where `*`, `?` and `[` would otherwise be wildcards."""
+    """Escape a path for DuckDB, where `*`, `?` and `[` would otherwise be wildcards."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def read_file(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a data file, also where delta-rs rewrote it; a folder `a=b` on its path is no column."""
+    """Return the rows of a data file, also where delta-rs rewrote it; a folder `a=b` on its path adds no column."""
     return without_views(pq.read_table(path, columns=columns, partitioning=None))
 
 
 def without_views(rows: pa.Table) -> pa.Table:
     """Return the rows with texts and bytes of the usual types.
 
-    delta-rs writes them as views when it deletes rows, and Arrow can neither compare nor filter nor take those.
+    delta-rs writes them as views when it deletes rows; Arrow can neither compare, filter nor take views.
     """
     return rows.cast(pa.schema([field.with_type(_usual(field.type)) for field in rows.schema]))
 
@@ -109,7 +109,7 @@ def _bounds(stats: pa.Table, name: str, unknown: int) -> npt.NDArray[np.int64]:
 
 
 def _may_hold(keys: Sequence[str], first: str | None, last: str | None) -> bool:
-    """Tell whether one of the keys, which are in order, may lie in a file with these bounds."""
+    """Return whether one of the keys, which are in order, may lie in a file with these bounds."""
     if first is None or last is None:
         return True
     at = bisect_left(keys, first)

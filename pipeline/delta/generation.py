@@ -1,6 +1,6 @@
-"""Which generation of a game's table is the current one: the table's own log says it (laws L3 and L12).
+"""The current generation of a game's table, read from the table's own log (laws L3 and L12).
 
-The control store's number only saves a look: a rebuild that was killed after its commit has not recorded it yet.
+The control store's number only saves reads: a rebuild that was killed after its commit has not recorded it yet.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from typing import Final
 from pipeline.names import GameKey, stream_app_id
 
 RETIRED: Final = -1
-"""The cursor of a generation that a rebuild replaced: no owner expects it, so a late commit finds a conflict."""
+"""The cursor of a generation that a rebuild replaced: no owner expects it, so a late commit conflicts."""
 
 _MOST: Final = 1_000
-"""The highest generation that is taken at its word: below it one after the other is looked for in the table."""
+"""The highest number of a generation that needs no proof; the search in the table begins below it."""
 
 
 def newest(version_of: Callable[[str], int | None], environment: str, key: GameKey, known: int = 1) -> int:
@@ -22,8 +22,7 @@ def newest(version_of: Callable[[str], int | None], environment: str, key: GameK
         version_of: the table's transaction version of an application id, None where it has none.
         environment: its name, part of the application ids.
         key: the game's key.
-        known: a generation to begin at, such as the control store's; an older copy of the table may not have it, and
-            what a hand has put there may be none.
+        known: the generation to begin at, such as the control store's; an older copy of the table may not have it.
     """
 
     def has(number: int) -> bool:
@@ -32,7 +31,7 @@ def newest(version_of: Callable[[str], int | None], environment: str, key: GameK
     number = known if type(known) is int and 1 <= known <= _MOST else 1
     while has(number + 1):
         number += 1
-    # Under a number that the table does not have it would seem to be empty, and be filled once more.
+    # Under a generation that the table lacks, it would look empty and be filled again.
     while number > 1 and not has(number):
         number -= 1
     return number

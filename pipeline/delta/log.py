@@ -1,7 +1,7 @@
 """The Delta log of a plain table, read and written commit by commit as the protocol describes it.
 
-A commit of ours is one JSON file that must not exist yet: that is the whole of Delta's concurrency control. Used for
-tables of the oldest protocol only; `is_plain` tells. Why not through delta-rs: docs/decisions/0006.
+A commit of ours is one JSON file that must not exist yet: that is all of Delta's concurrency control. Used for tables
+of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not through delta-rs.
 """
 
 import json
@@ -19,7 +19,7 @@ Action = dict[str, Any]
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Tell whether a commit of this table needs nothing but its actions: no table features, no column invariants."""
+    """Return whether a commit to this table needs only its actions: no table features, no column invariants."""
     protocol = table.protocol()
     plain = protocol.min_reader_version == 1 and protocol.min_writer_version <= 2 and not protocol.writer_features
     return plain and "delta.invariants" not in table.schema().to_json()
@@ -36,7 +36,7 @@ def read_commit(table: Path, version: int) -> list[Action] | None:
         return [json.loads(line) for line in json_lines(file.read_text("utf-8"))]
     except FileNotFoundError:
         return None
-    except ValueError as error:  # also bytes that are no text
+    except ValueError as error:  # also bytes that are not text
         raise DeltaError(f"{file} is damaged ({error}). Put it back from a backup.") from error
 
 
@@ -50,13 +50,13 @@ def json_lines(text: str) -> list[str]:
 
 
 def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
-    """Write a commit unless its version is taken, or was and is cleaned away; tell whether it was written."""
+    """Write a commit unless its version is taken, or was before log cleanup; return whether it was written."""
     target = commit_file(table, version)
     text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
     if not durable_file.create(target, text.encode(), drafted="draft_commit", published="publish_commit"):
         return False
     if version and not has_version(table, version - 1):
-        # The log is cut from below, so its end is elsewhere: a writer that stood still had the old one in view.
+        # The log was cut from below, so it ends elsewhere: this writer had stood still and saw the old end.
         with effect("withdraw_commit"):
             target.unlink(missing_ok=True)
         return False
@@ -71,21 +71,21 @@ def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]
 
 
 def appended(actions: Iterable[Action]) -> Iterator[Action]:
-    """Yield what a commit says of each file with new rows."""
+    """Yield the log entry of each file with new rows in a commit."""
     return (action["add"] for action in actions if changes(action.get("add")))
 
 
 def changes(action: Action | None) -> bool:
-    """Tell whether an action adds or removes rows, and not just moves them to another file."""
+    """Return whether an action adds or removes rows, and not only moves them to another file."""
     return action is not None and bool(action.get("dataChange", True))
 
 
 def has_version(table: Path, version: int) -> bool:
-    """Tell whether a log still has a version, as a commit or as a checkpoint."""
+    """Return whether a log still has a version, as a commit or as a checkpoint."""
     commit = commit_file(table, version)
     return commit.exists() or any(commit.parent.glob(f"{version:020}.checkpoint.*"))
 
 
 def commit_file(table: Path, version: int) -> Path:
-    """Return where a version's commit is, if it is there."""
+    """Return the path of a version's commit, None where it is missing."""
     return table / "_delta_log" / f"{version:020}.json"

@@ -1,7 +1,7 @@
-"""Seqs that bronze had and lost when an older copy of it was put back, and what that means for a game's cursor.
+"""Seqs that bronze lost when an older copy of it was restored, and what they mean for a game's cursor.
 
-Bronze itself keeps them, as transaction versions, so they are as durable as its rows. Recorded by `ingest/adopt`; asked
-by the group drivers, which must not add rows to a table that holds rows of such a seq. Pure.
+Bronze itself keeps them, as transaction versions, so they are as durable as its rows. `ingest/adopt` records them; the
+group drivers check them, as they must not add rows to a table that holds rows of such a seq. Pure.
 """
 
 import itertools
@@ -13,17 +13,17 @@ from pipeline.names import lost_seqs_app_id
 
 @dataclass(frozen=True, slots=True, order=True)
 class LostSeqs:
-    """The seqs above `after` and below `before`: bronze has no row of them and never will have again."""
+    """The seqs above `after` and below `before`: bronze has no rows of them and never will."""
 
     after: int  # the last seq of the older copy
-    before: int  # of the commit with which the loss was recorded
+    before: int  # of the commit that recorded the loss
 
     def __contains__(self, seq: int) -> bool:
         return self.after < seq < self.before
 
 
 def read(version_of: Callable[[str], int | None], environment: str) -> tuple[LostSeqs, ...]:
-    """Return all that bronze records, oldest first; `version_of` gives its transaction version of an application id."""
+    """Return all losses that bronze records, oldest first; `version_of` gives a transaction version of bronze."""
     lost = []
     for number in itertools.count(1):
         after = version_of(lost_seqs_app_id(environment, number, "after"))
@@ -35,7 +35,7 @@ def read(version_of: Callable[[str], int | None], environment: str) -> tuple[Los
 
 
 def transactions(environment: str, number: int, lost: LostSeqs) -> Mapping[str, int]:
-    """Return what a commit to bronze must set to record the `number`-th loss, counted from 1."""
+    """Return the transactions with which a commit to bronze records the `number`-th loss, counted from 1."""
     return {
         lost_seqs_app_id(environment, number, "after"): lost.after,
         lost_seqs_app_id(environment, number, "before"): lost.before,
@@ -43,13 +43,13 @@ def transactions(environment: str, number: int, lost: LostSeqs) -> Mapping[str, 
 
 
 def problem(key: str, cursor: int, head: int, losses: Iterable[LostSeqs]) -> str | None:
-    """Return why no rows may be added to a game's table, as one sentence with the way out; None when they may.
+    """Return why no rows may be added to a game's table, with the way out; None when they may be added.
 
     Args:
         key: the game's key.
         cursor: the table's cursor.
         head: bronze's last seq, read after the cursor.
-        losses: what bronze records.
+        losses: the losses that bronze records.
     """
     if cursor > head:
         return (

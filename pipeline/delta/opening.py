@@ -11,10 +11,11 @@ from pipeline.errors import is_panic
 def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
     """Open a table at this version, or at its newest.
 
-    Its transactions are read too: delta-rs reads them when the first is wanted, and damage that only this shows
-    would end a caller who has opened the table long ago. Over some damaged logs delta-rs panics. What Python then sees
-    is no Exception: it would pass every handler that keeps one game's table from stopping the others (law L6), so it
-    is raised as any other damage.
+    Reads its transactions too: delta-rs reads them only on first use, and damage that only they show would surface long
+    after the opening.
+
+    Over some damaged logs delta-rs panics. Python sees that as a BaseException, which passes every handler that keeps
+    one game's table from stopping the others (law L6), so it is raised like any other damage.
 
     Raises:
         DeltaError: its log is damaged, storage does not give it now, or, as a `TableNotFoundError`, there is no table.
@@ -24,6 +25,6 @@ def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
         table.transaction_version("")
     except BaseException as error:
         if is_panic(error):
-            raise DeltaError(f"delta-rs panicked over the log of {folder}: {error}") from error
+            raise DeltaError(f"delta-rs panicked on the log of {folder}: {error}") from error
         raise
     return table

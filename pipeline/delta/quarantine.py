@@ -10,14 +10,14 @@ from deltalake.exceptions import TableNotFoundError
 from pipeline.delta.opening import open_table
 
 REASONS: Final = (
-    "malformed_wrapper",  # the wrapper is no protobuf, or cut off
-    "tombstone",  # the record has no value, as one that deletes a key of a compacted topic
+    "malformed_wrapper",  # the wrapper is not valid protobuf, or is truncated
+    "tombstone",  # the record has no value, like a tombstone in a compacted topic
     "invalid_name",  # the game's name is empty, longer than 256 bytes or has a NUL
     "unknown_game",  # no schema is registered for the game
     "unknown_schema",  # the game has schemas, but not this one
-    "empty_payload",  # the wrapper carries no payload
+    "empty_payload",  # the wrapper has no payload
     "malformed_payload",  # the payload does not parse with its schema
-    "quarantined_schema",  # a change of the schema has the policy to keep its rows out of the game's table
+    "quarantined_schema",  # the policy of a schema change keeps its rows out of the game's table
     "kills_worker",  # a worker that read this record died
 )
 
@@ -46,8 +46,8 @@ _KEY: Final = ("game_key", "seq", "pos")
 def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
     """Return the rejects whose key is not in the quarantine table yet.
 
-    Called where rows may have been written before (a replayed batch, a catch-up), so that nothing is written twice
-    on purpose; readers count keys all the same, because two owners may write at the same moment (law L5).
+    Called where rows may have been written before (a replayed batch, a catch-up), so that nothing is duplicated on
+    purpose. Readers deduplicate by key all the same, as two owners may write at the same moment (law L5).
     """
     if rejects.num_rows == 0:
         return rejects
@@ -61,7 +61,7 @@ def without(rejects: pa.Table, present: pa.Table) -> pa.Table:
 
 
 def present_between(quarantine: Path, low: int, high: int) -> pa.Table:
-    """Return the keys of the rows of these seqs, both ends included, that are in the quarantine table."""
+    """Return the keys of the quarantined rows of these seqs, both ends included."""
     try:
         dataset = open_table(quarantine).to_pyarrow_dataset()
     except TableNotFoundError:

@@ -1,6 +1,6 @@
-"""A commit that replaces files of a plain Delta table by others, beside `CursorTable`, which only adds.
+"""Commits that replace files of a plain Delta table, beside `CursorTable`, which only adds files.
 
-Same protocol rules: the next log file is put if absent. No transaction is ever written here, so no cursor moves.
+By the same protocol: create the next log file if absent. No transaction is written here, so no cursor moves.
 """
 
 import re
@@ -22,7 +22,7 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
 class RewriteConflict(Conflict):
-    """A table has no longer the files or columns that its new files were made from; nothing was committed."""
+    """The table no longer has the files or columns of which the new files were made; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class TableFile:
 
     path: str  # relative to the table
     size: int  # bytes
-    rows: int | None  # None when the log does not tell
+    rows: int | None  # None when the log lacks it
     modified_ms: int  # Unix milliseconds
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    low: Mapping[str, Any] = field(default_factory=dict)  # the least value by column, where the log tells it
+    low: Mapping[str, Any] = field(default_factory=dict)  # the least value by column, where the log has it
     high: Mapping[str, Any] = field(default_factory=dict)
 
 
 def table_files(table: DeltaTable) -> list[TableFile]:
-    """Return the files of a table's version as its log describes them."""
+    """Return the files of a table's version from its log."""
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return [
         TableFile(
@@ -56,14 +56,14 @@ def table_files(table: DeltaTable) -> list[TableFile]:
 
 
 def replaceable(file: TableFile) -> bool:
-    """Tell whether the file's path is written in the log as it stands here; an escaped one may be spelled otherwise."""
+    """Return whether the log spells the file's path as it stands here; an escaped path may be spelled otherwise."""
     return _PLAIN_PATH.fullmatch(file.path) is not None
 
 
 def replace_files(path: Path, old: Sequence[TableFile], new: Sequence[DataFile], operation: str) -> int:
-    """Replace files, all of one partition, by others in one commit that changes no data; return its version.
+    """Replace files of one partition in one commit that changes no data; return its version.
 
-    The commit is valid only on a version that still has every old file. What others appended meanwhile stays.
+    The commit is valid only on a version that still has every old file. Files that others appended meanwhile stay.
 
     Raises:
         RewriteConflict: an old file has left the table, or its columns or protocol change at this moment.
@@ -71,14 +71,14 @@ def replace_files(path: Path, old: Sequence[TableFile], new: Sequence[DataFile],
     table = open_table(path)
     leaving = {file.path for file in old}
     if not is_plain(table) or not leaving <= {file.path for file in table_files(table)}:
-        raise RewriteConflict(f"{path.name}: other files than at the beginning")
+        raise RewriteConflict(f"{path.name}: its files have changed")
     version = table.version()
     actions = _actions(old, new, operation)
     while not publish_commit(path, version + 1, actions):
         version += 1
         others = read_commit(path, version)
         if others is None or any(_hinders(action, leaving) for action in others):
-            raise RewriteConflict(f"{path.name}: commit {version} came first")
+            raise RewriteConflict(f"{path.name}: another writer made commit {version}")
     return version + 1
 
 
@@ -90,7 +90,7 @@ def _hinders(action: Action, leaving: set[str]) -> bool:
 def _actions(old: Sequence[TableFile], new: Sequence[DataFile], operation: str) -> list[Action]:
     now_ms = int(time.time() * 1000)
     partition = dict(old[0].partition)
-    # The age of the rows, not of the file: neighbours stay neighbours when they are looked at by age.
+    # The age of the rows, not of the file, so that files sorted by age keep their neighbours.
     newest_ms = max(file.modified_ms for file in old)
     info = {"timestamp": now_ms, "operation": operation, "engineInfo": "turnout", "isBlindAppend": False}
     removes = [

@@ -31,11 +31,11 @@ from pipeline.failpoints import effect, hit
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
 _COLUMN_RETRIES = 14  # against writers that change the columns at the same moment
-_TRUSTED_SECONDS = 600.0  # how long a view of the log is taken for recent; log cleanup keeps far more than that
+_TRUSTED_SECONDS = 600.0  # how long a view of the log counts as recent; log cleanup keeps far more than that
 
 
 class TableConflict(Conflict):
-    """Another writer moved a table's cursor or repaired it since it was read; nothing of the commit is in the table."""
+    """Another writer moved or repaired the table since it was read; nothing of the commit is in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class DataFile:
     stats: str  # JSON, as the Delta protocol describes it
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, for a report that crosses a process boundary."""
+        """Return the fields as plain values, for a report between processes."""
         return asdict(self)
 
     def to_action(self, now_ms: int) -> Action:
-        """Return what makes the file a part of the table, in a commit at this time (Unix milliseconds)."""
+        """Return the action that adds the file in a commit at this time (Unix milliseconds)."""
         return {
             "add": {
                 "path": self.path,
@@ -65,7 +65,7 @@ class DataFile:
         }
 
     def span(self, column: str) -> tuple[int, int]:
-        """Return the least and the greatest value of a column of whole numbers that the file has statistics of."""
+        """Return the least and the greatest value of an integer column, from the file's statistics."""
         stats = json.loads(self.stats)
         return stats["minValues"][column], stats["maxValues"][column]
 
@@ -75,7 +75,7 @@ def write_file(
 ) -> DataFile:
     """Write rows as one Parquet file into a table's folder and return what a commit needs to know of it.
 
-    Snappy costs half the time of zstd for the small files of a pass; zstd is for what is kept long.
+    Snappy costs half the time of zstd for the small files of a pass; zstd is for files that are kept long.
     """
     name = f"part-{uuid.uuid4()}.parquet"
     target = folder / name
@@ -112,12 +112,12 @@ class CursorTable:
     def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
-        # A commit's number follows from what was read last: no two may be numbered at once.
+        # A commit's number follows from the last read, so commits are numbered one after the other.
         self._lock = threading.RLock()
         self._app_id = app_id
         self._checkpoint_interval = checkpoint_interval
         # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md). By the
-        # folder's name alone, so that the same happens wherever an environment is.
+        # folder's name alone, so that the phase does not depend on the environment's path.
         self._checkpoint_phase = zlib.crc32(path.name.encode()) % checkpoint_interval
         self._table = table
         self._version = -1
@@ -155,12 +155,12 @@ class CursorTable:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the log tells all there is to know of the files: no deletion vectors, no mapped columns."""
+        """Whether the log describes the files completely: no deletion vectors, no mapped columns."""
         return self._plain
 
     @property
     def table_id(self) -> str:
-        """The table's identity: another table at the same path has another one."""
+        """The table's id; a new table at the same path has another one."""
         return str(self._table.metadata().id)
 
     @property
@@ -192,11 +192,11 @@ class CursorTable:
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
             self._version = version
         if not has_version(self.path, self._version):
-            self._adopt(open_table(self.path))  # log cleanup has passed what was in view: nothing follows it there
+            self._adopt(open_table(self.path))  # log cleanup has removed the end of this view
         self._seen_at = time.time()
 
     def _adopt(self, table: DeltaTable) -> None:
-        """Take a freshly read table as what is known."""
+        """Use a freshly read table as the current state."""
         self._table = table
         self._version = table.version()
         self._followed = {}
@@ -205,10 +205,11 @@ class CursorTable:
         self._seen_at = time.time()
 
     def add_missing_columns(self, target: pa.Schema) -> bool:
-        """Add the columns and struct members of the target that the table lacks; tell whether any were.
+        """Add the target's columns and struct members that the table lacks; return whether it lacked any.
 
-        Must come before the commit of a file that has them: such a file is accepted and the column lost. When another
-        writer changes the columns at the same moment, the table is read again, and what it then lacks is added.
+        Must precede the commit of a file that has them: delta-rs would accept the file and lose the column. When
+        another writer changes the columns at the same moment, the table is read again, and the columns that it then
+        lacks are added.
 
         Raises:
             CommitFailedError: the columns cannot be written, or other writers were first each time.
@@ -226,7 +227,7 @@ class CursorTable:
                     seen = table.version()
                     self._adopt(open_table(self.path))
                     if retries == 0 or self._version == seen:
-                        raise  # nobody was first: it is the storage, or the table's features
+                        raise  # no other writer was first: storage or the table's features are the cause
                     retries -= 1
                     continue
                 hit("in_schema_change")
@@ -251,7 +252,7 @@ class CursorTable:
         """
         with self._lock:
             if abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:
-                self.refresh()  # so old a view may lie below what log cleanup has removed
+                self.refresh()  # log cleanup may have removed the commits after so old a view
             self._require(expected)
             transactions = {self._app_id: cursor, **(also or {})}
             if self._plain:
@@ -280,7 +281,7 @@ class CursorTable:
     def _publish(
         self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int], expected: int | None
     ) -> None:
-        """Commit by writing the next log file; where others were first, read theirs and try the one after."""
+        """Commit by writing the next log file; on a conflict read the other commits and try the next number."""
         now_ms = int(time.time() * 1000)
         actions: list[Action] = [
             {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", **note}},
@@ -299,7 +300,7 @@ class CursorTable:
         self._checkpoint_when_due()
 
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
-        """Commit through delta-rs, which knows every protocol."""
+        """Commit through delta-rs, which supports every protocol."""
         now_ms = int(time.time() * 1000)
         properties = CommitProperties(
             app_transactions=[Transaction(name, version) for name, version in transactions.items()],
@@ -332,7 +333,7 @@ def _transactions(actions: Sequence[Action]) -> list[Action]:
 
 
 def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
-    """Tell whether a column of type `have` can hold all of type `want`: struct members may be more, not fewer."""
+    """Return whether a column of type `have` can hold all of type `want`: struct members may be more, not fewer."""
     if have is None or have == want:
         return have is not None
     if pa.types.is_struct(have) and pa.types.is_struct(want):
@@ -346,7 +347,7 @@ def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
 
 
 def discard(folder: Path, files: Sequence[DataFile]) -> None:
-    """Delete files that were never offered to a commit; one that is gone already is fine."""
+    """Delete files that were never offered to a commit; missing files are fine."""
     for file in files:
         with effect("delete_data_file"):
             (folder / file.path).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""`turnout ingest adopt`: gives a source a new ingest generation that goes on where bronze ends.
+"""`turnout ingest adopt`: starts a new ingest generation of a source where bronze ends.
 
-For a checkpoint that is gone or damaged, for bronze that was restored from an older copy, and, with `--accept-loss`,
-for a source that lost what was not read yet. In this order, so that it can be killed anywhere and run again: close the
-old generation in bronze, find out where bronze ends, record the new generation.
+For a missing or damaged checkpoint, for bronze restored from an older copy, and, with `--accept-loss`, for a source
+that lost unread records. The order makes it safe to kill and run again: close the old generation in bronze, find
+bronze's end, record the new generation.
 """
 
 import time
@@ -31,23 +31,23 @@ from pipeline.store import sources
 from pipeline.store.drivers import forget_commits
 from pipeline.store.games import reset_heads
 
-_MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of what was reported
+_MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of its last report
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What an adoption did."""
+    """The result of an adoption."""
 
     generation: int
     position: Position
     gaps: tuple[sources.AcceptedGap, ...]
-    new: bool  # False: the source was ready to be read already
+    new: bool  # False: the source was ready already
     rebuild: tuple[GameKey, ...] = ()  # games whose tables have rows of seqs that bronze lost
 
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """Where bronze ends for this source, and what is wrong with the source there."""
+    """The end of bronze for this source, and the source's problem there."""
 
     known: sources.Identity
     seen: Seen
@@ -56,10 +56,10 @@ class _Finding:
 
 
 def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool) -> Adopted:
-    """Let ingest go on from what bronze has, in a generation of its own; nothing is lost or landed twice by it.
+    """Continue ingest from the end of bronze, in a new generation; no row is lost or landed twice.
 
-    Without `accept_loss`, a source that has lost what was not read yet is refused; with it, the loss is recorded.
-    Running it twice, or again after it was killed, is the same as running it once.
+    Without `accept_loss`, a source that has lost unread records is refused; with it, the loss is recorded. Idempotent,
+    also after a kill.
 
     Raises:
         Refused: this source was never ingested, bronze is another environment's, something would be lost, or the broker
@@ -71,7 +71,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     described = source.describe(settings.source)
     number = sources.generation(engine, described)
     if number is None or not (paths.bronze / "_delta_log").exists():
-        raise Refused(f"There is nothing to adopt: {described} was never ingested here. Start ingest.")
+        raise Refused(f"Ingest never read {described} here, so there is nothing to adopt. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
     batches = names.ingest_app_id(settings.environment, number)
     finding = _find(settings, paths, engine, number, bronze)
@@ -83,7 +83,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     if unread and recorded and finding.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, finding.position, (), new=False, rebuild=tuple(held))
-    if top <= (bronze.cursor or 0):  # of an older copy, all above its end is forgotten below
+    if top <= (bronze.cursor or 0):  # of an older copy: every seq above its end is forgotten below
         _give_up_others(settings, paths, engine, number, bronze)
     left = left_behind(paths.quarantine, batches)
     seq = _close(bronze, batches, settings.environment, top, left[1])
@@ -98,40 +98,40 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
 
 
 def describe(adopted: Adopted) -> str:
-    """Return an adoption in words."""
+    """Return an adoption as text."""
     if isinstance(adopted.position, Offsets):
         each = sorted(adopted.position.next.items())
         where = "offsets " + ", ".join(f"{number}: {offset}" for number, offset in each)
     elif adopted.position.version is None:
-        where = "the table as it is"
+        where = "a snapshot of the table"
     else:
         where = f"commit {adopted.position.version}"
         if adopted.position.skip:
             where += f", without {len(adopted.position.skip)} of its files, which are in bronze"
-    verb = "goes on" if adopted.new else "was ready to go on"
+    verb = "goes on" if adopted.new else "was ready"
     lines = [f"ingest generation {adopted.generation} {verb} from {where}"]
     lines += [f"accepted gap: {identity.describe_accepted(gap)}" for gap in adopted.gaps]
     if adopted.rebuild:
         keys = " ".join(adopted.rebuild)
-        lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
+        lines.append("Games with rows that bronze lost wait for a rebuild. Start ingest, then run:")
         lines.append(f'turnout repair rebuild {keys} --reason "bronze was restored"')
     return "\n".join(map(names.plain, lines))
 
 
 def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:
-    """Find out where bronze ends for a generation, and judge the source from there."""
+    """Find the end of bronze for a generation, and judge the source from there."""
     seen = source_checks.observe_source(settings.source, paths.landing, None)
     known = _identity(settings, engine, number, bronze, None if seen is None else seen.id)
     if known.bronze_id != bronze.table_id:
         raise Refused(
             f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
-            f"{known.bronze_id}. It does not say where to continue; put the old one back, or use another --env-dir."
+            f"{known.bronze_id}. It has no position to continue from. Restore the old one, or use another --env-dir."
         )
     start = identity.parse(known.start) if known.start else None
     if seen is None:
         raise Refused(
-            "The broker cannot be asked with these source.kafka_options, so what it still has is unknown. "
-            "Add the missing ones for the check (docs/kafka.md, Security)."
+            "The broker cannot be checked with these source.kafka_options, so its offsets are unknown. Add the missing "
+            "options for the check (docs/kafka.md, Security)."
         )
     position: Position
     if isinstance(seen, TopicSeen):
@@ -149,10 +149,10 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
 def _identity(
     settings: Settings, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
 ) -> sources.Identity:
-    """Return what was recorded of the source by the last generation of which bronze may have rows.
+    """Return the record of the source by the last generation with rows in bronze.
 
-    It may have had another name, such as another address of its broker; its id tells. An older copy of bronze may end
-    before the last adoption: what came into it then was read by a generation before.
+    The source may have had another name, such as another broker address; its id identifies it. An older copy of bronze
+    may end before the last adoption: an earlier generation read its rows then.
     """
     ours = source.describe(settings.source)
     numbers = [
@@ -173,38 +173,38 @@ def _identity(
 
 def _refuse_loss(trouble: Trouble | None, *, accept_loss: bool) -> None:
     if trouble is not None and not accept_loss:
-        raise Refused(f"{trouble.sentence} To go on without that, add --accept-loss: it records what is missing.")
+        raise Refused(f"{trouble.sentence} To continue without these records, add --accept-loss: it records the gap.")
 
 
 def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicSeen) -> None:
-    """Refuse when bronze has rows of another cluster's topic with this name: which offsets are whose is not known."""
+    """Refuse when bronze has rows of another cluster's topic with this name: the offsets are ambiguous."""
     ours = source.describe(settings.source)
     for number, text, source_id in sources.generations(engine):
         named_alike = text.startswith(source.describe_topic(seen.name)) and not text.startswith(ours)
         batches = names.ingest_app_id(settings.environment, number)
         if named_alike and source_id != seen.id and bronze.transaction_version(batches) is not None:
             raise Refused(
-                f"Bronze also has rows of another topic of this name ({text}), so it does not tell how far this one "
-                "was read. Put the checkpoint back, or use another --env-dir."
+                f"Bronze also has rows of another topic of this name ({text}), so the position in this one is unknown. "
+                f"Restore the checkpoint, or use another --env-dir."
             )
 
 
 def _topic_position(bronze: Path, known: sources.Identity, start: Position | None, seen: TopicSeen) -> Offsets:
-    """Return for each partition the offset after the last one in bronze, or where it began when there is none."""
+    """Return for each partition the offset after the last one in bronze; without rows in bronze, its first offset."""
     same = known.source_id in {None, seen.id}
     begun = dict(start.next) if isinstance(start, Offsets) else {}
     written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
     wanted = written if same else set(range(known.partitions or 0))
     last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
-    if start is None and same:  # its start is not known: what bronze has nothing of begins where it can
+    if start is None and same:  # its first offset is unknown: a partition without rows in bronze begins where it can
         begun = dict(seen.earliest)
     return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
 
 
 def _landing_position(paths: Paths, known: sources.Identity, start: Position | None) -> Commits:
-    """Return the commit after the last one in bronze; one that is there in part, without the files that are there."""
+    """Return the commit after the last one in bronze; for a partly landed commit, itself without the landed files."""
     begun = start if isinstance(start, Commits) else Commits(0)
-    if begun.version is None:  # the table as it was is not read in the order of commits: the files' names tell
+    if begun.version is None:  # a snapshot is not read in the order of commits: the file names show what has landed
         every = bronze_progress.last_commit(paths.bronze, known.since_seq, {})
         done = begun.skip | (every.files if every else frozenset())
         if done <= landing_log.files_now(paths.landing):
@@ -218,13 +218,14 @@ def _landing_position(paths: Paths, known: sources.Identity, start: Position | N
     if last.version >= 0:
         here = set(files[last.version])
         return Commits(last.version, done & here) if here - done else Commits(last.version + 1)
-    return Commits(None, done)  # the log no longer tells when the last file came; the names of all of them do
+    return Commits(None, done)  # the log has lost the commit of the last file; the names of all landed files do instead
 
 
 def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | None:
-    """Return how far a landing table that is no more was read, None when its checkpoint no longer tells.
+    """Return the position up to which a deleted landing table was read, None when its checkpoint lacks it.
 
-    Only names where the gap begins: bronze has file names, and of this table no log that gives their commits.
+    Used only to name the start of the gap: bronze has file names, and this table no longer has a log with their
+    commits.
     """
     query = paths.checkpoints / "ingest" / str(number) / "query"
     try:
@@ -234,7 +235,7 @@ def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | No
 
 
 def _give_up_others(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> None:
-    """Give up what other sources left half done: the seq that closes this generation may be one of theirs."""
+    """Abandon the unfinished batches of other sources: the seq that closes this generation may be one of theirs."""
     others = [each for each, _, _ in sources.generations(engine) if each != number]
     apps = [names.ingest_app_id(settings.environment, each) for each in others]
     quarantine = CursorTable.open(paths.quarantine, names.ingest_app_id(settings.environment, number))
@@ -249,9 +250,9 @@ def _give_up_others(settings: Settings, paths: Paths, engine: Engine, number: in
 def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: int) -> int:
     """End a generation in bronze by a commit without rows, and return that commit's seq.
 
-    A late writer of it either came before, and is seen from now on, or finds the seq taken (law L4). Where a seq up to
-    `top` was given and bronze ends before it, the commit comes after all of them and records that they are lost. Up to
-    seq `left` an attempt that was killed may have refused rows in quarantine.
+    A late writer of it either came before, and is visible from now on, or finds the seq taken (law L4). Where seqs up
+    to `top` were given and bronze ends before, the commit follows all of them and records them as lost. An attempt that
+    was killed may have left quarantined rows up to seq `left`.
     """
     for _ in range(100):
         bronze.refresh()
@@ -280,7 +281,7 @@ def _losses(settings: Settings, bronze: CursorTable) -> tuple[LostSeqs, ...]:
 def _forget(
     settings: Settings, paths: Paths, engine: Engine, bronze: CursorTable, seq: int, left: tuple[int, int]
 ) -> None:
-    """Delete what was kept of seqs up to `seq`, the one that closed a generation, that bronze does not have.
+    """Delete the quarantined rows of seqs up to `seq`, which closed a generation, that bronze lacks.
 
     `left` are the first and the last seq of its last batch with refused rows, which bronze may have or not.
     """
@@ -296,7 +297,7 @@ def _forget(
 
 
 def _replace(engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int) -> Adopted:
-    """Record the generation that goes on, and what is missing before it."""
+    """Record the new generation, and the gaps before it."""
     actor, now = current_user(), time.time()
     trouble = finding.trouble
     position = finding.position if trouble is None else trouble.onward

@@ -1,8 +1,8 @@
-"""Refused rows are in quarantine before their micro-batch is in bronze: what an attempt that was killed leaves there.
+"""The refused rows of a micro-batch that was killed: they reach quarantine before the batch reaches bronze.
 
-A repetition may give its rows other places: a large batch may be cut otherwise, a compacted topic may have lost some,
-and a landing table that was merged no longer tells when its files came, by which they are ordered. So the places of
-such an attempt are given up, and the batch is landed above them.
+A repetition may give its rows other places: a large batch may be cut elsewhere, a compacted topic may have lost some,
+and a merged landing table no longer has the times of its files, by which they are ordered. So the places of such an
+attempt are abandoned, and the batch lands above them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ class Attempts:
     """The refused rows of one ingest generation's micro-batches. For one thread, as the tables are."""
 
     def __init__(self, quarantine: CursorTable, bronze: CursorTable, batch_app: str) -> None:
-        """Use the tables as they are open; the quarantine's cursor is the last batch with refused rows there."""
+        """Use these open tables; the quarantine's cursor is the last batch with refused rows there."""
         self._quarantine, self._bronze = quarantine, bronze
         self._first, self._last, self._given_up = attempt_app_ids(batch_app)
 
     def clear(self, batch_id: int) -> None:
-        """Give up the places of an attempt at this batch.
+        """Abandon the places of an attempt at this batch.
 
         Raises:
             TableConflict: another ingest writes to bronze.
@@ -32,9 +32,9 @@ class Attempts:
             self.give_up(batch_id)
 
     def give_up(self, batch_id: int) -> None:
-        """Take the refused rows of an attempt out of quarantine, and let no seq of it be given again.
+        """Remove the refused rows of an attempt from quarantine, and never reuse its seqs.
 
-        Bronze first: then who is still at work on that attempt finds its seq taken.
+        Bronze first: an attempt that is still running then finds its seq taken.
 
         Raises:
             TableConflict: another ingest writes to bronze.
@@ -43,13 +43,13 @@ class Attempts:
         first, last = self._span(head)
         if first > head:
             self._bronze.commit([], self._bronze.cursor, last, also={self._given_up: last})
-        if self._bronze.transaction_version(self._given_up) == last:  # otherwise others have rows of these seqs
+        if self._bronze.transaction_version(self._given_up) == last:  # otherwise the seqs belong to other rows
             forget_refused(self._quarantine.path, first, last)
         self._quarantine.refresh()
         self._quarantine.commit([], self._quarantine.cursor, batch_id - 1)
 
     def write(self, files: Sequence[DataFile], batch_id: int, first: int, last: int) -> bool:
-        """Put the refused rows of a batch into quarantine, once; its slices have the seqs from `first` to `last`.
+        """Write the refused rows of a batch to quarantine, once; its slices have the seqs from `first` to `last`.
 
         Return False, with nothing written, when another attempt has written since `clear`.
         """
@@ -66,17 +66,17 @@ class Attempts:
         return self._quarantine.cursor is not None and self._quarantine.cursor >= batch_id
 
     def _span(self, head: int) -> tuple[int, int]:
-        """Return the first and the last seq of the last batch with refused rows, the next one where none is known."""
+        """Return the first and the last seq of the last batch with refused rows, the next seq where none is known."""
         first = self._quarantine.transaction_version(self._first)
         last = self._quarantine.transaction_version(self._last)
         return (head + 1, head + 1) if first is None or last is None else (first, last)
 
 
 def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Iterable[str]) -> None:
-    """Give up the attempts of these generations whose places bronze has not reached.
+    """Abandon the attempts of these generations whose places bronze has not reached.
 
-    For generations that do not go on now: their next seq would be given to other rows, and theirs would stay phantoms.
-    Bronze must be known to be no older copy of itself, in which a batch that was committed looks like an open attempt.
+    For generations that are not continued now: other rows would get their next seq, and theirs would stay phantoms.
+    Bronze must not be an older copy of itself, in which a committed batch looks like an open attempt.
 
     Raises:
         TableConflict: another ingest writes to bronze.
@@ -95,7 +95,7 @@ def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Itera
 
 
 def left_behind(quarantine: Path, batch_app: str) -> tuple[int, int]:
-    """Return the first and the last seq of a generation's last batch with refused rows, (0, 0) for none."""
+    """Return the first and the last seq of a generation's last batch with refused rows, (0, 0) without any."""
     table = CursorTable.open(quarantine, batch_app)
     if table is None:
         return 0, 0

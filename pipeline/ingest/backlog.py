@@ -1,6 +1,6 @@
-"""What waits in the source while ingest runs: measured on a thread of its own, so that no micro-batch delays it.
+"""Measures the source's backlog while ingest runs, on a thread of its own, so that no micro-batch is delayed.
 
-The control store keeps the newest measurement; `pipeline/health/source.py` judges it. Nothing here touches the query.
+The control store keeps the newest measurement; `pipeline/health/source.py` judges it. The query is not involved.
 """
 
 import logging
@@ -30,17 +30,17 @@ _CLOSE_SECONDS: Final = 2.0  # it may wait for a broker, and nothing waits for i
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is in bronze of a source: up to an offset, as Spark wrote it."""
+    """The position of bronze in a source: an offset in Spark's form."""
 
-    offset: Mapping[str, Any] | None  # None: nothing was read since the beginning
-    begin: Position | None  # where reading begins; None: Spark takes the setting itself
+    offset: Mapping[str, Any] | None  # None: nothing was read yet
+    begin: Position | None  # where reading begins; None: Spark reads the setting itself
 
 
 @contextmanager
 def backlog_watched(
     settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]
 ) -> Iterator[None]:
-    """Measure again and again what waits, while the block runs; `place` tells how far bronze is, None: not known."""
+    """Measure the backlog repeatedly while the block runs; `place` returns bronze's position, None: unknown."""
     watch = BacklogWatch(settings, paths, engine, place)
     stop = threading.Event()
     thread = threading.Thread(target=watch.run, args=(stop,), name="source-backlog", daemon=True)
@@ -53,10 +53,10 @@ def backlog_watched(
 
 
 class BacklogWatch:
-    """Measures what waits in one source, and keeps the highest age of the last minute."""
+    """Measures one source's backlog, and keeps the highest age of the last minute."""
 
     def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
-        """Measure nothing yet."""
+        """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
         self._source: TopicBacklog | LandingBacklog = (
             TopicBacklog(settings.source) if settings.source.kind == "kafka" else LandingBacklog(paths.landing)
@@ -73,7 +73,7 @@ class BacklogWatch:
             self._source.close()
 
     def measure(self) -> bool:
-        """Measure once and write it down; False where nobody knows yet how far bronze is."""
+        """Measure once and record it; False while bronze's position is unknown."""
         place = self._place()
         if place is None:
             return False
@@ -81,7 +81,7 @@ class BacklogWatch:
             found = self._source.look(place.offset, place.begin)
         except Exception as error:  # noqa: BLE001 - the thread's edge: the next measurement may succeed
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            _log.warning("what waits in the source cannot be measured: %s", reason)
+            _log.warning("the backlog of the source cannot be measured: %s", reason)
             found = Waiting(None, None, reason)
         self._write(found)
         return True
@@ -102,5 +102,5 @@ class BacklogWatch:
                 limit_seconds=self._settings.metrics.latency_objective_seconds,
                 reason=found.reason,
             )
-        except SQLAlchemyError as error:  # its last word grows old, and is unknown then
-            _log.warning("what waits in the source cannot be written down: %s", error)
+        except SQLAlchemyError as error:  # the last measurement grows old, then counts as unknown
+            _log.warning("the backlog of the source cannot be recorded: %s", error)

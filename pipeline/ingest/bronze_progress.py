@@ -1,4 +1,4 @@
-"""How far bronze has a source, read from bronze's own columns: the newest files first, and no more than it must."""
+"""Bronze's position in a source, from bronze's own columns: reads the newest files first, and no more than needed."""
 
 import json
 import math
@@ -18,21 +18,21 @@ from pipeline.delta.opening import open_table
 
 @dataclass(frozen=True, slots=True)
 class LastCommit:
-    """The newest landing commit of which bronze has files."""
+    """The newest landing commit with files in bronze."""
 
     version: int
-    files: frozenset[str]  # those bronze has of it
+    files: frozenset[str]  # its files in bronze
 
 
 def last_seq(bronze: Path, version: int | None = None) -> float:
-    """Return the last seq of which bronze has rows, 0 for none; infinite where a file's statistics do not tell."""
+    """Return the last seq with rows in bronze, 0 without any; infinite where a file lacks statistics."""
     return next((top for top, _ in _newest_first(bronze, 0, version)), 0)
 
 
 def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
-    """Return the last offset of each partition of a topic among the rows above a seq; none for one without rows.
+    """Return the last offset of each partition of a topic among the rows above a seq, if it has rows there.
 
-    Reads until each wanted partition was seen; offsets grow with seq, so older files cannot hold a later one.
+    Reads until it has found each wanted partition; offsets grow with seq, so older files cannot hold a later one.
     """
     by_partition: dict[int, tuple[int, int]] = {}  # partition → seq and offset of its last row
     for newest, file in _newest_first(bronze, since_seq):
@@ -49,11 +49,11 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
 
 
 def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> LastCommit | None:
-    """Return the newest landing commit with files among the rows above a seq; None when there are no landing rows.
+    """Return the newest landing commit with files among the rows above a seq; None without landing rows.
 
-    `commits` gives the commit of each file the landing table's log still has; of others, version -1 is returned.
-    Reads until a file of an older commit was seen, and then the rest of its micro-batch: commits are read in their
-    order, but Spark reads the files of one micro-batch in any, and a large one has several seqs.
+    `commits` gives the commit of each file that the landing table's log still has; others get version -1. Reads until
+    it finds a file of an older commit, and then the rest of that micro-batch: commits are read in order, but Spark
+    reads the files of one micro-batch in any order, and a large one has several seqs.
     """
     newest_of = _NewestCommit()
     older_seq, batch_begin = -math.inf, -math.inf
@@ -75,7 +75,7 @@ class _NewestCommit:
 
     def __init__(self) -> None:
         self.found: LastCommit | None = None
-        self.older_seq = -math.inf  # a seq with a file of an older commit: before its micro-batch is nothing newer
+        self.older_seq = -math.inf  # a seq with a file of an older commit: nothing before its micro-batch is newer
         self._seq = -math.inf
 
     def take(self, file: str, version: int, seq: int) -> None:
@@ -91,9 +91,9 @@ class _NewestCommit:
 
 
 def _first_seq_of_batch(bronze: Path, seq: float) -> float:
-    """Return the first seq of the micro-batch that has this one; minus infinity where bronze's log no longer tells.
+    """Return the first seq of this seq's micro-batch; minus infinity where bronze's log no longer has it.
 
-    A micro-batch is one commit that only adds files and moves a cursor, which no repair and no restore does.
+    A micro-batch is one commit that only adds files and moves a cursor, unlike a repair or a restore.
     """
     version = open_table(bronze).version()
     while (actions := read_commit(bronze, version)) is not None:
@@ -108,7 +108,7 @@ def _first_seq_of_batch(bronze: Path, seq: float) -> float:
 
 
 def _newest_first(bronze: Path, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Path]]:
-    """Yield the largest seq and the place of each file with rows above a seq; a file without statistics comes first."""
+    """Yield the largest seq and the path of each file with rows above a seq, files without statistics first."""
     actions = pa.table(open_table(bronze, version).get_add_actions(flatten=True))
     if actions.num_rows == 0:
         return

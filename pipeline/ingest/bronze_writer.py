@@ -1,7 +1,7 @@
-"""What an ingest task does with the wrappers of one micro-batch.
+"""The work of an ingest task on the wrappers of one micro-batch.
 
-`land` runs on an executor: it opens the wrappers, gives every row its place (seq, pos, prev_seq) and writes
-Parquet files into the tables' folders, slice by slice. The driver commits all of them at once (law L9).
+`land` runs on an executor: it opens the wrappers, gives every row its place (seq, pos, prev_seq) and writes Parquet
+files into the tables' folders, slice by slice. The driver commits all of them at once (law L9).
 """
 
 import json
@@ -28,33 +28,35 @@ from pipeline.settings import Onboarding
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
-_CANDIDATES: Final = 100  # names under one prefix a micro-batch reports: an hour's games, with room for refused ones
+# Names under one prefix that a micro-batch reports: an hour's games, with room for refused ones.
+_CANDIDATES: Final = 100
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
-"""What every source gives for a wrapper. A landing table gives the file as topic, its clock, and null for the rest.
+"""The columns that every source gives for a wrapper.
 
-No headers are an empty list: a null would make the hand-over to this task quadratic in the rows.
+A landing table gives the file as topic, its clock, and null for the rest. Missing headers are an empty list: a null
+would make the hand-over to this task quadratic in the rows.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
-    """Everything a task needs to land one micro-batch."""
+    """The input of a task that lands one micro-batch."""
 
-    seq: int  # of its first slice; each further one has the next
+    seq: int  # of its first slice; each further slice has the next seq
     heads: Mapping[str, int]  # the last seq of each game before this one
-    known: Mapping[str, str]  # exact name → key of the games; a key is never made of a name that is none
-    onboarding: Onboarding  # what to report of names that are no games
+    known: Mapping[str, str]  # exact name → key of the games; no other name gets a key
+    onboarding: Onboarding  # what to report of names without a game
     bronze: Path
     quarantine: Path
     bronze_files: int
     landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
     landing: Path | None = None  # the landing table
-    slice_bytes: int = SLICE_BYTES  # a larger micro-batch is several seqs: nothing holds more of it at once
+    slice_bytes: int = SLICE_BYTES  # a larger micro-batch has several seqs, so that memory holds at most this many rows
 
 
 def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one micro-batch and yield a row for each slice of it: a JSON report of what was written."""
+    """Write the rows of one micro-batch and yield a row for each slice: a JSON report of the files."""
     heads = dict(job.heads)
     earlier: Counter[str] = Counter()
     rows_of = (batch.select(INPUT) for batch in batches)
@@ -82,7 +84,7 @@ def _placed_in_landing(
     """Give landing rows their position: the file's name, the row's number in it, and when the file was added.
 
     Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
-    since has no known time.
+    has no known time.
     """
     files = whole(rows.column("topic")).dictionary_encode()
     names = [file_name(uri, landing) for uri in files.dictionary.to_pylist()]
@@ -105,7 +107,7 @@ def _placed_in_landing(
 
 
 def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
-    """Return the rows with bronze's columns, and beside them the sentence that explains each refusal."""
+    """Return the rows with bronze's columns, and the sentences that explain the refusals."""
     count = rows.num_rows
     raw = whole(rows.column("value"))
     opened = open_wrappers(raw)
@@ -135,7 +137,7 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
 
 
 def _headers(given: pa.Array) -> pa.Array:
-    """Return null for an empty list: a record has headers or none."""
+    """Return null for an empty list: bronze has headers or null."""
     return pc.if_else(pc.equal(pc.list_value_length(given), 0), pa.scalar(None, given.type), given)
 
 
@@ -172,7 +174,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
 
 
 def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
-    """Return what is reported of names that are no games: a sketch, and the busiest names under each allowed prefix."""
+    """Return the report on names without a game: a sketch, and the busiest names under each allowed prefix."""
     names = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN)).column("game")
     if not len(names):
         return None
@@ -181,7 +183,7 @@ def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
     order = pc.array_sort_indices(rows, "descending")
     taken = pa.array(np.zeros(len(distinct), dtype=bool))
     candidates = {}
-    for prefix in sorted(limits.prefixes, key=len, reverse=True):  # of two that fit, the longer one counts
+    for prefix in sorted(limits.prefixes, key=len, reverse=True):  # of two matching prefixes the longer one counts
         fits = pc.and_not(pc.starts_with(distinct, prefix), taken)
         taken = pc.or_(taken, fits)
         candidates[prefix] = distinct.take(order.filter(fits.take(order))[:_CANDIDATES]).to_pylist()

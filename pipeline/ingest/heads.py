@@ -1,7 +1,7 @@
-"""The last seq of every game in bronze: what a new row's `prev_seq` is made of (law L1).
+"""The last seq of every game in bronze, a new row's `prev_seq` (law L1). Rebuilt from bronze at every start.
 
-Rebuilt from bronze at every start. A snapshot beside the checkpoint only shortens the reading: it holds for one
-table identity and one seq, and everything above that seq is read again. Whatever is wrong with it, bronze is read.
+A snapshot beside the checkpoint only shortens the reading: it holds for one table id and one seq, and all rows above
+that seq are read again. If it is unusable, all of bronze is read.
 """
 
 import json
@@ -25,7 +25,7 @@ _log = logging.getLogger("turnout")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The heads as they were at one seq of one table."""
+    """The heads as of one seq of one table."""
 
     table_id: str
     seq: int
@@ -33,7 +33,7 @@ class Snapshot:
 
 
 def read_heads(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
-    """Return the last seq of every game key bronze has rows of; `losses` are the seqs that bronze lost."""
+    """Return the last seq of every game key in bronze; `losses` are the seqs that bronze lost."""
     kept = read_snapshot(file)
     if kept is None or not _fits(kept, bronze, losses):
         kept = Snapshot(bronze.table_id, 0, {})
@@ -49,30 +49,30 @@ def read_heads(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ())
 
 
 def write_snapshot(bronze: CursorTable, heads: Mapping[str, int], file: Path) -> None:
-    """Keep the heads as of bronze's cursor; a crash leaves the old snapshot whole."""
+    """Save the heads as of bronze's cursor; a crash leaves the old snapshot intact."""
     body = {"table_id": bronze.table_id, "seq": bronze.cursor or 0, "heads": dict(heads)}
     durable_file.write_text(file, json.dumps({**body, "crc32": _checksum(body)}))
 
 
 def read_snapshot(file: Path) -> Snapshot | None:
-    """Return what is kept; None, with a line in the log, where it is damaged, and None where there is none."""
+    """Return the snapshot; None where it is missing, and None, with a line in the log, where it is damaged."""
     try:
         kept = json.loads(file.read_bytes())
         checksum = kept.pop("crc32")
         if checksum != _checksum(kept):
-            raise ValueError("its checksum is another one")
+            raise ValueError("its checksum does not match")
         heads = {str(key): int(at) for key, at in kept["heads"].items()}
         return Snapshot(str(kept["table_id"]), int(kept["seq"]), heads)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
-        _log.warning("%s cannot be used (%s): the last seq of each game is read from bronze", file, why)
+        _log.warning("%s cannot be used (%s): reading the last seq of each game from bronze", file, why)
         return None
 
 
 def _fits(kept: Snapshot, bronze: CursorTable, losses: Iterable[LostSeqs]) -> bool:
-    """Tell whether the snapshot is of this table, and of nothing that this table does not have."""
+    """Return whether the snapshot belongs to this table, and is not ahead of it."""
     return (
         kept.table_id == bronze.table_id
         and kept.seq <= (bronze.cursor or 0)

@@ -1,7 +1,7 @@
-"""Whether a source is still the one ingest has been reading, and what of it is gone before it was read.
+"""Whether a source is still the one that ingest has been reading, and which unread records it lost.
 
-Pure values and comparisons: `topic`, `landing_log` and `checkpoint` bring what is there, `source_checks` and `adopt`
-act on the verdict. Each verdict is one sentence with exact ranges, and where reading could go on if that loss is
+Pure values and comparisons: `topic`, `landing_log` and `checkpoint` observe, `source_checks` and `adopt` act on the
+verdict. Each verdict is one sentence with exact ranges, and the position from which to continue if the loss is
 accepted.
 """
 
@@ -17,16 +17,16 @@ from pipeline.store.sources import AcceptedGap
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where reading a topic goes on: the next offset by partition. A partition that is not here begins at 0."""
+    """The position in a topic: the next offset by partition. A missing partition begins at 0."""
 
     next: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Where reading a landing table goes on: with this commit, but for the files of it that are in bronze already."""
+    """The position in a landing table: this commit, without those of its files that bronze already has."""
 
-    version: int | None  # None: with the table as it is, because its log does not go back to the beginning
+    version: int | None  # None: a snapshot of the table, because its log does not reach back to the beginning
     skip: frozenset[str] = frozenset()  # file names
 
 
@@ -35,7 +35,7 @@ Position = Offsets | Commits
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic as its broker describes it: by partition, the first offset that is there and the one after the last.
+    """A topic as its broker describes it: by partition, the first offset and the one after the last.
 
     Not every offset between the two holds a record: transactions write markers, and compaction leaves holes.
     """
@@ -44,21 +44,22 @@ class TopicSeen:
     id: str
     earliest: Mapping[int, int]
     latest: Mapping[int, int]
-    readable: Mapping[int, int] | None = None  # where an open transaction ends what may be read; None: nowhere
-    clock: str | None = None  # whose time records have, as the topic is configured: broker or producer; None: unknown
+    # Where an open transaction blocks readers of committed records; None: nowhere.
+    readable: Mapping[int, int] | None = None
+    clock: str | None = None  # whose time records have by the topic's configuration: broker or producer; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class LandingSeen:
-    """A landing table as its log describes it, from the commit on that is to be read next."""
+    """A landing table as its log describes it, from the next commit to read."""
 
     path: str
     id: str
-    first: int  # the oldest commit that is still in the log
+    first: int  # the oldest commit in the log
     last: int
-    changed: Mapping[int, str] = field(default_factory=dict)  # commit that took rows away or changed them → what it did
-    missing: Mapping[int, str] = field(default_factory=dict)  # commit → the first of its files that is gone
-    replaced: str | None = None  # a file that is in bronze and was to be left out, but is no longer in the table
+    changed: Mapping[int, str] = field(default_factory=dict)  # commit that removed or changed rows → its operation
+    missing: Mapping[int, str] = field(default_factory=dict)  # commit → its first missing file
+    replaced: str | None = None  # a landed file, to be skipped, that is no longer in the table
 
 
 Seen = TopicSeen | LandingSeen
@@ -66,7 +67,7 @@ Seen = TopicSeen | LandingSeen
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was recorded of a source when it was last read; None is what could not be known then."""
+    """The record of a source when it was last read; None is what was unknown then."""
 
     source_id: str | None = None
     partitions: int | None = None  # of a topic
@@ -74,25 +75,25 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is gone unread: offsets of a partition, or commits of the landing table."""
+    """A range of unread records that is gone: offsets of a partition, or commits of the landing table."""
 
     partition: int | None  # None for the landing table
     first: int
-    last: int | None  # None: nobody can know how far it went
+    last: int | None  # None: its end is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a source cannot simply be read on."""
+    """Why a source cannot simply be continued."""
 
     reason: str
     sentence: str
     gaps: tuple[Gap, ...]
-    onward: Position  # where reading goes on if the gaps are accepted
+    onward: Position  # the position to continue from if the gaps are accepted
 
 
 def judge(known: Known, position: Position, seen: Seen) -> Trouble | None:
-    """Compare what was recorded, and where reading goes on, with what is there; None when all of it can be read."""
+    """Compare the record and the position with the source; None when all of it can be read."""
     if isinstance(seen, TopicSeen) and isinstance(position, Offsets):
         return _judge_topic(known, position, seen)
     if isinstance(seen, LandingSeen) and isinstance(position, Commits):
@@ -101,7 +102,7 @@ def judge(known: Known, position: Position, seen: Seen) -> Trouble | None:
 
 
 def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
-    """Return the offsets a first start on a topic begins at: `earliest`, `latest` or Spark's JSON of offsets.
+    """Return the offsets at which a first start on a topic begins: `earliest`, `latest` or Spark's JSON of offsets.
 
     Raises:
         Refused: the setting is something else, or does not name each partition.
@@ -125,10 +126,10 @@ def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
 
 
 def open_transactions(position: Offsets, seen: TopicSeen) -> str | None:
-    """Return what was read already but lies in or behind an open transaction, so that reading cannot go on yet.
+    """Return the ranges that were read already but lie in or behind an open transaction, so that reading is blocked.
 
-    That comes of reading with `read_uncommitted` before: a consumer that reads what was committed stops in front of an
-    open transaction.
+    They come from earlier reading with `read_uncommitted`: a consumer of committed records stops in front of an open
+    transaction.
     """
     limits = seen.readable or {}
     behind = [
@@ -138,20 +139,20 @@ def open_transactions(position: Offsets, seen: TopicSeen) -> str | None:
 
 
 def offsets_json(topic: str, position: Offsets, seen: TopicSeen | None) -> str:
-    """Return a position as Spark's `startingOffsets`, which must name each partition there is."""
+    """Return a position as Spark's `startingOffsets`, which must name every partition."""
     numbers = sorted(position.next.keys() | (seen.earliest.keys() if seen else set()))
     return json.dumps({topic: {str(number): position.next.get(number, 0) for number in numbers}})
 
 
 def render_position(position: Position) -> str:
-    """Return a position as the text that `parse` reads."""
+    """Return a position as text for `parse`."""
     if isinstance(position, Offsets):
         return json.dumps({"offsets": {str(number): offset for number, offset in sorted(position.next.items())}})
     return json.dumps({"version": position.version, "skip": sorted(position.skip)})
 
 
 def parse(text: str) -> Position:
-    """Return the position that `render` wrote."""
+    """Parse the text of `render`."""
     kept: dict[str, Any] = json.loads(text)
     if "offsets" in kept:
         return Offsets({int(number): offset for number, offset in kept["offsets"].items()})
@@ -166,8 +167,8 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
         unread = tuple(Gap(number, offset, None) for number, offset in sorted(position.next.items()))
         return Trouble(
             "recreated",
-            f"{topic} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
-            f"ingest had not read of the old one is gone: {_ranges(unread)}.",
+            f"{topic} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
+            f"records of the old one are gone: {_ranges(unread)}.",
             (*unread, *begun_late),
             fresh,
         )
@@ -178,7 +179,7 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
         return Trouble(
             "partitions",
             f"{topic} had {had} partitions and now has {len(seen.earliest)}: {_listed('partition', vanished)} "
-            f"vanished with what was unread, {_ranges(unread)}.",
+            f"vanished with unread records, {_ranges(unread)}.",
             unread,
             Offsets(kept),
         )
@@ -186,15 +187,15 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
 
 
 def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | None:
-    """Judge each partition's next offset: what lies before the first one there is gone, after the last never was."""
+    """Judge each partition's next offset: before the first all is gone, after the last nothing existed."""
     wanted = {number: position.next.get(number, 0) for number in sorted(seen.earliest)}
     within = {number: min(max(at, seen.earliest[number]), seen.latest[number]) for number, at in wanted.items()}
     back = tuple(Gap(number, seen.latest[number], at - 1) for number, at in wanted.items() if at > seen.latest[number])
     if back:
         return Trouble(
             "truncated",
-            f"{topic} has lost records that were there: ingest has read {_ranges(back)}, which it no longer has, and "
-            "other records may take their place.",
+            f"{topic} has lost records: it no longer has {_ranges(back)}, which ingest has read, and may reuse their "
+            f"offsets.",
             back,
             Offsets(within),
         )
@@ -202,7 +203,7 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | 
     if gone:
         return Trouble(
             "retention",
-            f"{topic} no longer has records that were not read yet: retention has removed {_ranges(gone)}.",
+            f"{topic} has lost unread records: retention has removed {_ranges(gone)}.",
             gone,
             Offsets(within),
         )
@@ -216,8 +217,8 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         unread = Gap(None, at or 0, None)
         return Trouble(
             "recreated",
-            f"{table} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
-            f"ingest had not read of the old one is gone: {_ranges([unread])}.",
+            f"{table} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
+            f"records of the old one are gone: {_ranges([unread])}.",
             (unread,),
             Commits(0 if seen.first == 0 else None),
         )
@@ -227,7 +228,7 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         back = Gap(None, seen.last + 1, at - 1)
         return Trouble(
             "truncated",
-            f"{table} was set back: it ends at commit {seen.last}, but ingest has read {_ranges([back])}.",
+            f"{table} was rolled back: it ends at commit {seen.last}, but ingest has read {_ranges([back])}.",
             (back,),
             Commits(seen.last + 1),
         )
@@ -235,7 +236,7 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         gone = Gap(None, at, seen.first - 1)
         return Trouble(
             "retention",
-            f"{table} no longer has the log of commits that were not read yet: {_ranges([gone])}.",
+            f"{table} no longer has the log of unread commits: {_ranges([gone])}.",
             (gone,),
             Commits(seen.first),
         )
@@ -243,29 +244,29 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
 
 
 def _judge_snapshot(table: str, seen: LandingSeen) -> Trouble | None:
-    """Judge a table that is to be read as it is but for some files: they must not have been merged with others."""
+    """Judge a table that is read as a snapshot without some files: they must not have been merged with others."""
     if seen.replaced is None:
         return None
     gap = Gap(None, 0, seen.last)
     return Trouble(
         "rewritten",
-        f"{table} was rewritten, so it is not known what is already in bronze: {seen.replaced} is no longer "
-        f"in it. To leave out: {_ranges([gap])}.",
+        f"{table} was rewritten, so its landed rows are unknown: {seen.replaced} is no longer in it. To skip: "
+        f"{_ranges([gap])}.",
         (gap,),
         Commits(seen.last + 1),
     )
 
 
 def _judge_commits(table: str, at: int, seen: LandingSeen) -> Trouble | None:
-    """Judge the unread commits: each must only have added rows, and its files must be there."""
+    """Judge the unread commits: each must only have added rows, and must still have its files."""
     for reason, found, text in (
-        ("rewritten", seen.changed, "was changed, and ingest reads only what is appended: commit {} {}"),
-        ("retention", seen.missing, "no longer has a file that was not read yet: commit {} added {}"),
+        ("rewritten", seen.changed, "was changed, and ingest reads only appended rows: commit {} {}"),
+        ("retention", seen.missing, "no longer has an unread file: commit {} added {}"),
     ):
         if found:
             version = min(found)
             gap = Gap(None, at, max(found))
-            sentence = f"{table} {text.format(version, found[version])}. To leave out: {_ranges([gap])}."
+            sentence = f"{table} {text.format(version, found[version])}. To skip: {_ranges([gap])}."
             return Trouble(reason, sentence, (gap,), Commits(max(found) + 1))
     return None
 
@@ -275,7 +276,7 @@ def _ranges(gaps: Iterable[Gap]) -> str:
 
 
 def describe_gap(partition: int | None, first: int, last: int | None) -> str:
-    """Return a gap in words, with both ends."""
+    """Return a gap as text, with both ends."""
     what = "commit" if partition is None else f"partition {partition} offset"
     if last is None:
         return f"{what}s from {first} on"
@@ -283,7 +284,7 @@ def describe_gap(partition: int | None, first: int, last: int | None) -> str:
 
 
 def describe_accepted(gap: AcceptedGap) -> str:
-    """Return a gap that a person has accepted as one line."""
+    """Return an accepted gap as one line."""
     what = describe_gap(gap.partition, gap.first, gap.last)
     at = in_utc(gap.accepted_at, "%Y-%m-%d %H:%M:%S UTC")
     return f"{at}  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"

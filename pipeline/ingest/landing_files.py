@@ -1,4 +1,4 @@
-"""The rows of landing files, as the task that lands them reads them: each file from start to end."""
+"""The rows of landing files, for the task that lands them: each file from start to end."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _BATCH_BYTES: Final = 32_000_000
 
 
 def names_in_files(table: DeltaTable) -> Mapping[str, str]:
-    """Return what each column of a landing table is called in its files: another name where columns are mapped."""
+    """Return the name of each landing column in the files, which differs where columns are mapped."""
     fields = json.loads(table.schema().to_json())["fields"]
     return {
         field["name"]: field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"])
@@ -34,7 +34,7 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, given by their paths in the log, with the columns of `INPUT`.
 
-    Files whose name is in `skip` are left out; `columns` are the names of the columns in the files.
+    Files whose name is in `skip` are skipped; `columns` are the names of the columns in the files.
     """
     for path in (path for batch in batches for path in batch.column("topic").to_pylist()):
         if file_name(path, landing) not in skip:
@@ -53,6 +53,6 @@ def _rows(path: str, landing: Path, columns: Mapping[str, str]) -> Iterator[pa.R
             count = batch.num_rows
             known = {"topic": pa.repeat(path, count), "source_clock": pa.repeat("landing", count)}
             for column in LANDING:
-                if columns[column.name] in there:  # else it came later than this file
+                if columns[column.name] in there:  # added after this file
                     known[column.name] = batch.column(columns[column.name]).cast(column.type)
             yield pa.record_batch({each: known.get(each, pa.nulls(count, _TYPES[each])) for each in INPUT})

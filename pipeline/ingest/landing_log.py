@@ -1,6 +1,6 @@
-"""What a landing table's own log says: its id, which commits are there, and what they did besides adding rows.
+"""Reads a landing table's own log: its id, its commits, and their changes besides adding rows.
 
-Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is neither adding nor changing.
+Read before ingest starts, and by `adopt`. Compaction (`dataChange: false`) neither adds nor changes.
 """
 
 import re
@@ -22,7 +22,7 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
 
 def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
-    """Describe the table; with a position, also what the commits from there on changed, and which files are gone."""
+    """Describe the table; with a position, also the changes of the commits from there on, and missing files."""
     table = open_table(landing)
     first = first_commit(landing, table.version())
     changed: dict[int, str] = {}
@@ -30,7 +30,7 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
     if position is not None and position.version is not None:
         for version, actions in commits_after(landing, max(position.version, first) - 1):
             if removed := [action["remove"] for action in actions if changes(action.get("remove"))]:
-                changed[version] = f"({_operation(actions)}) took away {len(removed)} of its files"
+                changed[version] = f"({_operation(actions)}) removed {len(removed)} of its files"
             gone = (name for name, file in _added(landing, actions) if name not in position.skip and not file.exists())
             if (name := next(gone, None)) is not None:
                 missing[version] = name
@@ -41,7 +41,7 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
 
 
 def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
-    """Return the names of the files with new rows of each commit that is still in the log; without files is ()."""
+    """Return the names of the files with new rows of each commit in the log, () for a commit without such files."""
     first = first_commit(landing, open_table(landing).version())
     return {
         version: tuple(name for name, _ in _added(landing, actions))
@@ -50,16 +50,16 @@ def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
 
 
 def files_now(landing: Path) -> frozenset[str]:
-    """Return the names of the files that are in the table now."""
+    """Return the names of the table's present files."""
     actions = pa.table(open_table(landing).get_add_actions(flatten=True))
     return frozenset(file_name(path, landing) for path in actions.column("path").to_pylist())
 
 
 def file_name(path: str, landing: Path | None) -> str:
-    """Return the name of a file from its place in a log, or from its URI.
+    """Return the name of a file from its path in a log, or from its URI.
 
-    That is its place in the landing table, as files of several partitions may have one name; of a file elsewhere, it is
-    the last part.
+    It is its path in the landing table, as files of several partitions may share a name; for a file elsewhere, the last
+    part.
     """
     whole = unquote(path)
     _, separator, inside = whole.partition(f"{landing}/")
@@ -69,16 +69,16 @@ def file_name(path: str, landing: Path | None) -> str:
 
 
 def place(landing: Path, path: str) -> Path | None:
-    """Return where the file of a path in the log is, None elsewhere than on this machine."""
+    """Return the local path of a file in the log, None for a file on another machine."""
     if "://" in path and not path.startswith("file:"):
         return None
     return landing / unquote(path.removeprefix("file://").removeprefix("file:"))
 
 
 def first_commit(landing: Path, last: int) -> int:
-    """Return the oldest commit from which the log goes on without a gap.
+    """Return the oldest commit from which the log continues without a gap.
 
-    A listing of a log that is written to may show a commit but not the one before it, so a gap is looked at by name.
+    A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
     """
     versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
     first = last
@@ -88,7 +88,7 @@ def first_commit(landing: Path, last: int) -> int:
 
 
 def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
-    """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
+    """Yield name and path of each file with new rows; a file on another machine counts as existing."""
     for add in appended(actions):
         yield file_name(add["path"], landing), place(landing, add["path"]) or landing
 

@@ -1,8 +1,8 @@
-"""Ingest's own reader of the landing table, as a source of Spark: it reads the log commit by commit, each by its name.
+"""Ingest's own Spark source for the landing table: it reads the log commit by commit, each by its name.
 
-Spark's reader lists the log, and a listing of a log that several producers append to may show a commit but not the one
-before it, which ends the query. A file's name has no such moment: who has written commit N+1 has seen commit N.
-The source gives one row for each file; the task that lands them reads it (`landing_files`).
+Spark's reader lists the log, and a listing of a log with several producers may show a commit but not the one before it,
+which ends the query. Reading by name has no such race: the writer of commit N+1 has seen commit N. The source returns
+one row for each file; the task that lands it reads it (`landing_files`).
 """
 
 import time
@@ -22,13 +22,13 @@ from pipeline.errors import Transient
 
 Offset = dict[str, Any]
 
-_LOOK_SECONDS: Final = 10.0  # between two listings of a log that seems to have nothing new
+_LOOK_SECONDS: Final = 10.0  # between two listings of a log without new commits
 
 
 def offset(table_id: str, version: int, index: int = -1, *, is_starting: bool = False) -> Offset:
-    """Return a place in the log as Delta's own source writes it: before the file after `index` of a commit.
+    """Return a position in the log in the form of Delta's own source: before the file after `index` of a commit.
 
-    With `is_starting`, of the table as it was at that commit.
+    With `is_starting`, of the table's snapshot at that commit.
     """
     return {
         "sourceVersion": 1,
@@ -40,7 +40,7 @@ def offset(table_id: str, version: int, index: int = -1, *, is_starting: bool = 
 
 
 class LandingSource(DataSource):
-    """The files of a landing table that have new rows, in the order of their commits."""
+    """The files of a landing table with new rows, in the order of their commits."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,11 +48,11 @@ class LandingSource(DataSource):
         return "turnout_landing"
 
     def schema(self) -> str:
-        """Return the columns: a file's path as the log has it."""
+        """Return the columns: a file's path in the log."""
         return "topic string"
 
     def simpleStreamReader(self, schema: StructType) -> "LandingReader":  # noqa: ARG002, N802 - Spark's signature
-        """Return the reader that the options describe."""
+        """Return the reader for these options."""
         of = self.options
         begin = offset(of["id"], int(of["version"]), is_starting=of["is_starting"] == "true")
         return LandingReader(Path(of["landing"]), begin, int(of["known_to"]), int(of["max_bytes"]))
@@ -65,7 +65,7 @@ class _File:
 
 
 class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads commits in their order up to the first that is not there, a bounded number of bytes at a time."""
+    """Reads commits in order up to the first missing one, a bounded number of bytes at a time."""
 
     def __init__(self, landing: Path, begin: Offset, known_to: int, max_bytes: int) -> None:
         """Begin at an offset; the table's columns and features are known as of commit `known_to`."""
@@ -74,21 +74,21 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None  # the last commit to read, of a bounded run
         self._snapshot: Sequence[_File] | None = None
         self._looked_at = time.monotonic()
-        self._read_last: tuple[int, tuple[int, int]] | None = None  # the last commit that was read, and its file
+        self._read_last: tuple[int, tuple[int, int]] | None = None  # the last commit read, and its file
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins."""
         return self._begin
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read no further than what is there when reading begins."""
+        """Stop at the commits that exist when reading begins."""
         self._is_bounded = True
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[str]], Offset]:
-        """Return the next files, and the offset after them; the same offset if there is nothing new.
+        """Return the next files, and the offset after them; the same offset without new files.
 
         Raises:
-            Transient: a commit is not there though later ones are, or the table has changed in another way.
+            Transient: a commit is missing though later ones exist, or the table has changed in another way.
         """
         if self._is_bounded and self._last is None:
             self._last = self._last_commit(start["reservoirVersion"] + start["isStartingVersion"])
@@ -97,7 +97,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == start:
             self._require_next(start["reservoirVersion"])
         file = self._file(end["reservoirVersion"] - 1)
-        self._require_same_table(start)  # what was read meanwhile is of the same log
+        self._require_same_table(start)  # commits read in between belong to the same log
         self._read_last = file and (end["reservoirVersion"] - 1, file)
         return iter([(file.path,) for file in files]), end
 
@@ -105,7 +105,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the files between two offsets again.
 
         Raises:
-            Transient: one of their commits is no longer there.
+            Transient: one of their commits is gone.
         """
         last, index = end["reservoirVersion"], end["index"]
         version, begun = start["reservoirVersion"], start["index"] + 1
@@ -113,7 +113,9 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         while version < last or (version == last and (index >= 0 or is_starting != end["isStartingVersion"])):
             files = self._files(version, is_starting=is_starting)
             if files is None:
-                raise Transient(f"The landing table {self._landing} lacks commit {version}, which was read before.")
+                raise Transient(
+                    f"The landing table {self._landing} lacks commit {version}, which ingest has read before."
+                )
             ends_here = version == last and is_starting == end["isStartingVersion"]
             yield from ((file.path,) for file in files[begun : index + 1 if ends_here else None])
             if ends_here:
@@ -138,7 +140,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return taken, offset(table_id, version, done - 1, is_starting=is_starting)
 
     def _files(self, version: int, *, is_starting: bool) -> Sequence[_File] | None:
-        """Return the files with new rows of a commit, None when it is not there; or those of the table as it was."""
+        """Return the files with new rows of a commit, None when it is missing; or those of the snapshot."""
         if is_starting:
             if self._snapshot is None:
                 self._snapshot = _files_at(self._landing, version)
@@ -151,24 +153,22 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if any(add.get("deletionVector") for add in added):
             raise Transient(
                 f"Commit {version} of the landing table {self._landing} adds files with deletion vectors, which ingest "
-                "does not read. Let it read a copy without them (CREATE TABLE ... AS SELECT)."
+                f"cannot read. Use a copy without them (CREATE TABLE ... AS SELECT)."
             )
         return [_File(add["path"], int(add["size"])) for add in added]
 
     def _require_same_table(self, start: Offset) -> None:
-        """Go on only in the log that was read: another table in its place has commits of the same numbers."""
+        """Continue only in the same log: a replacement table has commits of the same numbers."""
         if self._read_last is None or self._read_last == (self._read_last[0], self._file(self._read_last[0])):
             return
-        found = str(
-            open_table(self._landing).metadata().id
-        )  # log cleanup, or a copy that was put back, is no other one
+        found = str(open_table(self._landing).metadata().id)  # log cleanup or a restored copy is not another table
         if found != start["reservoirId"]:
             raise Transient(
                 f"The landing table {self._landing} was replaced by another one, {found}, while it was read."
             )
 
     def _file(self, version: int) -> tuple[int, int] | None:
-        """Return what tells a commit's file from one that is put in its place, None when it is not there."""
+        """Return what distinguishes a commit's file from a replacement, None when it is missing."""
         try:
             found = commit_file(self._landing, version).stat()
         except FileNotFoundError:
@@ -176,20 +176,20 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return found.st_ino, found.st_mtime_ns
 
     def _require_appended(self, version: int, actions: Sequence[Action]) -> None:
-        """Go on only over commits that add rows: of any other a start of the query says what is to be done."""
+        """Continue only over commits that add rows: a restart of the query reports how to handle others."""
         if any(changes(action.get("remove")) for action in actions):
-            raise Transient(f"Commit {version} of the landing table {self._landing} took rows away or changed them.")
+            raise Transient(f"Commit {version} of the landing table {self._landing} removed or changed rows.")
         if version > self._known_to and any("metaData" in action or "protocol" in action for action in actions):
             raise Transient(f"Commit {version} of the landing table {self._landing} changed its columns or features.")
 
     def _last_commit(self, version: int) -> int:
-        """Return the last commit that is there from a version on; the one before it if none is."""
+        """Return the last existing commit from a version on; the one before it without any."""
         while commit_file(self._landing, version).exists():
             version += 1
         return version - 1
 
     def _require_next(self, version: int) -> None:
-        """Find out, where a commit is not there, whether it is still to come or will never come."""
+        """Find out whether a missing commit is still to come or will never come."""
         if commit_file(self._landing, version + 1).exists():
             newest = version + 1
         elif time.monotonic() - self._looked_at < _LOOK_SECONDS:
@@ -205,7 +205,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _files_at(landing: Path, version: int) -> Sequence[_File]:
-    """Return the files of the table as it was at a commit, those that came first before the others."""
+    """Return the files of the snapshot at a commit, oldest first."""
     actions = pa.table(open_table(landing, version).get_add_actions(flatten=True)).to_pylist()
     actions.sort(key=lambda action: (action["modification_time"], action["path"]))
     return [_File(action["path"], int(action["size_bytes"])) for action in actions]

@@ -1,6 +1,6 @@
-"""A bounded picture of names without end: the busiest with their counts, and about how many there are.
+"""A bounded sketch of unbounded names: the busiest with their counts, and an estimate of their number.
 
-Each ingest task makes one of the names it refused; the ingest driver adds them up. Space-saving keeps the counts,
+Each ingest task makes one of the names that it refused; the ingest driver adds them up. Space-saving keeps the counts,
 HyperLogLog the number, so a million names need as much room as a thousand. No clock, no I/O.
 """
 
@@ -24,7 +24,7 @@ _ALPHA: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 
 class Seen(NamedTuple):
-    """How often a name came. The true number of its rows lies between `rows - error` and `rows`."""
+    """The count of a name. The true number of its rows lies between `rows - error` and `rows`."""
 
     rows: int
     error: int
@@ -34,16 +34,16 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Names that came, as far as they are remembered."""
+    """The names seen, within bounds."""
 
     names: Mapping[str, Seen]
     rows: int  # of all names, exact
-    floor: int  # a name that is not in `names` had at most so many rows
+    floor: int  # a name outside of `names` had at most so many rows
     registers: bytes
 
     @property
     def distinct(self) -> int:
-        """About how many different names there were: two of three times within 1.6 % of the truth."""
+        """The estimated number of different names: two of three times within 1.6 % of the truth."""
         ranks = np.frombuffer(self.registers, np.uint8)
         estimate = _ALPHA * _REGISTERS**2 / float(np.sum(np.ldexp(1.0, -ranks.astype(np.int64))))
         unused = int(np.count_nonzero(ranks == 0))
@@ -52,7 +52,7 @@ class Sketch:
         return round(estimate)
 
     def without(self, names: Sequence[str]) -> "Sketch":
-        """Return the sketch with these names taken from the list; what was counted of them stays counted."""
+        """Return the sketch with these names removed from the list; their rows stay counted."""
         gone = set(names) & self.names.keys()
         if not gone:
             return self
@@ -72,7 +72,7 @@ def loads(text: str | None) -> Sketch:
     """Return a sketch from its JSON, an empty one from None.
 
     Raises:
-        Refused: it is none, as where a hand has edited it.
+        Refused: the text is not a sketch, such as after an edit by hand.
     """
     if text is None:
         return EMPTY
@@ -87,14 +87,14 @@ def loads(text: str | None) -> Sketch:
         is_one = False
     if not is_one:
         raise Refused(
-            "What is kept of names that are no games, the row of table name_sketches in the control store, cannot be "
-            "read. Delete it: names that come are counted from then on."
+            "The sketch of names without a game, a row of table name_sketches in the control store, cannot be read. "
+            "Delete the row: counting starts again."
         )
     return sketch
 
 
 def sketched(names: pa.Array, rows: pa.Array, at: float, limit: int) -> Sketch:
-    """Return the sketch of distinct names and their rows, all seen at one moment; at most `limit` are listed."""
+    """Return the sketch of distinct names and their rows, all at one moment; at most `limit` are listed."""
     order = pc.sort_indices(pa.table({"rows": rows, "name": names}), [("rows", "descending"), ("name", "ascending")])
     listed = order[:limit]
     busiest = zip(names.take(listed).to_pylist(), rows.take(listed).to_pylist(), strict=True)
@@ -109,7 +109,7 @@ def sketched(names: pa.Array, rows: pa.Array, at: float, limit: int) -> Sketch:
 def merged(one: Sketch, other: Sketch, limit: int) -> Sketch:
     """Return the sketch of all names of both; at most `limit` are listed.
 
-    A name that only one of them lists may have been among the other's unlisted ones, up to its floor.
+    A name that only one of them lists may be unlisted in the other, with up to its floor of rows.
     """
     together = {name: _added(one.names.get(name), other.names.get(name), one.floor, other.floor) for name in one.names}
     together |= {

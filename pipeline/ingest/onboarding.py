@@ -1,7 +1,7 @@
-"""Who becomes a game: who has a registered schema, an allowed name or prefix, or was approved by a person.
+"""Which names become games: those with a registered schema, an allowed name or prefix, or an operator's approval.
 
-The ingest query asks before each micro-batch and pins the answer. A name that is no game costs nothing that grows:
-its rows are refused, and all that is kept of it is its place in a bounded sketch.
+The ingest query decides before each micro-batch and pins the result. A name without a game costs nothing that grows:
+its rows are refused, and only its place in a bounded sketch is kept.
 """
 
 import copy
@@ -21,16 +21,17 @@ from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedNam
 
 _log = logging.getLogger("turnout")
 _HOUR: Final = 3600.0
-_PREFIX_SHARE: Final = 0.5  # of all games; the rest stays free for those that an operator registered, named or approved
-_INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a joiner of no width, blanks
-_SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash forgets at most so much of it
+# Of all games; the rest stays free for names that an operator registered, listed or approved.
+_PREFIX_SHARE: Final = 0.5
+_INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a zero-width joiner, blanks
+_SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash loses at most so much of it
 
 
 class OnboardingRules:
-    """The games and the refused names, and whether a name may join them. In memory only."""
+    """The games and the refused names, and the rules for new ones. In memory only."""
 
     def __init__(self, games: Iterable[Onboarded] = (), refused: Mapping[str, RefusedName] | None = None) -> None:
-        """Begin with what is in the store."""
+        """Begin with the state in the store."""
         self.games: dict[GameKey, str] = {}
         self.refused = dict(refused or {})
         self._by_prefix: list[tuple[float, str]] = []  # (when, prefix), in order
@@ -39,20 +40,20 @@ class OnboardingRules:
             self.add(each.candidate, each.onboarded_at)
 
     def add(self, candidate: OnboardingCandidate, at: float) -> None:
-        """Take a name for a game from now on."""
+        """Treat a name as a game from now on."""
         self.games[candidate.game_key] = candidate.game
         self._by_form[confusable_form(candidate.game)].append(candidate.game)
         if candidate.prefix is not None:
             self._by_prefix.append((at, candidate.prefix))
 
     def confusable(self, name: str) -> list[str]:
-        """Return the games that a person may take for this name: same letters in another case, form or width."""
+        """Return the games that an operator may confuse with this name: same letters in another case, form or width."""
         return [game for game in self._by_form.get(confusable_form(name), ()) if game != name]
 
     def plan(
         self, candidates: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
     ) -> list[OnboardingCandidate]:
-        """Return the candidates that may be granted, in their order: each counts for those after it."""
+        """Return the candidates that are granted, in order: each counts towards the limits of those after it."""
         trial = copy.deepcopy(self)
         granted = []
         for candidate in candidates:
@@ -69,9 +70,9 @@ class OnboardingRules:
             return f"its key {candidate.game_key} belongs to the game {owner!r}: rename one of the two"
         refusal = self.refused.get(candidate.game)
         if refusal is not None and candidate.how != "approval":
-            return f"{refusal.actor} refused it: approve it to take that back"
+            return f"{refusal.actor} refused it: approve it to undo that"
         if len(self.games) >= limits.max_games:
-            return f"there are {len(self.games)} games, the most that onboarding.max_games allows: raise it"
+            return f"there are {len(self.games)} games, the limit of onboarding.max_games: raise it"
         return (
             self._obstacle_by_prefix(candidate.prefix, candidate.game, limits, now)
             if candidate.prefix is not None
@@ -79,7 +80,7 @@ class OnboardingRules:
         )
 
     def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
-        """What nobody looked at is onboarded slowly, up to a share, and not when it looks like something else."""
+        """Limit automatic onboarding: an hourly rate, a share of all games, and no name that resembles a game."""
         if twins := self.confusable(name):
             return f"it looks like {twins[0]!r}: approve it if both are meant"
         if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
@@ -91,9 +92,9 @@ class OnboardingRules:
 
 
 def confusable_form(name: str) -> str:
-    """Return what names that people confuse have in common: neither case, form, width, blanks nor invisible marks.
+    """Return what confusable names have in common: the name without case, form, width, blanks and invisible marks.
 
-    Letters of different scripts that are drawn alike are not found.
+    Letters of different scripts that look alike are not detected.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
@@ -102,7 +103,7 @@ def confusable_form(name: str) -> str:
 def onboarding_candidate(
     name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]
 ) -> OnboardingCandidate | None:
-    """Return by what right a name would become a game without a person, None when by none."""
+    """Return the right by which a name becomes a game without an operator, None without one."""
     key = game_key(name)
     if registered.get(key) == name:
         return OnboardingCandidate(key, name, "schema")
@@ -113,29 +114,29 @@ def onboarding_candidate(
 
 
 class Onboarding:
-    """What the ingest driver knows of games and of names that are none."""
+    """The ingest driver's games and names without a game."""
 
     def __init__(self, engine: Engine, limits: settings.Onboarding) -> None:
-        """Read what is in the store."""
+        """Read the state in the store."""
         from pipeline.ingest import name_sketch
 
         self._engine, self._limits = engine, limits
         self._history: list[Onboarded] = []
         self._roll = OnboardingRules()
         self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
-        self._registration = 0  # registrations up to this id have been looked at
+        self._registration = 0  # registrations up to this id are processed
         self._warned: set[tuple[str, str]] = set()  # of names an operator registered or allowed, so it cannot grow long
         try:
             self._sketch = name_sketch.loads(store.read_sketch(engine))
-        except Refused as refused:  # rows of games do not wait for what only counts names
+        except Refused as refused:  # rows of games do not wait for a counter of names
             _log.warning("%s", refused)
             self._sketch = name_sketch.EMPTY
         self._saved, self._saved_at = self._sketch, 0.0
 
     def admit(self, now: float) -> int:
-        """Make games of the names that need nobody's look; return the number of the last game.
+        """Onboard the names that need no approval; return the number of the last game.
 
-        These are names with a registered schema and allowed names, whether or not they have come yet.
+        These are names with a registered schema and allowed names, even before their first row.
         """
         last, registered = store.registered_above(self._engine, self._registration)
         candidates = [OnboardingCandidate(key, name, "schema") for key, name in registered]
@@ -145,7 +146,7 @@ class Onboarding:
         return self._history[-1].number if self._history else 0
 
     def known(self, number: int) -> Mapping[str, GameKey]:
-        """Return exact name → key of the games up to a number: the same number gives the same games for ever.
+        """Return exact name → key of the games up to a number: the same number always gives the same games.
 
         Raises:
             Refused: there is no such number, because the store is older than the micro-batch that pinned it.
@@ -156,18 +157,18 @@ class Onboarding:
             self._read()
         if number and (not self._history or self._history[-1].number < number):
             raise Refused(
-                f"A micro-batch was begun with the games up to number {number}, but the control store has fewer: "
-                "it is an older copy. Restore the newest one."
+                f"A micro-batch started with games up to number {number}, but the control store has fewer: it is an "
+                f"older copy. Restore the newest copy."
             )
         games = {each.candidate.game: each.candidate.game_key for each in self._history if each.number <= number}
         self._known = (number, games)
         return games
 
     def note(self, unknown: Mapping[str, Any] | None, now: float) -> None:
-        """Take what one micro-batch's task reports on names that are no games.
+        """Process a micro-batch's report on names without a game.
 
-        Those that came under an allowed prefix become games, the busiest first, as far as the limits go; their rows
-        are routed from the next micro-batch on.
+        Names under an allowed prefix become games, the busiest first, within the limits; their rows are routed from the
+        next micro-batch on.
         """
         if unknown is None:
             return
@@ -211,7 +212,7 @@ class Onboarding:
     def _warn(self, name: str, obstacle: str | None) -> None:
         if obstacle is not None and (name, obstacle) not in self._warned:
             self._warned.add((name, obstacle))
-            _log.warning("%r does not become a game: %s", name, obstacle)
+            _log.warning("cannot onboard %r: %s", name, obstacle)
 
     def _read(self) -> None:
         for each in store.onboarded(self._engine, self._history[-1].number if self._history else 0):

@@ -1,4 +1,4 @@
-"""What people see and say of names: the games, the names that wait and why, approving and refusing one.
+"""Games and waiting names for operators: list them with reasons, approve and refuse names.
 
 Called by the command line; the ingest driver acts on it at its next micro-batch.
 """
@@ -23,14 +23,14 @@ from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedNam
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game as a person sees it."""
+    """A game as an operator sees it."""
 
     game_key: str
     game: str
     how: str  # schema, name, prefix or approval
     since: float  # Unix seconds
     group: str | None  # None: no row of it has arrived, or no group exists yet
-    looks_like: tuple[str, ...]  # other games that a person may take for it
+    looks_like: tuple[str, ...]  # other games that an operator may confuse with it
     by: str | None  # who approved it
     reason: str | None
     priority: str
@@ -38,7 +38,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A name that is no game. The true number of its rows lies between `rows - error` and `rows`."""
+    """A name without a game. The true number of its rows lies between `rows - error` and `rows`."""
 
     game_key: str
     game: str
@@ -47,17 +47,17 @@ class Waiting:
     first_seen: float  # Unix seconds; since when it is in the list
     last_seen: float
     why: str
-    looks_like: tuple[str, ...]  # games and other waiting names that a person may take for it
+    looks_like: tuple[str, ...]  # games and other waiting names that an operator may confuse with it
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The names that are no games, as far as they are remembered."""
+    """The names without a game, within the sketch's bounds."""
 
-    names: tuple[Waiting, ...]  # the ones with the most rows for certain first
-    distinct: int  # about how many there ever were, refused and meanwhile onboarded ones included
+    names: tuple[Waiting, ...]  # the names with the most certain rows first
+    distinct: int  # estimate of all names ever seen, including refused and onboarded ones
     rows: int  # of all of them
-    refused: tuple[RefusedName, ...]  # the newest first
+    refused: tuple[RefusedName, ...]  # newest first
 
 
 def games(engine: Engine) -> list[Game]:
@@ -71,7 +71,7 @@ def games(engine: Engine) -> list[Game]:
 
 
 def pending(engine: Engine, limits: settings.Onboarding, now: float | None = None) -> Pending:
-    """Return the names that wait, with the reason of each."""
+    """Return the waiting names, each with its reason."""
     from pipeline.ingest import name_sketch
 
     sketch = name_sketch.loads(store.read_sketch(engine))
@@ -95,7 +95,7 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
 
 
 def target(name: str) -> str:
-    """Return what the audit log calls a name that is approved or rejected.
+    """Return the audit log's label for an approved or rejected name.
 
     Raises:
         Refused: it cannot name a game.
@@ -106,7 +106,7 @@ def target(name: str) -> str:
 def approve(
     engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None, now: float | None = None
 ) -> Game:
-    """Make a game of a name, whether or not it has come; a refusal of it is taken back.
+    """Onboard a name, whether or not it has arrived; this undoes a refusal.
 
     Raises:
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
@@ -115,26 +115,26 @@ def approve(
     candidate = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
     roll = OnboardingRules(store.onboarded(engine))
     if roll.games.get(candidate.game_key) == name:
-        raise Refused(f"{name!r} is a game already; `turnout games list` shows it.")
+        raise Refused(f"{name!r} is already a game; see `turnout games list`.")
     obstacle = roll.obstacle(candidate, limits, moment)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
     if not store.approve(engine, candidate, moment):
-        raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
+        raise Refused(f"{name!r} or its key has just become a game; see `turnout games list`.")
     roll.add(candidate, moment)
     return _game(Onboarded(0, candidate, moment), roll, None)
 
 
 def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
-    """Note that a name must not become a game and need not be listed, until a person approves it.
+    """Refuse a name: it must not become a game, and is not listed, until an operator approves it.
 
     Raises:
         Refused: it cannot name a game, or is one.
     """
     if store.onboarded_names(engine).get(_checked(name)) == name:
-        raise Refused(f"{name!r} is a game: only names that wait can be refused.")
+        raise Refused(f"{name!r} is a game; only waiting names can be refused.")
     if not store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now)):
-        raise Refused(f"{name!r} became a game just now: only names that wait can be refused.")
+        raise Refused(f"{name!r} has just become a game; only waiting names can be refused.")
 
 
 def render_games(known: Sequence[Game]) -> str:
@@ -151,7 +151,7 @@ def render_pending(seen: Pending, limit: int) -> str:
     """Return the waiting names as lines of text; names are quoted, with everything invisible escaped."""
     lines = first_lines(seen.names, limit, _line)
     lines += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
-    lines.append(f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows")
+    lines.append(f"about {seen.distinct:,} names without a game sent {seen.rows:,} rows")
     return "\n".join(map(plain, lines))
 
 
@@ -184,15 +184,15 @@ def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: s
 def _why(
     name: str, candidate: OnboardingCandidate | None, roll: OnboardingRules, limits: settings.Onboarding, now: float
 ) -> str:
-    """Return why a name is no game."""
+    """Return why a name is not a game."""
     if candidate is None:
         obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, now)
-        return obstacle or "no schema is registered and nothing allows it: approve or refuse it"
-    return roll.obstacle(candidate, limits, now) or "it becomes a game when its next rows come"
+        return obstacle or "no registered schema, allowed name or prefix: approve or refuse it"
+    return roll.obstacle(candidate, limits, now) or "it becomes a game with its next rows"
 
 
 def _checked(name: str) -> GameKey:
-    if not is_game_name(name) or any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
+    if not is_game_name(name) or any("\ud800" <= letter <= "\udfff" for letter in name):  # not valid UTF-8
         raise Refused(f"{name!r} cannot name a game: use 1 to {MAX_NAME_BYTES} bytes of UTF-8 without NUL.")
     return game_key(name)
 

@@ -13,9 +13,9 @@ _SECONDS: Final = 10.0  # for an answer about one range
 
 
 def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
-    """Return what tells whether a partition has a committed record from one offset to another; None: it cannot ask.
+    """Return a function that checks a partition for a committed record in a range of offsets; None without one.
 
-    It tells None where the broker does not answer or no longer has these offsets.
+    The function returns None where the broker does not answer or no longer has these offsets.
     """
     if source.kind != "kafka":
         return None
@@ -37,7 +37,7 @@ def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
         try:
             consumer = Consumer(options)
         except KafkaException:
-            return None  # such as a certificate's file that is not there
+            return None  # such as a missing certificate file
         try:
             return _has_record(consumer, TopicPartition(source.topic, partition, first), last)
         except KafkaException:

@@ -1,6 +1,6 @@
 """The ingest query: wrappers from the source become rows of bronze, exactly once, with seq, pos and prev_seq.
 
-Started by the ingest process. Nothing here decodes payloads or knows of groups.
+Started by the ingest process. It decodes no payloads and does not know groups.
 """
 
 import json
@@ -46,19 +46,19 @@ _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What one micro-batch put into bronze."""
+    """The rows that one micro-batch put into bronze."""
 
     seq: int
     rows: int
     refused: Mapping[str, int]  # by reason code
-    oldest_source_at: float | None  # None when the source does not tell
+    oldest_source_at: float | None  # None when unknown
     committed_at: float
     seconds: float
     clocks: Mapping[str, int]  # rows by whose clock their source time is: broker, producer, landing, unknown
 
 
 class Ingest:
-    """One source's way into bronze. Only one may run at a time: of two that commit at once, one fails."""
+    """One source's way into bronze. Only one may run at a time: when two commit at once, one fails."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Ingest:
         engine: Engine,
         tell: Callable[[Landed], None],
     ) -> None:
-        """Open bronze and quarantine and find out where this source stopped.
+        """Open bronze and quarantine and find this source's position.
 
         Raises:
             Refused: bronze is another environment's, or the source cannot be read.
@@ -81,14 +81,15 @@ class Ingest:
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
-        self._bronze.add_missing_columns(BRONZE)  # a file with a column its table lacks is taken, and the column lost
+        # Delta-rs would accept a file with a column that the table lacks, and lose the column.
+        self._bronze.add_missing_columns(BRONZE)
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: source.RowsOf = source.as_they_come
-        self.place: Place | None = None  # how far bronze has the source; None before the first start
+        self.place: Place | None = None  # bronze's position in the source; None before the first start
         self._read_heads()
 
     @property
@@ -97,10 +98,10 @@ class Ingest:
         return self._bronze.cursor or 0
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start the query; with `once` it ends when everything that was there at its start has landed.
+        """Start the query; with `once` it ends when everything that was in the source at its start has landed.
 
         Raises:
-            Refused: the source or the checkpoint is not what it was, or lacks what was not read yet.
+            Refused: the source or the checkpoint was replaced, or has lost unread records.
             Transient: the broker does not answer.
         """
         self._bronze.refresh()
@@ -125,19 +126,19 @@ class Ingest:
         return writer.trigger(processingTime=f"{self._settings.ingest.trigger_seconds} seconds").start()
 
     def close(self) -> None:
-        """Keep the heads for a quick next start, and what was seen of names that are no games."""
+        """Save the heads for a quick next start, and the sketch of names without a game."""
         self._onboarding.close()
         if (self._bronze.cursor or 0) == self._heads_seq:
             write_snapshot(self._bronze, self._heads, self._snapshot)
 
     def _read_heads(self) -> None:
-        """Make the heads those of bronze as it is known now; a stale head would break a game's chain."""
+        """Read the heads of bronze as it is now; a stale head would break a game's chain."""
         losses = lost_seqs.read(self._bronze.transaction_version, self._settings.environment)
         self._heads = read_heads(self._bronze, self._snapshot, losses)
         self._heads_seq = self._bronze.cursor or 0
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Land one micro-batch, and note how far bronze has the source then."""
+        """Land one micro-batch, and record bronze's new position in the source."""
         self._land(frame, batch_id)
         if self.place is not None:
             offset = query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id))
@@ -154,7 +155,7 @@ class Ingest:
         self._clear_attempt(batch_id)
         expected = self._bronze.cursor
         if (expected or 0) != self._heads_seq:
-            self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its report
+            self._read_heads()  # another source was ingested meanwhile, or the last commit succeeded without its report
         job = self._job(batch_id, (expected or 0) + 1)
         task = partial(_landed, rows_of=self._rows_of, task=partial(land, job=job))
         rows = frame.coalesce(1).mapInArrow(task, "report string").collect()
@@ -171,7 +172,7 @@ class Ingest:
             self._attempts.clear(batch_id)
 
     def _give_up_others(self) -> None:
-        """Give up what other sources left half done, when the setting of the source was changed after a kill."""
+        """Abandon the unfinished batches of other sources, when the source setting was changed after a kill."""
         others = [number for number, _, _ in generations(self._engine) if number != self._generation]
         apps = [names.ingest_app_id(self._settings.environment, number) for number in others]
         with self._alone():
@@ -200,17 +201,17 @@ class Ingest:
         )
 
     def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
-        """Quarantine first, then bronze: a refused row that is seen in bronze is in quarantine.
+        """Commit quarantine first, then bronze: a refused row that is visible in bronze is in quarantine.
 
-        A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has
-        since the first that landed a row.
+        A batch without rows is committed as well, without a seq: so bronze has every batch of the checkpoint since the
+        first with rows.
         """
         refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
         files = [DataFile(**file) for report in reports for file in report["files"]]
         seq = reports[-1]["seq"] if reports else expected or 0
         if not self._attempts.write(refused, batch_id, (expected or 0) + 1, seq):
             self._attempts.give_up(batch_id)
-            raise Transient(f"batch {batch_id} was written by another attempt meanwhile: it is landed again")
+            raise Transient(f"another attempt has written batch {batch_id} meanwhile: landing it again")
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
         except TableConflict as error:
@@ -220,7 +221,7 @@ class Ingest:
         hit("after_bronze_write")
 
     def _remember(self, report: Mapping[str, Any], seq: int, started: float) -> None:
-        """Tell the control store and the listeners; nothing here is needed for correctness."""
+        """Report to the control store and the listeners; correctness does not depend on it."""
         self._heads.update(dict.fromkeys(report["counts"], seq))
         self._heads_seq = seq
         if self._landing:
@@ -237,5 +238,5 @@ class Ingest:
 
 
 def _landed(batches: Batches, rows_of: source.RowsOf, task: Callable[[Batches], Batches]) -> Batches:
-    """Get the source's rows and land them."""
+    """Read the source's rows and land them."""
     return task(rows_of(batches))

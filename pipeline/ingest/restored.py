@@ -1,7 +1,7 @@
-"""Whether bronze is an older copy of itself: who knows of rows that it does not have?
+"""Detects that bronze is an older copy of itself: something records a later seq than bronze has.
 
-Asked at each start of ingest, which must not give a seq twice: a table that holds rows of the first would take those of
-the second for applied. `adopt` asks for the seqs that were lost and for the games that hold rows of them.
+Checked at each start of ingest, which must not give a seq twice: a table that holds rows of the first would take those
+of the second for applied. `adopt` reads the lost seqs and the games that hold rows of them.
 """
 
 import logging
@@ -28,7 +28,7 @@ from pipeline.settings import Paths
 from pipeline.store.drivers import last_commit
 from pipeline.store.games import generations
 
-_THREADS: Final = 8  # reading cursors waits for storage
+_THREADS: Final = 8  # cursors are read while waiting for storage
 _log = logging.getLogger("turnout")
 
 
@@ -37,11 +37,11 @@ class Evidence:
     """A seq that bronze once had."""
 
     seq: int
-    sentence: str  # what knows of it
+    sentence: str  # the record of it, as a clause
 
 
 def snapshot_file(paths: Paths) -> Path:
-    """Return where ingest keeps the snapshot of the heads."""
+    """Return the path of ingest's snapshot of the heads."""
     return paths.checkpoints / "ingest" / "heads.json"
 
 
@@ -49,7 +49,7 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     """Refuse to write to an older copy of bronze.
 
     Raises:
-        Refused: something knows of a later seq; the sentence says what, and the ways out.
+        Refused: a later seq is recorded elsewhere; the message has the record and the fixes.
     """
     cursors = game_cursors(paths, environment, engine)
     known = highest(paths, engine, bronze, cursors)
@@ -59,7 +59,7 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     if known.seq > head:
         raise Refused(
             f"Bronze was restored from an older copy: {bronze.path} ends at seq {head}, but {known.sentence}. "
-            "Restore the newest copy, or run `turnout ingest adopt`: it reads again from the source what bronze lost, "
+            "Restore the newest copy, or run `turnout ingest adopt`: it reads the lost records from the source again, "
             "and names the games to rebuild."
         )
     losses = lost_seqs.read(bronze.transaction_version, environment)
@@ -71,9 +71,9 @@ def _is_kept(known: Evidence, losses: Iterable[LostSeqs]) -> bool:
 
 
 def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
-    """Refuse where `RESTORE TABLE` took rows back: it keeps the log's transactions, and so bronze's head.
+    """Refuse where `RESTORE TABLE` removed rows: it keeps the log's transactions, and so bronze's head.
 
-    Rows that a hand deleted are not looked for: they are a gap of their games, and ingest goes on.
+    Rows that were deleted by hand are not searched: they are a gap of their games, and ingest goes on.
 
     Raises:
         Refused: rows of a seq that was given are gone, and bronze's history has a restore.
@@ -84,17 +84,17 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
     version = _taken_back_at(bronze, known.seq)
     if version is not None:
         raise Refused(
-            f"Bronze was taken back by RESTORE TABLE: version {version} of {bronze} has rows up to seq {top:g}, but "
-            f"{known.sentence}. Take it forth again by RESTORE TABLE ... TO VERSION AS OF {version - 1}, or put a copy "
-            "of its folder back, and run `turnout ingest adopt` if that copy is older."
+            f"RESTORE TABLE rolled back bronze: version {version} of {bronze} has rows up to seq {top:g}, but "
+            f"{known.sentence}. Run RESTORE TABLE ... TO VERSION AS OF {version - 1}, or restore a copy of its folder "
+            f"and, if that copy is older, run `turnout ingest adopt`."
         )
 
 
 def _taken_back_at(bronze: Path, seq: int) -> int | None:
-    """Return the version of the restore that took rows of this seq away, None where none did.
+    """Return the version of the restore that removed rows of this seq, None without one.
 
-    What left them, or brought them back, is not why they are gone, and neither is anything before it. A restore whose
-    versions are no more to be seen is taken for the reason.
+    Versions without these rows, and versions that brought them back, end the search; everything before is irrelevant. A
+    restore whose neighbour versions are gone counts as the reason.
     """
     restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
     for version in sorted(restores, reverse=True):
@@ -110,7 +110,7 @@ def _taken_back_at(bronze: Path, seq: int) -> int | None:
 
 
 def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
-    """Return the highest seq that anything but bronze knows of."""
+    """Return the highest seq with a record outside of bronze."""
     evidence = _evidence(engine, cursors)
     kept = read_snapshot(snapshot_file(paths))
     if kept is not None and kept.table_id == bronze.table_id:
@@ -119,7 +119,7 @@ def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[
 
 
 def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[Evidence]:
-    """Return what knows of seqs that had rows."""
+    """Return the records of seqs with rows."""
     reported = last_commit(engine)
     evidence = [Evidence(reported, f"ingest has reported seq {reported}")]
     evidence += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
@@ -127,7 +127,7 @@ def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[Evidence]:
 
 
 def game_cursors(paths: Paths, environment: str, engine: Engine) -> dict[GameKey, int]:
-    """Return the cursor of each game that has a table; one that cannot be read is left out, with a line in the log."""
+    """Return the cursor of each game's table; an unreadable one is skipped, with a line in the log."""
     known = generations(engine)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="cursors") as pool:
         read = pool.map(partial(_cursor, paths, environment), known.items())
@@ -149,5 +149,5 @@ def _cursor(paths: Paths, environment: str, game: tuple[str, int]) -> int | None
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        _log.warning("the cursor of %s cannot be read, so it is not compared with bronze: %s", key, error)
+        _log.warning("cannot compare the cursor of %s with bronze: %s", key, error)
         return None

@@ -1,4 +1,4 @@
-"""Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
+"""The source of wrappers: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
 
 import json
 import socket
@@ -28,7 +28,7 @@ from pipeline.ingest.topic import CHECK_ONLY
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0
-# Spark polls only for records that are there, then asks for the partition's ends. That waits for the fetch the client
+# Spark polls only for existing records, then asks for the partition's ends. That waits for the fetch the client
 # has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
 _FETCH_WAIT_MS: Final = 10
 _LANDING: Final = "landing table"
@@ -40,9 +40,9 @@ _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers
 
 
 def describe(source: Source) -> str:
-    """Return one line that names what is read; another line means another ingest generation.
+    """Return one line that names the source; a new line means a new ingest generation.
 
-    An environment has one landing table, so its place is no part of the name: the environment may be moved.
+    An environment has one landing table, so its path is not part of the name: the environment may be moved.
     """
     if source.kind == "kafka":
         return f"{describe_topic(source.topic)}{source.bootstrap_servers}"
@@ -50,12 +50,12 @@ def describe(source: Source) -> str:
 
 
 def describe_topic(topic: str) -> str:
-    """Return how the description of a topic begins, at whatever brokers."""
+    """Return the beginning of a topic's description, for any brokers."""
     return f"kafka topic {topic} at "
 
 
 def check(source: Source, landing: Path) -> None:
-    """Look at the source before anything is read.
+    """Check the source before anything is read.
 
     Raises:
         Refused: it cannot be reached, does not exist, or has the wrong columns.
@@ -67,7 +67,7 @@ def check(source: Source, landing: Path) -> None:
 
 
 RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does to get the columns of `bronze_writer.INPUT` from those of a source's stream."""
+"""Converts the stream of a source to the columns of `bronze_writer.INPUT`, in a task."""
 
 
 def as_they_come(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,7 +76,9 @@ def as_they_come(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, begin: Begin) -> tuple[DataFrame, RowsOf]:
-    """Return the source as a stream, and how a task gets its rows; without a checkpoint it starts at `begin`.
+    """Return the source as a stream, and the function with which a task gets its rows.
+
+    Without a checkpoint the stream starts at `begin`.
 
     Raises:
         Refused: the landing table has the wrong columns, or deletion vectors where it is read as it is.
@@ -89,8 +91,8 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, beg
     is_starting = start.version is None and not begin.resumes
     if is_starting and any(batch.num_rows for batch in table.deletion_vectors()):
         raise Refused(
-            f"The landing table {landing} has deletion vectors, and ingest would read it as it is. Rewrite the files "
-            "that have them (REORG TABLE ... APPLY (PURGE)), then start ingest."
+            f"The landing table {landing} has deletion vectors, which ingest cannot read in a snapshot. Rewrite those "
+            f"files (REORG TABLE ... APPLY (PURGE)), then start ingest."
         )
     options = {
         "landing": str(landing),
@@ -106,7 +108,7 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, beg
 
 
 def _bytes(spark: SparkSession, text: str) -> int:
-    """Return a number of bytes as Spark reads it from a text such as 64m."""
+    """Parse a number of bytes as Spark does, such as 64m."""
     jvm: Any = spark._jvm  # noqa: SLF001 - its only way to it
     return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
 
@@ -148,10 +150,10 @@ def of_topic(records: DataFrame) -> DataFrame:
 
 
 class LandingTimes:
-    """When each file of a landing table was added: the source's commit time, which Spark's stream does not give."""
+    """Adds the time at which each landing file was added: the source's commit time, which Spark's stream lacks."""
 
     def __init__(self, landing: Path) -> None:
-        """Read nothing yet."""
+        """Prepare; reads nothing yet."""
         self._landing = landing
         self._version: int | None = None
         self._times: dict[str, int] = {}
@@ -176,7 +178,7 @@ class LandingTimes:
         return self._times
 
     def consumed(self, oldest_source_at: float | None) -> None:
-        """Forget what is much older than a batch that was read (Unix seconds): commits are read in their order."""
+        """Forget files much older than a finished batch (Unix seconds): commits are read in order."""
         if oldest_source_at is not None:
             floor = (oldest_source_at - _CLOCK_SLACK_SECONDS) * 1e6
             self._times = {name: time for name, time in self._times.items() if time >= floor}

@@ -1,6 +1,6 @@
-"""Before anything is read: does the source still fit what its generation recorded, and from where does it go on.
+"""Checks before reading: does the source still fit its generation's record, and from where does reading continue.
 
-Called by the ingest query at each of its starts. What does not fit is refused in one sentence with the way out.
+Called by the ingest query at each start. A mismatch is refused in one sentence with the way out.
 """
 
 import logging
@@ -25,16 +25,16 @@ from pipeline.store import sources
 _log = logging.getLogger("turnout")
 
 CLOSED: Final = 2**52
-"""Added to a seq, the batch that `adopt` writes for a generation that is closed."""
+"""Added to a seq: the batch that `adopt` writes for a generation that it closes."""
 
-_WAY_OUT: Final = "To go on without that, run `turnout ingest adopt --accept-loss`: it records what is missing."
+_WAY_OUT: Final = "To continue without these records, run `turnout ingest adopt --accept-loss`: it records the gap."
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where the query begins, or once began."""
+    """Where the query begins, or began."""
 
-    position: Position | None  # None: not known, as the broker could not be asked; Spark reads the setting itself
+    position: Position | None  # None: unknown, as the broker could not be asked; Spark reads the setting itself
     seen: Seen | None
     resumes: bool  # its checkpoint holds a later place, which wins
 
@@ -42,7 +42,7 @@ class Begin:
 def verify_source(
     settings: Settings, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
 ) -> Begin:
-    """Check bronze, the source and the checkpoint of a generation, and record what the source is.
+    """Check bronze, the source and the checkpoint of a generation, and record the source.
 
     Raises:
         Refused: something is missing, changed or made again; the sentence names it exactly and says how to go on.
@@ -54,11 +54,11 @@ def verify_source(
     if known is not None and known.bronze_id != bronze.table_id:
         raise Refused(
             f"Bronze was deleted and recreated since this source was last read: the id of {bronze.path} is "
-            f"{bronze.table_id}, it was {known.bronze_id}. Put the old one back, or use another --env-dir."
+            f"{bronze.table_id}, it was {known.bronze_id}. Restore the old one, or use another --env-dir."
         )
     restored.require_newest(paths, settings.environment, engine, bronze)
     if known is not None and known.actor is not None:
-        # A late writer of the generation before may have left some.
+        # A late writer of the previous generation may have left some.
         forget_refused(paths.quarantine, known.since_seq, known.since_seq)
     checkpoint.mend(query, landed)
     checkpoint.require_bronze(query, landed, bronze.table_id)
@@ -89,7 +89,7 @@ def verify_source(
 
 
 def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) -> bool:
-    """Let a landing table be read from a commit that does not exist yet, which Spark takes from no option."""
+    """Let reading start at a landing commit that does not exist yet, which no Spark option allows."""
     if not isinstance(start, Commits) or not isinstance(seen, LandingSeen) or (start.version or 0) <= seen.last:
         return False
     checkpoint.begin_behind(query, landing_source.offset(seen.id, start.version or 0))
@@ -97,26 +97,26 @@ def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) ->
 
 
 def _refuse_known_elsewhere(engine: Engine, generation: int, source_id: str) -> None:
-    """Refuse to begin with what another generation has read under another name: bronze would have it twice."""
+    """Refuse a source that another generation has read under another name: bronze would get it twice."""
     for number, text, known in sources.generations(engine):
         if number < generation and known == source_id:
             raise Refused(
-                f"Ingest generation {number} has read this source already, as {text!r}: its id is {source_id}. "
-                "Set the source back to that, or run `turnout ingest adopt` to go on from what bronze has."
+                f"Ingest generation {number} has already read this source as {text!r}: its id is {source_id}. Set the "
+                f"source back to that, or run `turnout ingest adopt` to continue from the end of bronze."
             )
 
 
 def refuse_closed(generation: int, batch: int | None) -> None:
-    """Refuse to write for a generation that was replaced, or whose replacement was cut short."""
+    """Refuse to write for a generation that was replaced, or whose replacement was interrupted."""
     if batch is not None and batch >= CLOSED:
         raise Refused(
             f"`turnout ingest adopt` has closed ingest generation {generation}. "
-            "If it was cut short, run it again; then start ingest."
+            "If it was interrupted, run it again; then start ingest."
         )
 
 
 def forget_refused(quarantine: Path, first: int, last: int | None = None) -> None:
-    """Delete the refused rows of seqs that bronze does not have, from `first` on up to `last`, or all."""
+    """Delete the refused rows of seqs that bronze lacks, from `first` on up to `last`, or all."""
     if not (quarantine / "_delta_log").exists():
         return
     table = open_table(quarantine)
@@ -129,7 +129,7 @@ def forget_refused(quarantine: Path, first: int, last: int | None = None) -> Non
 
 
 def observe_source(source: Source, landing: Path, position: Position | None) -> Seen | None:
-    """Look at the source; None when the broker cannot be asked with the given options."""
+    """Observe the source; None when the broker cannot be asked with the given options."""
     if source.kind == "kafka":
         return topic.observe_topic(source)
     return landing_log.observe_landing(landing, position if isinstance(position, Commits) else None)
@@ -141,12 +141,12 @@ def partitions(seen: Seen | None) -> int | None:
 
 
 def clock(seen: Seen | None) -> str | None:
-    """Return whose time the source's records have: broker, producer or landing; None when that is not known."""
+    """Return whose time the source's records have: broker, producer or landing; None when unknown."""
     return seen.clock if isinstance(seen, TopicSeen) else "landing" if seen is not None else None
 
 
 def passed(source: Source, offset: Mapping[str, Any] | None) -> Position | None:
-    """Return the position behind everything that is through by Spark's checkpoint; None at its beginning."""
+    """Return the position after the last finished batch of Spark's checkpoint; None at its beginning."""
     if offset is None:
         return None
     if source.kind == "kafka":
@@ -159,13 +159,13 @@ def _first(source: Source, seen: Seen | None) -> Position | None:
     if isinstance(seen, TopicSeen):
         return identity.first_offsets(source.starting_offsets, seen)
     if isinstance(seen, LandingSeen):
-        # A table that was not only appended to begins with what is in it now.
+        # A table with other changes than appends begins with a snapshot.
         return Commits(0 if seen.first == 0 and not seen.changed and not seen.missing else None)
     return None
 
 
 def _source_id(source: Source, read: Mapping[str, Any] | None, known: sources.Identity | None) -> str | None:
-    """Return the recorded id; a checkpoint on a landing table tells it, too."""
+    """Return the recorded id; the checkpoint on a landing table has it, too."""
     if known is not None and known.source_id is not None:
         return known.source_id
     return str(read["reservoirId"]) if read is not None and source.kind == "delta" else None
@@ -175,7 +175,7 @@ def _identity(
     generation: int, known: sources.Identity | None, seen: Seen | None, bronze_id: str, since: int,
     start: Position | None,
 ) -> sources.Identity:  # fmt: skip
-    """Return what to record: what was recorded before stays, but for partitions that were added."""
+    """Return the new record: the earlier one stays, with new partitions added."""
     begin = None if start is None else identity.render_position(start)
     if known is None:
         source_id = seen.id if seen else None
@@ -192,12 +192,12 @@ def _identity(
 
 
 def _await_transactions(position: Position, seen: Seen) -> None:
-    """Refuse for now to go on from a place that an open transaction still hides; Spark would take it for a loss."""
+    """Refuse for now to continue at a position that an open transaction hides; Spark would see a loss."""
     if not isinstance(position, Offsets) or not isinstance(seen, TopicSeen):
         return
     hidden = identity.open_transactions(position, seen)
     if hidden is not None:
         raise Transient(
-            f"The Kafka topic {seen.name!r} has an open transaction, and what was read of it or behind it cannot be "
-            f"passed before it ends: {hidden}. Wait until its producer ends it, or its transaction.timeout.ms does."
+            f"The Kafka topic {seen.name!r} has an open transaction, and ingest cannot pass the records that it has "
+            f"read of it before it ends: {hidden}. Wait until its producer or its transaction.timeout.ms ends it."
         )

@@ -1,7 +1,7 @@
 """What a Kafka broker reports on the source's topic: its id, partitions and offsets, and whose clock its times are of.
 
-Asked before ingest reads. Spark's options are the Java client's; those that matter for a connection are put into the
-words of the client used here. Where that is not possible, the topic cannot be looked at, and that is reported.
+Read before ingest starts. Spark's options are the Java client's; the connection options are translated for the client
+used here. If that is impossible, the topic is not checked, and a warning is logged.
 """
 
 import logging
@@ -24,7 +24,7 @@ CHECK_ONLY: Final = frozenset({
     "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location",
     "ssl.key.pem", "sasl.username", "sasl.password",
 })  # fmt: skip
-"""Options only the client used here knows. They may stand in `source.kafka_options`; Spark is not given them."""
+"""Options of the client used here only. They may be in `source.kafka_options`; Spark does not get them."""
 
 _SAME: Final = CHECK_ONLY | {
     "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.key.password", "client.id",
@@ -34,7 +34,7 @@ _RENAMED: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-_NOT_NEEDED: Final = frozenset({  # they restrict a connection, or belong to an option that is judged by itself
+_NOT_NEEDED: Final = frozenset({  # they restrict a connection, or belong to an option that is checked by itself
     "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider", "ssl.truststore.type",
     "ssl.truststore.password", "ssl.keystore.type", "ssl.keystore.password", "ssl.trustmanager.algorithm",
     "ssl.keymanager.algorithm", "ssl.secure.random.implementation",
@@ -43,14 +43,14 @@ _NOT_NEEDED: Final = frozenset({  # they restrict a connection, or belong to an 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Options for the client used here, and the names of those that have no counterpart."""
+    """Options for the client used here, and the names of those without a counterpart."""
 
     options: Mapping[str, str]
     untold: tuple[str, ...]
 
 
 def observe_topic(source: Source) -> TopicSeen | None:
-    """Ask the broker about the source's topic; None when the options do not allow to ask.
+    """Ask the broker about the source's topic; None when the options do not allow it.
 
     Raises:
         Refused: there is no such topic.
@@ -79,7 +79,7 @@ def observe_topic(source: Source) -> TopicSeen | None:
 
 
 def translate(options: Mapping[str, str]) -> Connection:
-    """Return Kafka's Java options of a connection as the client used here wants them."""
+    """Translate Kafka's Java connection options for the client used here."""
     given = {name.removeprefix("kafka."): value for name, value in options.items()}
     translated = {name: value for name, value in given.items() if name in _SAME}
     translated |= {_RENAMED[name]: value for name, value in given.items() if name in _RENAMED}
@@ -91,7 +91,7 @@ def translate(options: Mapping[str, str]) -> Connection:
 
 
 def _stores(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what stands in the way of key and trust stores: the client reads PEM, and keys from PKCS12, but no JKS."""
+    """Return why key and trust stores cannot be used: the client reads PEM, and keys from PKCS12, but not JKS."""
     translated = {}
     trust, keys = given.get("ssl.truststore.location"), given.get("ssl.keystore.location")
     if trust and given.get("ssl.truststore.type") == "PEM":
@@ -112,7 +112,7 @@ def _login(jaas: str) -> dict[str, str]:
 
 
 def _covered(name: str, translated: Mapping[str, str]) -> bool:
-    """Return whether an option is given in the other client's words, by itself or by its counterpart."""
+    """Return whether an option is set in the other client's words, directly or by its counterpart."""
     counterparts = {
         "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
         "ssl.keystore.location": ("ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"),
@@ -124,7 +124,7 @@ def _covered(name: str, translated: Mapping[str, str]) -> bool:
 
 def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
     topic = source.topic
-    admin = AdminClient(dict(options))  # by name: without one it would be gone before the answer
+    admin = AdminClient(dict(options))  # by name: without one it would be collected before the answer
     description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
     places = [TopicPartition(topic, part.id) for part in description.partitions]
     earliest = list_offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
@@ -146,7 +146,7 @@ def list_offsets(
 
 
 def _clock(admin: AdminClient, topic: str) -> str | None:
-    """Return whose time the topic's records have; None where we may not read its configuration."""
+    """Return whose time the topic's records have; None where its configuration is not readable."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
         settings = admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
@@ -158,4 +158,4 @@ def _clock(admin: AdminClient, topic: str) -> str | None:
 
 
 def _told_otherwise(_: KafkaError) -> None:
-    """Keep the client's errors off stderr: what was asked fails with the same reason."""
+    """Keep the client's errors off stderr: the request fails with the same reason."""

@@ -1,6 +1,6 @@
-"""What waits in a Kafka topic: the offsets after the last in bronze, and the time of the oldest record among them.
+"""The backlog of a Kafka topic: the offsets after the last in bronze, and the time of the oldest record among them.
 
-Asks with one client and one consumer that are kept. Never joins a consumer group; fetches a little of each partition.
+Keeps one client and one consumer. Never joins a consumer group; fetches a little of each partition.
 """
 
 import time
@@ -40,14 +40,14 @@ _LOOKS_KEPT: Final = 1_000
 _CLOCK_SLACK_SECONDS: Final = 10.0
 
 Look = tuple[float, Mapping[int, int]]
-"""When a topic was looked at, and the offset after the last record of each partition then."""
+"""The time of a measurement, and the offset after the last record of each partition then."""
 
 
 def arrived(looks: Sequence[Look], partition: int, offset: int, stamped: float | None, now: float) -> float | None:
-    """Return when a record came that waits now: as its time says, within what was seen; None where nothing tells it.
+    """Return when a waiting record arrived: its own time, bounded by the measurements around it; None if unknown.
 
-    Its time may be the clock of a producer, whatever that says: it came after the last look at which it was not there,
-    and before the first at which it was. Without a time that makes sense it is taken to have come as early as possible.
+    Its time may be a producer's clock, right or wrong: it arrived after the last measurement without it, and before the
+    first with it. Without a plausible time it counts as arrived as early as possible.
     """
     earliest, latest = None, now
     for at, ends in reversed(looks):
@@ -64,7 +64,7 @@ class TopicBacklog:
     """Asks the brokers of one topic."""
 
     def __init__(self, source: Source) -> None:
-        """Ask nothing yet."""
+        """Prepare; asks nothing yet."""
         self._source = source
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
@@ -76,13 +76,13 @@ class TopicBacklog:
             self._consumer.close()
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
-        """Return what waits behind an offset of Spark's, or from the beginning where there is none."""
+        """Return the backlog behind Spark's offset, or from the beginning without one."""
         if offset is not None:
             passed = {int(number): int(at) for number, at in offset[self._source.topic].items()}
         elif isinstance(begin, Offsets):
             passed = dict(begin.next)
         else:
-            return Waiting(None, None, "nothing is known of where reading begins before the first micro-batch")
+            return Waiting(None, None, "the start offsets are unknown before the first micro-batch")
         connection = translate(self._source.kafka_options)
         if connection.untold:
             untold = ", ".join(connection.untold)
@@ -91,7 +91,7 @@ class TopicBacklog:
             return self._look(passed, connection.options)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            return Waiting(None, None, f"the Kafka broker does not say what waits: {reason.str()}")
+            return Waiting(None, None, f"the Kafka broker does not report the backlog: {reason.str()}")
 
     def _look(self, passed: Mapping[int, int], options: Mapping[str, str]) -> Waiting:
         connection: dict[str, Any] = {
@@ -116,7 +116,7 @@ class TopicBacklog:
             self._consumer.assign(places)
             times = self._times(self._consumer, len(places))
         finally:
-            self._consumer.resume(places)  # a partition stays paused when it is given up
+            self._consumer.resume(places)  # an unassigned partition stays paused
             self._consumer.unassign()
         held = {number: at for number, at in waiting.items() if times.get(number) != _MARKERS}
         now = time.time()
@@ -128,16 +128,16 @@ class TopicBacklog:
         return Waiting(rows, min(known)) if known else Waiting(0, None)
 
     def _ends(self, admin: AdminClient) -> dict[int, int]:
-        """Return the offset after the last one of each partition: what an open transaction holds up waits, too."""
+        """Return the offset after the last one of each partition: records held up by an open transaction wait, too."""
         topic = self._source.topic
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
         places = [TopicPartition(topic, part.id) for part in described.partitions]
         return list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def _times(self, consumer: Consumer, partitions: int) -> dict[int, float]:
-        """Return the time of the first record of what is assigned, by partition, or that there are only markers.
+        """Return the time of the first record of each assigned partition, or that it has only markers.
 
-        A partition that has not answered in time is left out, and so is a record without a time.
+        A partition that has not answered in time is absent, and so is a record without a time.
         """
         found: dict[int, float] = {}
         until = time.monotonic() + _OLDEST_SECONDS

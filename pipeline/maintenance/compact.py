@@ -1,6 +1,6 @@
 """Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `delta.rewrite`).
 
-A merge that loses against another writer is given up; the next round looks again.
+A merge that conflicts with another writer is dropped; the next round tries again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from pipeline.maintenance.stats import told_columns
 from pipeline.settings import Maintenance
 
 _MEGABYTE: Final = 1_000_000
-_FRESH_BYTES: Final = 1_000_000  # files below are merged with their neighbours whatever the sizes
-_MOST_VALUES: Final = 8_000_000  # of a run that is packed in memory; a file of few bytes may hold any number of them
+_FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes
+_MOST_VALUES: Final = 8_000_000  # of a run that is packed in memory; a small file may hold any number of rows
 _OPERATION: Final = "OPTIMIZE"
 
 Write = Callable[[Sequence[TableFile]], list[DataFile]]
@@ -33,7 +33,7 @@ QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired
 
 
 GAME: Final = ("_seq", "_pos")
-"""How the rows of a game's file are sorted; those of metrics are not."""
+"""The row order of a game's file; metrics have none."""
 
 _FIRST_COPIES: Final = """
 SELECT * EXCLUDE copy FROM (
@@ -77,7 +77,7 @@ def merge_bronze(
 
 
 def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Write, report: TableReport) -> None:
-    """Merge a run, or each half of it where its rows are too large to be held together."""
+    """Merge a run, or each half of it where its rows are too large to hold together."""
     if len(run) < 2:
         return
     old, middle = _files(run), len(run) // 2
@@ -85,7 +85,7 @@ def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Writ
         new = write(old)
     except TooLarge:
         if len(run) == 2:
-            report.notes.append(f"{len(old)} files stay as they are: their rows are too large to be merged")
+            report.notes.append(f"{len(old)} files stay as they are: their rows are too large to merge")
         for half in (run[:middle], run[middle:]):
             _merge(path, columns, half, write, report)
         return
@@ -95,9 +95,9 @@ def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Writ
 def merge_quarantine(
     path: Path, table: DeltaTable, wanted: Maintenance, report: TableReport, *, thorough: bool
 ) -> None:
-    """Merge quarantine's small files; of the copies of a row, keep the one that came first.
+    """Merge quarantine's small files; of the copies of a row, keep the oldest.
 
-    Copies are looked for among the files that are merged, and with `thorough` among all.
+    Copies are searched among the merged files, and with `thorough` among all.
     """
     columns = columns_of(table)
     files = table_files(table)
@@ -113,7 +113,7 @@ def merge_quarantine(
 
 
 def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> None:
-    """Merge the files of a table that is not plain: delta-rs knows every protocol, but sorts nothing."""
+    """Merge the files of a table that is not plain: delta-rs supports every protocol, but does not sort."""
     target = wanted.file_megabytes * _MEGABYTE
     small = [file for file in table_files(open_table(path)) if file.size < target // 2]
     if len(small) < wanted.small_files:
@@ -137,18 +137,18 @@ def _commit(
     *,
     set_of_rows: bool = False,
 ) -> None:
-    """Put new files in the place of old ones. What is written and not committed is an orphan, deleted by age."""
+    """Replace old files by new ones. Files that were written and not committed are orphans, deleted by age."""
     removed = opened(path, columns, old).count_rows() - sum(file.rows for file in new)
     if removed and not set_of_rows:
         discard(path, new)
-        raise RuntimeError(f"{len(old)} files would lose {removed} rows on being merged; nothing was changed")
+        raise RuntimeError(f"{len(old)} files would lose {removed} rows in a merge; nothing was changed")
     hit("in_maintenance")
     removals.leaving(path, (file.path for file in old))
     try:
         replace_files(path, old, new, _OPERATION)
     except RewriteConflict as error:
         discard(path, new)
-        report.notes.append(f"a merge was given up, another writer was first ({error})")
+        report.notes.append(f"a merge was dropped: another writer was first ({error})")
         return
     hit("in_maintenance")
     report.files_merged += len(old)
@@ -157,7 +157,7 @@ def _commit(
 
 
 def _with_copies(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> set[str]:
-    """Return the files that hold a row of which there is another copy."""
+    """Return the files that hold a row with another copy."""
     keys = ["game_key", "seq", "pos", "__filename"]
     with queried(opened(path, columns, files), keys, _COPIED) as answer:
         names = answer.read_all().column("__filename").to_pylist()
@@ -176,5 +176,5 @@ def _files(run: Sequence[plan.Unit]) -> list[TableFile]:
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """Return how many columns of a Parquet file a column is."""
+    """Return the number of Parquet columns behind a column."""
     return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if kind.num_fields else 1

@@ -1,6 +1,6 @@
-"""What maintenance decides: which files to merge, which log entries and files may go. Pure: no clock, no disk.
+"""Plans maintenance: which files to merge, and which log entries and files to delete.
 
-Called by the modules beside it, which read the world and act.
+Pure: no clock, no disk. The modules beside it observe and apply.
 """
 
 import math
@@ -16,7 +16,7 @@ from pipeline.delta.rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 _DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.(?:\d{20}\.|_last_checkpoint-).*\.tmp|\..*\.tmp\.crc")
-_BLOCK_BYTES: Final = 4096  # no file takes less of a disk
+_BLOCK_BYTES: Final = 4096  # no file takes less disk space
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Unit:
     """Files that are merged together or not at all."""
 
     files: tuple[TableFile, ...]
-    fresh: bool  # as it was appended: merged with its neighbours whatever their sizes
+    fresh: bool  # recently appended: merged with its neighbours whatever their sizes
 
     @property
     def size(self) -> int:
@@ -33,15 +33,15 @@ class Unit:
 
     @property
     def rows(self) -> int:
-        """Rows of all files of which the log tells them."""
+        """Rows of all files whose number of rows the log has."""
         return sum(file.rows or 0 for file in self.files)
 
 
 def runs(units: Sequence[Unit], fewest: int, most_bytes: int, most_rows: float = math.inf) -> list[tuple[Unit, ...]]:
-    """Choose neighbours to merge, each run of at least `fewest` (and two) units, at most so many bytes, and rows.
+    """Choose neighbours to merge: runs of at least `fewest` (and two) units, bounded in bytes and rows.
 
-    From the newest to the oldest, a unit joins what came before when it is fresh or no larger than that. So a row is
-    rewritten about as often as its table doubles, and merging what was merged again gives nothing to do.
+    From the newest to the oldest, a unit joins the newer ones when it is fresh or no larger than they are together. So
+    a row is rewritten about as often as its table doubles, and a merged result is not merged again at once.
     """
     cut: list[list[Unit]] = [[]]
     size = rows = 0
@@ -63,9 +63,9 @@ def by_age(files: Iterable[TableFile], fresh_bytes: int) -> list[Unit]:
 
 
 def by_seq(files: Iterable[TableFile], last_seq: float, last_modified_ms: float) -> list[Unit]:
-    """Return bronze's files as units of whole seqs, in order of seq, up to the first that must be left alone.
+    """Return bronze's files as units of whole seqs, in order of seq, up to the first that must stay.
 
-    Files whose seqs overlap are one unit, so that a game's rows of one seq are never divided (law L2).
+    Files with overlapping seqs are one unit, so that a game's rows of one seq are never divided (law L2).
     """
     known = [file for file in files if replaceable(file) and "seq" in file.low and "seq" in file.high]
     groups: list[list[TableFile]] = []
@@ -93,23 +93,23 @@ class LogFile:
 
     @property
     def on_disk(self) -> int:
-        """Bytes of the blocks it fills."""
+        """The disk space of its blocks, in bytes."""
         return -(-self.size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class LogWindow:
-    """How much of a log is kept."""
+    """The part of a log to keep."""
 
-    oldest: float  # versions of before this time (Unix seconds) are not kept
-    most_bytes: int  # on disk; what is beyond goes, oldest first
-    recent: float  # but no version that was the newest one at or after this time
+    oldest: float  # versions before this time (Unix seconds) may go
+    most_bytes: int  # on disk; the oldest versions beyond this go first
+    recent: float  # but no version that was the newest at or after this time
 
 
 def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: int) -> int | None:
-    """Return the version of the checkpoint that a log is to begin with, None when all of it is to stay.
+    """Return the version of the checkpoint at which the log will begin, None to keep all of it.
 
-    It was written before the window's `recent`, so whatever is before it was followed by another version by then.
+    It was written before the window's `recent`, so every earlier version had a successor by then.
 
     Args:
         entries: the log's files by name.
@@ -132,7 +132,7 @@ def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: in
 
 
 def expendable_log(entries: Mapping[str, LogFile], keep: int | None, recent: float) -> list[str]:
-    """Return the names of the log's files that may go, in the order of deletion: all of versions before one.
+    """Return the names of the log files to delete, in order: all of versions before this one.
 
     Drafts of killed writers go when they were written before `recent` (Unix seconds).
     """
@@ -145,10 +145,10 @@ def expendable_log(entries: Mapping[str, LogFile], keep: int | None, recent: flo
 def expendable_files(
     files: Mapping[str, float], living: Collection[str], removed_at: Mapping[str, float], cutoff: float
 ) -> list[str]:
-    """Return the data files (of path → modified, Unix seconds) that nobody can need any more.
+    """Return the data files (of path → modified, Unix seconds) that no reader or writer can need any more.
 
-    Such a file is not in the table, was written before the cutoff, and left the table before the cutoff, if it ever
-    was in it. A younger one may be on its way into the table, or still be read.
+    Such a file is not in the table, was written before the cutoff, and left the table, if it ever was in it, before the
+    cutoff. A younger file may still be committed or read.
     """
     return sorted(
         path

@@ -1,7 +1,7 @@
-"""`turnout maintain`: round after round, within the hours that are set, and each written down in the control store.
+"""`turnout maintain`: runs round after round within the configured hours, and records each in the control store.
 
-A process of its own, without Spark, that the controller starts; started by hand it is the same, and no controller ends
-it. A lease keeps a second one from working for nothing. While the control store is away the rounds go on.
+A process of its own, without Spark, started by the controller or by hand; the controller does not stop one started by
+hand. A lease keeps out a second one. While the control store is away the rounds go on.
 """
 
 import math
@@ -28,20 +28,20 @@ from pipeline.store.states import ProcessState
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.terminal import say_lines
 
-_THOROUGH_SECONDS = 24 * 3600.0  # between two looks at all of quarantine
-_HOURS_SECONDS = 30.0  # between two looks whether the hours have begun
+_THOROUGH_SECONDS = 24 * 3600.0  # between two checks of all of quarantine
+_HOURS_SECONDS = 30.0  # between two checks of the configured hours
 
 
 def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
-    """Do a round every so often until a signal to stop, or one with `once`; print each and return the exit code.
+    """Run a round at each interval until a signal to stop, or only one with `once`; print each, return the exit code.
 
-    With `once` the hours that are set do not count: a person wants it now.
+    `once` ignores the configured hours.
 
     Raises:
         Refused: there is no such environment, the store cannot be used, or another process does maintenance.
     """
     if not paths.root.is_dir():
-        raise Refused(f"There is nothing to maintain: {paths.root} does not exist. Give the --env-dir of a system.")
+        raise Refused(f"The environment {paths.root} does not exist. Give --env-dir an existing environment.")
     engine = open_store(settings, paths)
     hours = (0, 24) if once else hours_of(settings.maintenance.hours) or (0, 24)
     with ExitStack() as held:
@@ -49,7 +49,7 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
 
         def goes_on() -> bool:
             if not paths.root.is_dir():
-                raise Refused(f"There is nothing to maintain any more: {paths.root} is gone.")
+                raise Refused(f"The environment {paths.root} no longer exists.")
             if lease is not None:
                 lease.check()
             while not in_hours(hours, time.time()):
@@ -75,8 +75,8 @@ def _take(engine: Engine, wanted: Store, held: ExitStack) -> Lease | None:
             raise
         raise Refused(
             f"The controller runs maintenance, as process {holder.pid} on {holder.host}. Wait for its next round, "
-            "which `turnout status` shows. To run it yourself, set maintenance.backend to none and start the "
-            "controller again, which ends its process."
+            f"which `turnout status` shows. To run it yourself, set maintenance.backend to none and restart the "
+            f"controller, which stops that process."
         ) from None
 
 
@@ -109,7 +109,7 @@ def _rounds(
 
 def _record(engine: Engine, done: Round) -> None:
     failed = [f"{table.table}: {table.error}" for table in done.tables if table.error is not None]
-    with tolerate_store_outage("how this round of maintenance went is not kept"):
+    with tolerate_store_outage("the result of this round of maintenance is not recorded"):
         record_round(
             engine,
             done.seconds,
@@ -122,7 +122,7 @@ def _record(engine: Engine, done: Round) -> None:
 
 @contextmanager
 def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
-    """Beat while the block runs, however long a table takes, and tell at its end how it ended."""
+    """Send heartbeats while the block runs, however long a table takes, and record how it ended."""
     start_driver(engine, "maintenance", "main", None)
     ended = threading.Event()
     beater = threading.Thread(target=_beat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
@@ -138,13 +138,13 @@ def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
     finally:
         ended.set()
         beater.join()
-        with tolerate_store_outage("how maintenance has ended is not kept"):
+        with tolerate_store_outage("the end of maintenance is not recorded"):
             beat(engine, "maintenance", "main", state, None, error)
 
 
 def _beat(engine: Engine, every_seconds: float, ended: threading.Event) -> None:
     while True:
-        with tolerate_store_outage("this heartbeat is not written"):
+        with tolerate_store_outage("this heartbeat is not recorded"):
             beat(engine, "maintenance", "main", "running", None)
         if ended.wait(every_seconds):
             return

@@ -1,6 +1,7 @@
-"""How far the streaming readers of bronze have come, from their Spark checkpoints.
+"""The positions of bronze's streaming readers, from their Spark checkpoints.
 
-Files they still have to read by name are left alone; what a checkpoint says is what Spark will do after a restart.
+Files that a reader will still read by name are left alone; Spark continues at the checkpoint's position after a
+restart.
 """
 
 import json
@@ -19,7 +20,7 @@ class Reader:
     """A checkpoint of a query that reads bronze."""
 
     name: str  # its folder below `checkpoints`
-    next_version: int | None  # the table version it reads next; None: it has not ended its first micro-batch
+    next_version: int | None  # the table version it reads next; None: it has not finished its first micro-batch
     touched_at: float  # when it last wrote (Unix seconds)
 
 
@@ -30,9 +31,9 @@ def readers(checkpoints: Path, table_id: str) -> list[Reader]:
 
 
 def passed_seq(bronze: Path, app_id: str, head_version: int, reader: Reader) -> float | None:
-    """Return the last seq a reader will not read again: infinite when it has read all, 0 when it may read anything.
+    """Return the last seq that a reader will not read again: infinite when it has read all, 0 when unknown.
 
-    None means that the log no longer has what it reads next: it cannot go on and holds nothing back.
+    None means that the log lacks its next version: the reader cannot continue and holds nothing back.
     """
     if reader.next_version is None:
         return 0
@@ -46,7 +47,7 @@ def passed_seq(bronze: Path, app_id: str, head_version: int, reader: Reader) -> 
 
 
 def _first_seq(actions: list[Action], last: int) -> int:
-    """Return the first seq of a commit that ends with `last`: a large micro-batch of ingest is several seqs."""
+    """Return the first seq of a commit that ends with `last`: a large micro-batch of ingest has several seqs."""
     stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
     return min([last, *(int(each.get("minValues", {}).get("seq", 0)) for each in stats)])
 
@@ -66,7 +67,7 @@ def _reader(folder: Path, name: str, table_id: str) -> Reader | None:
     if newest is not None and newest.get("reservoirId") != table_id:
         return None
     touched_at = (folder / "offsets" / str(offsets[-1])).stat().st_mtime
-    if newest is None:  # damaged: what it has read cannot be known
+    if newest is None:  # damaged: its position is unknown
         return Reader(name, None, touched_at)
     done = [number for number in offsets if commits and number <= commits[-1]]
     ended = query_log.offset(folder / "offsets" / str(done[-1])) if done else None

@@ -1,7 +1,7 @@
-"""When files left a table: kept as the time of modification of the files themselves.
+"""Records when files left a table, as the modification time of the files themselves.
 
-So checkpoints need not name what was merged, and VACUUM by others, which goes by that time too, keeps what is read.
-Called by the modules beside it.
+So checkpoints need not name merged files, and a VACUUM by others, which uses that time too, keeps files that are being
+read. Called by the modules beside it.
 """
 
 import json
@@ -21,11 +21,11 @@ from pipeline.delta.log import commits_after
 from pipeline.failpoints import effect
 
 _MARKED: Final = "_maintenance.json"
-"""Beside a table's files: up to which version of which table the log was looked through for removals."""
+"""A file beside a table's files: its log was searched for removals up to this version of this table."""
 
 
 def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None:
-    """Return when files left a table since the last look (path → Unix seconds), None where its log does not tell."""
+    """Return when files left a table since the last search (path → Unix seconds), None where its log lacks it."""
     seen = _last_marked(path, table)
     removed: dict[str, float] = {}
     try:
@@ -35,17 +35,17 @@ def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None
                 # A removal without a time may have been a moment ago.
                 removed[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
     except DeltaError:
-        return None  # it is damaged before the commit at which a rebuild let it begin again
+        return None  # the log is damaged before the commit at which a rebuild restarted it
     return removed if seen >= table.version() else None
 
 
 def mark(path: Path, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:
-    """Give files (of path → modified, Unix seconds) the time at which they left as that of their modification."""
+    """Set the modification time of files (of path → modified, Unix seconds) to when they left the table."""
     touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
 
 
 def touch(path: Path, times: Mapping[str, float]) -> None:
-    """Set when files of a table were modified (path → Unix seconds); one that is gone is fine."""
+    """Set the modification time of a table's files (path → Unix seconds); missing files are fine."""
     for name, at in times.items():
         with suppress(FileNotFoundError), effect("mark_data_file"):
             os.utime(path / name, (at, at))
@@ -58,7 +58,7 @@ def leaving(path: Path, names: Iterable[str]) -> None:
 
 
 def record_marked(path: Path, table: DeltaTable) -> None:
-    """Remember that all removals up to a table's version are marked."""
+    """Record that all removals up to a table's version are marked."""
     marked = json.dumps({"table": str(table.metadata().id), "version": table.version()})
     durable_file.replace(path / _MARKED, marked)
 

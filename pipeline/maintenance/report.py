@@ -1,4 +1,4 @@
-"""What a round of maintenance did, for people (a table) and for machines (JSON)."""
+"""The report of a round of maintenance, as text and as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ _COLUMNS: Final = ("files", "after", "MB", "merged", "into", "deleted", "log", "
 
 @dataclass(slots=True)
 class TableReport:
-    """What was done to one table; filled as it happens."""
+    """The work on one table; filled as it happens."""
 
     table: str
-    version: int | None = None  # before anything was done; None: it was not looked at, as it had not changed
+    version: int | None = None  # before the work; None: the table was skipped as unchanged
     files_before: int | None = None  # None: the table could not be opened
     files_after: int | None = None
-    bytes: int | None = None  # of the files it has afterwards
+    bytes: int | None = None  # of the files afterwards
     files_merged: int = 0
     files_written: int = 0
     rows_removed: int = 0  # copies and stale twins; quarantine only
@@ -31,18 +31,18 @@ class TableReport:
 
     @property
     def touched(self) -> bool:
-        """Tell whether anything was done, found or failed."""
+        """Return whether a change was made, a note taken or an error raised."""
         done = self.files_merged + self.rows_removed + self.files_deleted + self.log_entries_deleted
         return bool(done or self.checkpoint or self.notes or self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One look at all tables of an environment."""
+    """The work on all tables of an environment."""
 
     tables: Sequence[TableReport]
     seconds: float
-    is_whole: bool = True  # every table was looked at
+    is_whole: bool = True  # every table was visited
 
     @property
     def ok(self) -> bool:
@@ -57,7 +57,7 @@ def as_json(done: Round) -> str:
 
 
 def render_round(done: Round) -> str:
-    """Return the round as text: a line per table that anything was done to, then what is to be known."""
+    """Return the round as text: a line per changed table, then its notes and errors."""
     shown = [table for table in done.tables if table.touched]
     width = max([len("table"), *(len(table.table) for table in shown)])
     lines = ["  ".join(["table".ljust(width), *(name.rjust(10) for name in _COLUMNS)])] if shown else []

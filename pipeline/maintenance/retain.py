@@ -1,6 +1,6 @@
-"""Keeps a table's log and folder from growing for ever: checkpoints, log entries, data files nobody needs.
+"""Bounds the size of a table's log and folder: checkpoints, old log entries, unused data files.
 
-Each deletion concerns what no version within its retention refers to; it may be cut short anywhere and repeated.
+Each deletion concerns only files outside every version within its retention; it may be interrupted and repeated.
 """
 
 import os
@@ -21,16 +21,17 @@ from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
 
-_CHECKPOINT_COMMITS: Final = 100  # the hot path writes its own far more often; this is for tables it does not tend
+# The hot path writes its own far more often; this is for tables that it does not write.
+_CHECKPOINT_COMMITS: Final = 100
 RECENT_SECONDS: Final = 3600.0
-"""No version that was the newest one within this time leaves a log: a writer may still go on from it."""
+"""No version that was the newest within this time leaves a log: a writer may still continue from it."""
 
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 _NEVER: Final = "interval 36500 days"
 
 
 def keep_transactions(path: Path, report: TableReport) -> None:
-    """Neutralise the property that lets transactions expire: without its cursor a table would be written again."""
+    """Neutralise the property that lets transactions expire: without cursors rows are written again."""
     table = open_table(path)
     retention = table.metadata().configuration.get(_EXPIRY)
     if retention is None or retention == _NEVER:
@@ -38,13 +39,13 @@ def keep_transactions(path: Path, report: TableReport) -> None:
     with effect("set_properties"):
         table.alter.set_table_properties({_EXPIRY: _NEVER})
     report.notes.append(
-        f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. It is {_NEVER!r} now. "
-        "Find out who set it, and run turnout verify."
+        f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
+        f"{_NEVER!r}. Find out who set it, and run turnout verify."
     )
 
 
 def checkpoint(path: Path, now: float, report: TableReport) -> None:
-    """Write a checkpoint where the log since the last one is long or was just rewritten."""
+    """Write a checkpoint when the log since the last one is long or was just rewritten."""
     table = open_table(path)
     last = newest_checkpoint(path, table.version())
     since = table.version() - (-1 if last is None else last)
@@ -77,8 +78,8 @@ def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) 
 def clean_files(path: Path, now: float, retention_seconds: float, report: TableReport) -> None:
     """Delete data files that left the table, or were written and never committed, longer ago than the retention.
 
-    When a file left is kept as its time of modification, so that no log has to remember it. Where the log no longer
-    tells when files left, they count as having left now.
+    The time at which a file left is its modification time, so the log need not keep it. Where the log no longer has it,
+    the file counts as having left now.
     """
     files = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
     table = open_table(path)
@@ -91,7 +92,7 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     living = {spelled for file in table_files(table) for spelled in (file.path, unquote(file.path))}
     removed_at = removals.since_last_look(path, table)
     if removed_at is None:
-        report.notes.append("its log does not tell when files left it: those outside it are kept as if they left now")
+        report.notes.append("its log no longer has the time of removals: removed files are kept as if they left now")
         removed_at = {name: now for name in files if name not in living}
     modified = {name: at for name, (at, _) in files.items()}
     removals.mark(path, modified, removed_at)
@@ -108,7 +109,7 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
 
 
 def _pointed_to(path: Path) -> int:
-    """Return the checkpoint that readers are sent to; -1 where the log does not say, so that nothing is cut."""
+    """Return the checkpoint to which the log sends its readers; -1 where unknown, so that nothing is cut."""
     pointer = pointed_to(path)
     return -1 if pointer is None else pointer
 

@@ -1,7 +1,7 @@
 """Writes the rows of a table's files into new, larger files beside them; commits nothing.
 
-Small runs are packed in memory, up to a bound. Runs of bronze and quarantine may be larger than memory: DuckDB sorts
-them, spilling to a temporary folder, and the sorted rows are cut into files by key.
+Small runs are packed in memory, up to a bound. Larger runs of bronze and quarantine are sorted by DuckDB, which spills
+to a temporary folder, and cut into files by key.
 """
 
 import json
@@ -28,12 +28,12 @@ from pipeline.maintenance.stats import stats_of
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
 _PACKED_BYTES: Final = 256 * 1024 * 1024  # decoded; sorting and writing take about as much again each
-_MEMORY_LIMIT: Final = "512MB"  # of the sort; more is spilled
+_MEMORY_LIMIT: Final = "512MB"  # of the sort; the rest is spilled
 IN_ORDER: Final = "SELECT * FROM rows ORDER BY game_key, seq, pos"
 
 
 class TooLarge(Exception):
-    """The rows to merge are more than its memory allows; nothing of them was kept."""
+    """The rows to merge exceed the memory limit; nothing was written."""
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
@@ -50,7 +50,7 @@ def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dat
 def packed(
     path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], with_statistics: Collection[str]
 ) -> list[DataFile]:
-    """Write the rows of files of one partition as one file, sorted where an order is given, with statistics of columns.
+    """Write the rows of files of one partition as one file, sorted where an order is given, with column statistics.
 
     Raises:
         TooLarge: decoded, the rows are more than is held in memory; few bytes of a file may be many of texts.
@@ -80,11 +80,11 @@ def sorted_by_game(
 ) -> list[DataFile]:
     """Write the rows of files in order of (game_key, seq, pos) as files of about so many bytes, each a range of games.
 
-    A game larger than a file goes on in the next one, but rows of one (game, seq) stay together (law L2). The query
-    selects from `rows`, which are the files' rows, in that order.
+    A game larger than a file continues in the next one, but rows of one (game, seq) stay together (law L2). The query
+    selects from `rows`, the files' rows, in that order.
 
     Raises:
-        TooLarge: DuckDB spills what it sorts, but not large values without limit.
+        TooLarge: DuckDB spills rows that it sorts, but large values only up to a limit.
     """
     cutter = _Cutter(path, columns, file_bytes)
     try:
@@ -93,7 +93,7 @@ def sorted_by_game(
                 if batch.num_rows:
                     cutter.add(pa.Table.from_batches([batch]).select(columns.names).cast(columns))
     except (duckdb.OutOfMemoryException, OSError) as error:
-        if "Out of Memory" not in str(error):  # amid the answer it comes as an OSError
+        if "Out of Memory" not in str(error):  # while the result streams, it comes as an OSError
             raise
         discard(path, cutter.finish())
         raise TooLarge(f"{len(files)} files") from error
@@ -102,7 +102,7 @@ def sorted_by_game(
 
 @contextmanager
 def queried(dataset: ds.Dataset, names: Sequence[str], query: str) -> Iterator[pa.RecordBatchReader]:
-    """Give the answer to a query over columns of a dataset, named `rows`, with bounded memory."""
+    """Yield the result of a query over columns of a dataset, named `rows`, with bounded memory."""
     # One batch after the other: a dataset read ahead by all threads would hold far more than the sort does.
     scanner = dataset.scanner(
         columns=list(names), batch_size=ROW_GROUP_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
@@ -128,7 +128,7 @@ class _Cutter:
         self._done: list[DataFile] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows to the open file; where it is large enough, begin another one at the next game."""
+        """Append rows to the open file; once it is large enough, start another at the next game."""
         at = self._cut(rows) if self._open is not None and self._open.size >= self._file_bytes else None
         if at is not None:
             self._append(rows.slice(0, at))
@@ -137,12 +137,12 @@ class _Cutter:
         self._last = rows.column("game_key")[-1].as_py(), rows.column("seq")[-1].as_py()
 
     def finish(self) -> list[DataFile]:
-        """Close the open file and return all."""
+        """Close the open file and return all files."""
         self._close()
         return self._done
 
     def _cut(self, rows: pa.Table) -> int | None:
-        """Return the first row that may begin a file: of another game, or of another seq in a file twice too large."""
+        """Return the first row that may start a file: of another game, or of another seq in a file twice too large."""
         assert self._open is not None
         games = rows.column("game_key").combine_chunks().dictionary_encode().indices.to_numpy()
         changes = np.append(rows.column("game_key")[0].as_py() != self._last[0], games[1:] != games[:-1])
@@ -185,7 +185,7 @@ class _OpenFile:
         return int(self._sink.tell())
 
     def append(self, rows: pa.Table) -> None:
-        """Append rows, which are not before those that are there."""
+        """Append rows that sort at or after the existing ones."""
         with effect("write_data_file"):
             self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._rows += rows.num_rows
@@ -194,7 +194,7 @@ class _OpenFile:
         self._seqs += [seqs["min"], seqs["max"]]
 
     def close(self) -> DataFile:
-        """End the file and describe it."""
+        """Close the file and describe it."""
         with effect("write_data_file"):
             self._writer.close()
             self._sink.close()

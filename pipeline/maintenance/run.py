@@ -1,6 +1,6 @@
-"""A round of maintenance: every table of an environment is looked at once, and kept small.
+"""A round of maintenance: visits every table of an environment once and keeps it small.
 
-Nothing in it is needed for correctness; it may be killed at any point.
+Correctness does not depend on it; it may be killed at any point.
 """
 
 import math
@@ -55,7 +55,7 @@ def one_round(
         now: the time by which ages are counted, Unix seconds.
         thorough: look at all of quarantine for copies and for rows that are in their game's table.
         unchanged: the tables that rounds before had nothing to do to; this one adds to them.
-        goes_on: asked before each table; the round ends early where it says no.
+        goes_on: called before each table; the round ends early when it returns False.
     """
     started, wanted = time.monotonic(), settings.maintenance
     reports: list[TableReport] = []
@@ -79,7 +79,7 @@ class _Job:
 
 
 def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> Iterator[_Job]:
-    """Yield what a round does; what there is to merge of quarantine and bronze depends on the time as well."""
+    """Yield the steps of a round; merges of quarantine and bronze depend on the time as well."""
     yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
     yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now), is_skipped=False)
     for folder in sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []:
@@ -101,10 +101,10 @@ def _tend(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
         job.merge(report)
         retain.checkpoint(path, now, report)
         retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
-        retain.clean_log(path, now, wanted, report)  # after the look through it for files that have left
+        retain.clean_log(path, now, wanted, report)  # after the search for removed files
         files = table_files(open_table(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
-    except Exception as error:  # noqa: BLE001 - whatever one table does, the others are tended
+    except Exception as error:  # noqa: BLE001 - one table's failure must not stop the others
         report.error = f"{type(error).__name__}: {first_line(error)}"[:500]
     return report
 
@@ -124,7 +124,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
     def merge(report: TableReport) -> None:
         table = open_table(paths.quarantine)
         if not is_plain(table):
-            report.notes.append("its protocol is not the one turnout gave it: files are not merged")
+            report.notes.append("another writer changed its protocol: files are not merged")
             return
         merge_quarantine(paths.quarantine, table, settings.maintenance, report, thorough=thorough)
         if thorough:
@@ -136,7 +136,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
 
 
 def _refused_games(quarantine: Path) -> list[Game]:
-    """Return the games that quarantine has rows of."""
+    """Return the games with rows in quarantine."""
     rows = open_table(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
     keys: set[str] = set()
     for batch in rows:
@@ -148,7 +148,7 @@ def _bronze(settings: Settings, paths: Paths, now: float) -> Merge:
     def merge(report: TableReport) -> None:
         table = open_table(paths.bronze)
         if not is_plain(table):
-            report.notes.append("its protocol is not the one turnout gave it: files are not merged")
+            report.notes.append("another writer changed its protocol: files are not merged")
             return
         wanted = settings.maintenance
         last_seq = _passed_by_all(settings, paths, table, now, report)
@@ -166,9 +166,11 @@ def _passed_by_all(settings: Settings, paths: Paths, table: DeltaTable, now: flo
     for reader in readers(paths.checkpoints, str(table.metadata().id)):
         passed = passed_seq(paths.bronze, app_id, table.version(), reader)
         if passed is None or (passed < math.inf and reader.touched_at < kept_since):
-            report.notes.append(f"the reader {reader.name} is behind what the log keeps and is not waited for")
+            report.notes.append(
+                f"maintenance does not wait for the reader {reader.name}: it is behind the log's retention"
+            )
             continue
         if passed < math.inf and reader.touched_at < now - _QUIET_READER_SECONDS:
-            report.notes.append(f"what is after seq {passed:.0f} waits for the reader {reader.name}")
+            report.notes.append(f"seqs after {passed:.0f} wait for the reader {reader.name}")
         lowest = min(lowest, passed)
     return lowest

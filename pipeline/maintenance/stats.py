@@ -1,7 +1,7 @@
-"""A file's statistics of its columns in the table's log, so that readers skip it. Pure.
+"""A file's column statistics in the table's log, so that readers can skip files. Pure.
 
-delta-rs takes a file that tells nothing of a column for one without matching rows, as soon as another file of the table
-does tell; so a merged file has statistics of every column that any file of its table has them of.
+delta-rs skips a file without statistics of a column, as soon as another file of the table has them; so a merged file
+has statistics of every column for which any file of its table has them.
 """
 
 import json
@@ -20,7 +20,7 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 
 
 def told_columns(table: DeltaTable) -> set[str]:
-    """Return the columns that any file of a table has statistics of."""
+    """Return the columns for which any file of a table has statistics."""
     names = [name.partition(".") for name in pa.table(table.get_add_actions(flatten=True)).column_names]
     return {column for kind, _, column in names if kind in {"min", "max", "null_count"}}
 
@@ -57,7 +57,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _moment(micros: int, rounding: int) -> str:
-    """Return a time as the log writes it, in milliseconds: a lower bound cut down, an upper bound rounded up."""
+    """Return a time in the log's format, in milliseconds: a lower bound rounded down, an upper bound rounded up."""
     millis = (micros + rounding) // 1000
     moment = datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}.{millis % 1000:03}Z"

@@ -1,6 +1,6 @@
-"""The tables that a round had nothing to do to: a later one looks only whether they have a newer version.
+"""The tables that needed nothing in a round: later rounds only check their version.
 
-Kept in memory: a process that has just begun looks at every table.
+Kept in memory: a new process visits every table.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Final
 from pipeline.delta.log import commit_file
 from pipeline.maintenance.report import TableReport
 
-_MOST_SECONDS: Final = 6 * 3600.0  # after which a table is looked at all the same: files and log entries grow old
+_MOST_SECONDS: Final = 6 * 3600.0  # after which a table is visited anyway: files and log entries grow old
 _NEVER: Final = (-1, -math.inf, 0, 0)
 
 
@@ -18,11 +18,11 @@ class Unchanged:
     """Remembers tables from round to round."""
 
     def __init__(self) -> None:
-        """Know none."""
+        """Begin without tables."""
         self._tables: dict[Path, tuple[int, float, int, int]] = {}  # version, when it was looked at, files, bytes
 
     def report(self, path: Path, name: str, now: float) -> TableReport | None:
-        """Return what is known of a table that needs no look, None where it needs one."""
+        """Return what is known of a table that can be skipped, None where it must be visited."""
         version, looked_at, files, size = self._tables.get(path, _NEVER)
         is_newest = commit_file(path, version).exists() and not commit_file(path, version + 1).exists()
         if not (0 <= now - looked_at < _MOST_SECONDS and is_newest):
@@ -30,7 +30,7 @@ class Unchanged:
         return TableReport(name, files_before=files, files_after=files, bytes=size)
 
     def keep(self, path: Path, now: float, report: TableReport) -> None:
-        """Remember a table that was looked at, if nothing was to be done; one that was not keeps its time."""
+        """Remember a visited table if it needed nothing; a table that was skipped keeps its time."""
         if report.version is None:
             return
         self._tables.pop(path, None)

@@ -1,6 +1,6 @@
-"""The one move that evens out the load best: pure, and found without trying each game in each group.
+"""Finds the move that balances the load best: pure, without trying each game in each group.
 
-A move out of the fullest group is judged by the highest share that is left, then by the sum of squares. For one target
+A move out of the fullest group is judged by the highest remaining share, then by the sum of squares. For one target
 both depend on the game's cores alone, and get worse to both sides of an optimum. So of games in the order of their
 cores only the neighbours of a few points can be the best.
 """
@@ -11,14 +11,14 @@ from typing import Final
 
 from pipeline.placement.capacity import COMPARED_CORES, GameLoad, GroupLoad
 
-_WORTH: Final = 0.01  # of a share: what a move does not bring down by so much is not worth a catch-up
+_WORTH: Final = 0.01  # of a share: a smaller reduction is not worth a catch-up
 
 
 class Leavers:
-    """The games that may leave their groups, each once: by group and priority in the order of their cores."""
+    """The games that may leave their groups, by group and priority in the order of their cores."""
 
     def __init__(self, games: Iterable[GameLoad]) -> None:
-        """Take games in the order in which they leave where they cost the same."""
+        """Take games; their order decides between games with the same cores."""
         self._sorted: dict[str, dict[str, list[tuple[float, int]]]] = {}
         self._games: list[GameLoad] = []
         self._numbers: dict[str, int] = {}
@@ -32,12 +32,12 @@ class Leavers:
                 row.sort()
 
     def remove(self, game: GameLoad) -> None:
-        """Let a game leave no more."""
+        """Remove a game."""
         row = self._sorted[str(game.group)][game.load.priority]
         del row[bisect_left(row, (game.cores, self._numbers[game.game_key]))]
 
     def near(self, group: str, priorities: Iterable[str], points: Iterable[float]) -> Iterator[tuple[int, GameLoad]]:
-        """Return of a group's games those whose cores are next to one of the points, with their place in the order."""
+        """Return a group's games with cores next to one of the points, with their place in the order."""
         points = list(points)
         for priority in priorities:
             row = self._sorted.get(group, {}).get(priority, [])
@@ -46,7 +46,7 @@ class Leavers:
 
 
 def best(part: Mapping[str, GroupLoad], leavers: Leavers, max_games: int) -> tuple[GameLoad, GroupLoad] | None:
-    """Return the move out of the fullest group that brings the highest share down most, then the sum of squares."""
+    """Return the move out of the fullest group that reduces the highest share most, then the sum of squares."""
     if not part:
         return None
     source = min(part.values(), key=lambda each: (-each.share, each.name))
@@ -59,7 +59,7 @@ def best(part: Mapping[str, GroupLoad], leavers: Leavers, max_games: int) -> tup
             continue
         others = max((share for share, name in highest if name != target.name), default=0.0)
         rest = squares - source.share**2 - target.share**2
-        # A game of the source's priority goes only where there are groups for such games.
+        # A game of the source's priority goes only where groups exist for such games.
         priorities = [each for each in ("high", "normal", "low") if each != source.priority or each == target.priority]
         for number, game in leavers.near(source.name, priorities, _points(source, target, others)):
             left, taken = source.share_with(-game.cores), target.share_with(game.cores)
@@ -77,7 +77,7 @@ def _points(source: GroupLoad, target: GroupLoad, others: float) -> list[float]:
     high, low = source.share, target.share
     highest = (high - _WORTH - low) * takes
     return [
-        (high - low) / (1 / gives + 1 / takes),  # both are equally full then
+        (high - low) / (1 / gives + 1 / takes),  # both are then equally full
         (high / gives - low / takes) / (1 / gives**2 + 1 / takes**2),  # the sum of squares is least
         (high - others) * gives,  # the source is as full as the fullest of the others
         (others - low) * takes,  # the target is
@@ -91,7 +91,7 @@ def _capacity(group: GroupLoad) -> float:
 
 
 def _next_to(row: list[tuple[float, int]], point: float) -> set[int]:
-    """Return the numbers of the entries below and above a point; of several with the same cores, the first."""
+    """Return the numbers of the entries below and above a point; of entries with the same cores, the first."""
     at = bisect_right(row, (point, -1))
     neighbours = set()
     for index in (at - 1, at):

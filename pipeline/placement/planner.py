@@ -1,6 +1,6 @@
-"""Which games should be in which group, and why: pure, no store, no clock. Nobody is moved here, moves are only named.
+"""Plans the group of each game, with reasons: pure, no store, no clock. It only proposes moves.
 
-`place` moves only who cannot stay, and chooses by `capacity.choose`; `even_out` names moves that even out.
+`place` moves games that must leave, with `capacity.choose`; `even_out` balances the load.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -14,10 +14,10 @@ CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 """The slower of two large chunks in `bench/results/outage-300x8000.json`: 2.97 million rows in 64.1 s on two cores."""
 
 HANDOVER_TRIGGERS: Final = 3.0
-"""Let go at the end of a pass, taken at the beginning of one, back in the pass at the beginning of another."""
+"""A game is released at the end of a pass, taken at the start of another, and rejoins at the start of a third."""
 
 MAX_EVENED: Final = 10
-"""Moves of one proposal that only even out the load, where nobody says how many."""
+"""Default of the most balancing moves in one proposal."""
 
 _WhyNot: TypeAlias = Callable[[GameLoad], str | None]
 _LEAVES_FIRST: Final = ("low", "normal", "high")
@@ -25,7 +25,7 @@ _LEAVES_FIRST: Final = ("low", "normal", "high")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One game that gets another group, and why in one sentence."""
+    """A move of one game, and its reason in one sentence."""
 
     game: GameLoad
     target: str
@@ -44,7 +44,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """One game that cannot stay and fits nowhere, so it stays; why in one sentence."""
+    """A game that must leave but fits nowhere, so it stays; its reason in one sentence."""
 
     game: GameLoad
     why: str
@@ -52,7 +52,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Who gets another group, who fits nowhere, and how full the groups are before and after."""
+    """The moves, the games without room, and the load of the groups before and after."""
 
     placements: tuple[Placement, ...]
     unplaced: tuple[Unplaced, ...]
@@ -61,32 +61,32 @@ class Placed:
 
     @property
     def restarts(self) -> int:
-        """How many streams restart because of it: a move restarts none."""
+        """The number of streams that restart: a move restarts none."""
         return 0
 
     @property
     def new_groups(self) -> dict[str, str]:
-        """Game key → group, of those that get another one."""
+        """Game key → new group."""
         return {each.game_key: each.target for each in self.placements}
 
 
 def place(loads: Loads) -> Placed:
-    """Give a group to each game that has none or cannot stay; everybody else stays.
+    """Place each game that has no group or must leave it; all others stay.
 
-    A game cannot stay where its group does not exist, is drained or stopped, or is dead. Of a full group as
-    many leave as must: low priority before high, and the quicker to catch up the sooner. What fits nowhere stays.
+    A game must leave a group that does not exist, is drained or stopped, or is dead. A full group loses as many games
+    as needed: low priority first, then those that catch up faster. A game that fits nowhere stays.
     """
     board = _Board(loads)
-    for _ in range(2 * len(loads.games)):  # none moves more than twice: from no group to a dead one, and from there
+    for _ in range(2 * len(loads.games)):  # no game moves more than twice: from no group to a dead one, and from there
         if not _round(board):
             break
     return board.placed([*_homeless(board, board.why_not), *_crowded(board)])
 
 
 def leaving(loads: Loads, leavers: Mapping[str, Container[str]]) -> Placed:
-    """Place games of some groups elsewhere, as `place` would if these were drained; nobody else moves.
+    """Move games of some groups elsewhere, as `place` would if those groups were drained; no other game moves.
 
-    `leavers` has the keys of those that go by their group. They share what room there is by priority, not by group.
+    `leavers` has the keys of the games that leave, by group. They get the available room by priority, not by group.
     """
     drained = {name: replace(loads.groups[name], desired="drained") for name in leavers}
     board = _Board(replace(loads, groups={**loads.groups, **drained}))
@@ -100,9 +100,9 @@ def leaving(loads: Loads, leavers: Mapping[str, Container[str]]) -> Placed:
 
 
 def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = ()) -> Placed:
-    """Return the moves that most reduce the highest share of load, at most so many; each lowers it, or evens it out.
+    """Return at most so many moves that each reduce the highest load share, or balance it.
 
-    Only running groups whose drivers live take part, and no games in `fixed`. No game leaves a group of its priority
+    Only running groups with living drivers take part, and no games in `fixed`. No game leaves a group of its priority
     for one of another.
     """
     board = _Board(loads)
@@ -123,7 +123,7 @@ def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = 
 
 
 def proposed(loads: Loads, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
-    """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
+    """Return the moves of games that must leave, and then those that balance the load; no game is in both."""
     placed = place(loads)
     new_groups = placed.new_groups
     placed_games = tuple(replace(each, group=new_groups.get(each.game_key, each.group)) for each in loads.games)
@@ -131,7 +131,7 @@ def proposed(loads: Loads, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]
 
 
 def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
-    """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
+    """Return the result of `proposed` as lines of text: moves with reasons, games without room, loads of groups."""
     lines = []
     for title, placements in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
         for each in placements:
@@ -149,9 +149,9 @@ def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
 
 
 def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
-    """Return how long after a move a game is as far as it was before, or None where its lag or its rate is unknown.
+    """Return the catch-up time after a move, or None where the game's lag or rate is unknown.
 
-    What waits then is what waits now and what comes while it is handed over.
+    It covers the rows that wait now and those that arrive during the handover.
     """
     load = game.load
     if load.rows_per_second is None or load.lag_seconds is None or (load.lag_seconds and not load.rows_per_second):
@@ -161,14 +161,14 @@ def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
 
 
 def full(group: GroupLoad) -> str:
-    """Return how full a group is, for a sentence."""
+    """Return a group's load, for a sentence."""
     of = "cores, not limited" if group.capacity_cores is None else f"of {group.capacity_cores:g} cores"
-    cores = round(group.cores, 6) + 0.0  # what sums leave behind is nothing, and never below it
+    cores = round(group.cores, 6) + 0.0  # rounding errors of the sums count as 0
     return f"{cores:.3g} {of}, {group.games} games"
 
 
 def most_room(groups: Mapping[str, GroupLoad], besides: str) -> str:
-    """Say which other group that takes games has most room, for a sentence."""
+    """Name the other group with most room, for a sentence."""
     others = [each for each in groups.values() if each.name != besides and each.desired == "running" and each.alive]
     if not others:
         return "no other group takes games"
@@ -177,22 +177,22 @@ def most_room(groups: Mapping[str, GroupLoad], besides: str) -> str:
         key=lambda each: (each.headroom is None, -each.cores if each.headroom is None else each.headroom, each.name),
     )
     if best.headroom is None:
-        return f"most room has {best.name}, which is not limited"
-    return f"most room has {best.name}, {max(best.headroom, 0.0):.3g} cores"
+        return f"most room: {best.name}, not limited"
+    return f"most room: {best.name}, {max(best.headroom, 0.0):.3g} cores"
 
 
 class _Board:
-    """Where the games are while they are placed."""
+    """The games and groups during placement."""
 
     def __init__(self, loads: Loads) -> None:
         self.loads = loads
         self.rooms = dict(loads.groups)
         self.at = {each.game_key: each.group for each in loads.games}
         self.why: dict[str, str] = {}
-        self.reasons: dict[str, str] = {}  # why each had to leave where it was at first
+        self.reasons: dict[str, str] = {}  # the first reason of each game to leave its group
 
     def move(self, game: GameLoad, target: str | None, why: str) -> None:
-        """Take a game to a group, or back to where it was."""
+        """Move a game to a group, or back."""
         for name, sign in ((self.at[game.game_key], -1), (target, 1)):
             if name in self.rooms:
                 self.rooms[name] = self.rooms[name].plus(sign * game.cores, sign)
@@ -200,11 +200,11 @@ class _Board:
         self.why[game.game_key] = why
 
     def of(self, group: str) -> list[GameLoad]:
-        """Return the games of a group, those first that leave it first."""
+        """Return the games of a group in the order in which they leave it."""
         return sorted((each for each in self.loads.games if self.at[each.game_key] == group), key=_leaves_sooner)
 
     def why_not(self, game: GameLoad) -> str | None:
-        """Say why a game cannot stay where it is, whatever the load."""
+        """Return why a game must leave its group, whatever the load."""
         name = self.at[game.game_key]
         if name is None:
             return "it has no group"
@@ -216,7 +216,7 @@ class _Board:
         return f"group {name} is dead: {group.silence}" if group.is_dead else None
 
     def placed(self, unplaced: Iterable[Unplaced] = ()) -> Placed:
-        """Return what has come of it."""
+        """Return the result."""
         moved = (each for each in self.loads.games if self.at[each.game_key] != each.group)
         placements = (Placement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
         return Placed(tuple(placements), tuple(unplaced), self.loads.groups, self.rooms)
@@ -228,7 +228,7 @@ def _highest(placed: Placed, even: Placed) -> str:
 
 
 def _round(board: _Board) -> int:
-    """Place once who cannot stay; return how many found a group. What leaves may make room for others."""
+    """Place the games that must leave once; return how many found a group. Their room is then free for others."""
     moved = _homed(board, board.why_not)
     for name in sorted(board.rooms):
         moved += _relieved(board, name)
@@ -244,7 +244,7 @@ def _homed(board: _Board, why_not: _WhyNot) -> int:
 
 
 def _relieved(board: _Board, name: str) -> int:
-    """Let as many games leave a full group as must and fit elsewhere; return how many."""
+    """Move as many games out of a full group as needed and possible; return how many."""
     if not board.rooms[name].is_over(board.loads.max_games):
         return 0
     why, gone = f"group {name} is full, {full(board.rooms[name])}", []
@@ -258,7 +258,7 @@ def _relieved(board: _Board, name: str) -> int:
         if _moved(board, game, why, moves=True):
             gone.append(game)
     for game in list(gone):
-        if board.rooms[name].has_room(game.cores, board.loads.max_games):  # larger ones that left later were enough
+        if board.rooms[name].has_room(game.cores, board.loads.max_games):  # larger games that left later were enough
             board.move(game, name, "")
             gone.remove(game)
     return len(gone)
@@ -283,18 +283,18 @@ def _moved(board: _Board, game: GameLoad, why: str, *, moves: bool) -> bool:
 
 
 def _homeless(board: _Board, why_not: _WhyNot) -> list[Unplaced]:
-    """Return who cannot stay and fits nowhere."""
+    """Return the games that must leave and fit nowhere."""
     reasons = ((each, why_not(each)) for each in board.loads.games if board.at[each.game_key] == each.group)
     return [Unplaced(game, _nowhere(board, game, why)) for game, why in reasons if why is not None]
 
 
 def _crowded(board: _Board) -> list[Unplaced]:
-    """Return who ought to leave groups that are still full: of each as many as must."""
+    """Return the games that should leave groups that are still full, as many of each as needed."""
     crowded = []
     for name in sorted(board.rooms):
         group = board.rooms[name]
         if group.desired != "running" or group.is_dead:
-            continue  # all of its games are reported already
+            continue  # all of its games are in the report already
         why = f"group {name} is full, {full(group)}"
         for game in board.of(name):
             if not group.is_over(board.loads.max_games):
@@ -311,7 +311,7 @@ def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
 
 
 def _leaves_sooner(game: GameLoad) -> tuple[int, float, float, str]:
-    """Order by priority, low first, then by what a move costs: the catch-up, unknown last."""
+    """Order by priority, low first, then by the cost of a move: the catch-up, unknown last."""
     seconds = catch_up_seconds(game, 1.0)
     unknown = float("inf")
     return _LEAVES_FIRST.index(game.load.priority), unknown if seconds is None else seconds, game.cores, game.game_key

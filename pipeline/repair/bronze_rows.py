@@ -1,4 +1,4 @@
-"""Reads a game's rows from bronze without Spark, in bounded chunks, as a pass would get them (laws L1 and L2)."""
+"""Reads a game's rows from bronze without Spark, in bounded chunks, as a pass would read them (laws L1 and L2)."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,15 +28,15 @@ UNKNOWN_GAME: Final = "unknown_game"
 
 
 class BronzeRows:
-    """Bronze as of one version, seen from one game.
+    """Bronze as of one version, for one game.
 
-    Rows that ingest refused because the game was not known then are the game's all the same: they carry its exact
-    name, perhaps under the key that no game owns. They are given as if the game had been known; the column
-    `bronze_key` has the key that bronze has, and `was_unknown` marks them.
+    Rows that ingest refused because the game was unknown still belong to the game: they carry its exact name, perhaps
+    under the malformed key. They are returned as if the game had been known; `bronze_key` holds the key in bronze, and
+    `was_unknown` marks them.
     """
 
     def __init__(self, bronze: Path, environment: str, game: Game) -> None:
-        """Look at the newest version.
+        """Open the newest version.
 
         Raises:
             Refused: there is no bronze table, or it is another environment's.
@@ -45,7 +45,8 @@ class BronzeRows:
             self._table = open_table(bronze)
         except TableNotFoundError as error:
             raise Refused(f"There is no bronze table at {bronze}. Start ingest first.") from error
-        require_own(bronze, environment)  # under another name no cursor is found: all would seem lost, or still to come
+        # Another environment's cursors are not found, so all rows would look lost or still to come.
+        require_own(bronze, environment)
         self._folder, self._game = bronze, game
         self.head_seq = int(self._table.transaction_version(names.bronze_app_id(environment)) or 0)
 
@@ -54,7 +55,7 @@ class BronzeRows:
         return self._read(range(low + 1, high + 1), (pc.field("seq") > low) & (pc.field("seq") <= high))
 
     def of_seqs(self, seqs: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
-        """Yield the game's rows of these seqs, in chunks; a seq above the head is of a commit that is not done."""
+        """Yield the game's rows of these seqs, in chunks; a seq above the head belongs to an unfinished commit."""
         return self._read(seqs, pc.field("seq").isin(pa.array(seqs)) & (pc.field("seq") <= self.head_seq))
 
     def _read(self, seqs: Seqs, span: pc.Expression) -> Iterator[pa.Table]:
@@ -72,7 +73,7 @@ class BronzeRows:
             yield self._as_known(pa.Table.from_batches(batches))
 
     def _as_known(self, rows: pa.Table) -> pa.Table:
-        """Give rows the game's key, and lift the refusal that came from not knowing it."""
+        """Give rows the game's key, and lift the refusal as unknown."""
         was_unknown = pc.fill_null(pc.equal(rows.column("refused"), UNKNOWN_GAME), fill_value=False)
         lifted = pc.if_else(was_unknown, pa.scalar(None, pa.string()), rows.column("refused"))
         bronze_key = rows.column("game_key")

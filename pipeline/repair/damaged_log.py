@@ -1,7 +1,7 @@
-"""A game's table whose Delta log is damaged: what the log still says, and the commit at which it begins again.
+"""A game's table with a damaged Delta log: what is left of the log, and the commit that restarts it.
 
-That commit says all there is of the table and removes every file of before, also those that only the damaged part
-names. Its checkpoint keeps readers from what lies before it. Nothing is moved or deleted. Called by the rebuild.
+That commit holds the whole table and removes every earlier file, also those that only the damaged part names. Its
+checkpoint keeps readers from the earlier log. Nothing is moved or deleted. Called by the rebuild.
 """
 
 import time
@@ -27,16 +27,16 @@ from pipeline.lists import join_limited
 from pipeline.repair.refusals import unreadable
 
 _BEGINS: Final = "turnoutBegins"
-"""In the info of a commit at which a log begins again."""
+"""In the info of a commit that restarts a log."""
 
 _KINDS: Final = ("protocol", "metaData", "txn", "add")
 
 
 @dataclass(slots=True)
 class Remains:
-    """What the undamaged parts of a log say; later ones outrank earlier ones."""
+    """The state from the undamaged parts of a log; later parts outrank earlier ones."""
 
-    version: int = -1  # the newest of which the log has a file, damaged or not
+    version: int = -1  # the newest version with a file in the log, damaged or not
     transactions: dict[str, int] = field(default_factory=dict)
     protocol: Action | None = None
     metadata: Action | None = None
@@ -48,7 +48,7 @@ class Remains:
         return self.transactions.get(app_id)
 
     def take(self, action: Action) -> None:
-        """Note what an action says, which comes after those that were taken before."""
+        """Apply an action that follows those applied before."""
         if txn := action.get("txn"):
             self.transactions[str(txn["appId"])] = int(txn["version"])
         if added := action.get("add"):
@@ -58,7 +58,7 @@ class Remains:
 
 
 def read(folder: Path, key: str, error: Exception) -> Remains:
-    """Read what is left of the log of a game's table, which cannot be opened because of `error`.
+    """Read the undamaged parts of the log of a game's table, which cannot be opened because of `error`.
 
     Raises:
         Refused: the table opens by now; its parts cannot be read; or it has features that only Spark can write.
@@ -69,11 +69,12 @@ def read(folder: Path, key: str, error: Exception) -> Remains:
         raise unreadable(key, cause) from cause
     if not remains.damage:
         _require_shut(folder, key, error)
-        remains.damage.append("what its newest checkpoint says")  # it can be read, and makes no table
+        remains.damage.append("the content of its newest checkpoint")  # it can be read, and has no protocol or metadata
     protocol = remains.protocol or {}
     if (protocol.get("minReaderVersion") or 1) > 1 or (protocol.get("minWriterVersion") or 2) > 2:
         raise Refused(
-            f"The log of {key} is damaged, and its table has features that only Spark can write, a rebuild cannot. "
+            f"The log of {key} is damaged, and the table has features that only Spark can write, so a rebuild cannot "
+            f"replace it. "
             f"Put {join_limited(remains.damage, 3)} back from a backup."
         )
     return remains
@@ -88,7 +89,7 @@ def _require_shut(folder: Path, key: str, error: Exception) -> None:
 
 
 def finish(folder: Path) -> None:
-    """Write the checkpoint that a rebuild did not write when it was killed right after its commit."""
+    """Write the checkpoint of a rebuild that was killed right after its commit."""
     for version in sorted(_versions(folder), reverse=True):
         if _begins(folder, version):
             write_checkpoint(folder, version, whole=True)
@@ -104,7 +105,7 @@ def publish(
     note: str,
     description: str,
 ) -> bool:
-    """Let the log begin again with these files and transactions; return False where others have written to it since."""
+    """Restart the log with these files and transactions; return False where others have written to it since."""
     now_ms, version = int(time.time() * 1000), remains.version + 1
     new = {file.path for file in files}
     info: Action = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", "turnout": note, _BEGINS: True}
@@ -117,7 +118,7 @@ def publish(
             {"txn": {"appId": app, "version": at, "lastUpdated": now_ms}}
             for app, at in {**remains.transactions, **transactions}.items()
         ),
-        # Also where the damaged part is put back later, no row of before may stand beside the new ones.
+        # If the damaged part is put back later, no earlier row may stand beside the new ones.
         *({"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}} for path in sorted(old - new)),
         *(file.to_action(now_ms) for file in files),
     ]
@@ -129,7 +130,7 @@ def publish(
 
 def _read(folder: Path) -> Remains:
     if not (folder / "_delta_log").is_dir():
-        raise NotADirectoryError(f"{folder / '_delta_log'} is no folder. Move what is there away and start its group")
+        raise NotADirectoryError(f"{folder / '_delta_log'} is not a folder. Move it away and start the game's group")
     remains = Remains()
     versions = sorted(_versions(folder))
     readable = -1  # the newest version that can be read from its checkpoint
@@ -151,20 +152,20 @@ def _read(folder: Path) -> Remains:
 
 
 def _take(remains: Remains, name: str, actions: Callable[[], list[Action] | None]) -> bool:
-    """Note what a part of the log says; return False, with the part among the damaged ones, where it says nothing."""
+    """Apply a part of the log; without readable actions, add it to the damaged parts and return False."""
     try:
         found = actions()
         for action in found or []:
             remains.take(action)
     except (DeltaError, AttributeError, KeyError, TypeError, ValueError):
         found = []
-    if found == []:  # a commit without a word was cut, as by a power failure; None is one that was cleaned away
+    if found == []:  # an empty commit was cut short, as by a power failure; None is one that log cleanup removed
         remains.damage.append(name)
     return bool(found)
 
 
 def _begins(folder: Path, version: int) -> bool:
-    """Return whether a log begins again at a version, as far as its commit can be read."""
+    """Return whether a log restarts at a version, as far as its commit can be read."""
     try:
         return any(_BEGINS in action.get("commitInfo", {}) for action in read_commit(folder, version) or [])
     except (DeltaError, AttributeError, TypeError):
@@ -179,11 +180,11 @@ def _versions(folder: Path) -> set[int]:
 
 
 def _checkpointed(file: Path) -> list[Action]:
-    content = file.read_bytes()  # what storage refuses is no damage
+    content = file.read_bytes()  # an error of storage is not damage
     try:
         rows = pq.read_table(pa.BufferReader(content))
         actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:  # Arrow says OSError of bytes it cannot read, too
+    except (pa.ArrowException, OSError, ValueError) as error:  # Arrow raises OSError for unreadable bytes, too
         raise DeltaError(f"{file} is damaged: {error}") from error
     return actions
 
@@ -194,7 +195,7 @@ def _data_files(folder: Path) -> set[str]:
 
 
 def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int) -> dict[str, Any]:
-    """Return the table's metadata: of before where it is known, with today's columns."""
+    """Return the table's metadata: the earlier one where it is known, with today's columns."""
     return {
         "id": before.get("id") or str(uuid.uuid4()),
         "name": before.get("name"),

@@ -21,7 +21,7 @@ _NOTHING: Final[dict[str, Any]] = {"error": None, "files": []}
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What became of some rows."""
+    """The outcome of some rows."""
 
     files: list[DataFile]  # in the folder, not yet in the table
     rejects: pa.Table  # quarantine's columns, with the keys that bronze has
@@ -30,7 +30,7 @@ class Decoded:
 def decode(
     rows: pa.Table, game: Game, schemas: SchemaSet, tables: Path, deadly: frozenset[Place] = frozenset()
 ) -> Decoded:
-    """Write what decodes of a chunk of `BronzeRows` as a file below `tables`, and return it with what is refused.
+    """Write the rows of a chunk of `BronzeRows` that decode as a file below `tables`; return it with the refused rows.
 
     Args:
         rows: the chunk.
@@ -50,14 +50,14 @@ def decode(
         if report["error"] is not None:
             discard(tables / game.key, files)
             evidence = report["error"]["evidence"]
-            raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Mend that first.")
+            raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Fix that first.")
         files += [DataFile(**file) for file in report["files"]]
         rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
     return Decoded(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
 
 
 def _with_bronze_keys(rejects: pa.Table, rows: pa.Table) -> pa.Table:
-    """Give refused rows the keys they have in bronze: quarantine names a row by its place there (law L5)."""
+    """Give refused rows the keys they have in bronze, as quarantine names a row by its place there (law L5)."""
     if not rejects.num_rows or pc.all(pc.equal(rows.column("bronze_key"), rows.column("game_key"))).as_py():
         return rejects
     keys = rows.select(["seq", "pos", "bronze_key"])

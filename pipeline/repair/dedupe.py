@@ -1,8 +1,8 @@
-"""Removes second copies of rows from a game's table, in one commit; one copy of each (seq, pos) stays.
+"""Removes second copies of rows from a game's table in one commit; one copy of each (seq, pos) stays.
 
-Copies that are alike are interchangeable. Where they differ, the one stays that the reference decoder makes of bronze
-with today's schemas; where none is, nothing is done: a rebuild is what helps. The commit moves the table's repair
-counter, so it fails beside another repair and begins again; passes only append, and go on.
+Equal copies are interchangeable. Of different copies, the one stays that the reference decoder makes of bronze with
+today's schemas; without one, dedupe refuses and a rebuild is needed. The commit moves the table's repair counter, so it
+conflicts with other repairs and starts over; passes only append, and go on.
 """
 
 import sys
@@ -41,14 +41,14 @@ from pipeline.verify.value_tasks import expected_rows
 from pipeline.verify.values import known_schemas
 
 ATTEMPTS: Final = 20
-_MEMORY_LIMIT: Final = "1GB"  # of the search; more is spilled
+_MEMORY_LIMIT: Final = "1GB"  # of the search; the rest is spilled
 _PLACES_AT_ONCE: Final = 10_000  # whose copies are compared together
-_FILE_ROWS: Final = 200_000  # of a file that takes another one's place
+_FILE_ROWS: Final = 200_000  # of a replacement file
 
-# Filled from the files' places alone: DuckDB's own names for a file and its rows may be those of a payload's fields.
+# Filled from the files' places alone: DuckDB's own names for a file and its rows may also be a payload's fields.
 _ROWS: Final = "CREATE TABLE every (file INTEGER, row BIGINT, seq BIGINT, pos BIGINT)"
 
-# Every copy of a row that is there more than once: which file, and which row of it.
+# Every copy of a doubled row: its file and its row number.
 _COPIES: Final = """
 WITH doubled AS (
     SELECT seq, pos FROM every GROUP BY seq, pos HAVING count(*) > 1
@@ -62,12 +62,12 @@ Copy: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Deduped:
-    """What was removed from one table, or would be."""
+    """The rows removed from one table, or to be removed."""
 
     game_key: str
     places: int  # rows that were there more than once
     removed: int  # second copies
-    differing: int  # of the places: their copies did not agree, and the one that bronze gives was kept
+    differing: int  # places whose copies differed; the copy that bronze gives was kept
     files: int  # that were replaced or left out
     seconds: float
 
@@ -86,28 +86,28 @@ def dedupe(
     Args:
         paths: where the environment keeps its tables.
         environment: its name.
-        schemas: returns the newest schema set, which decides between copies that differ; asked after the table is
+        schemas: returns the newest schema set, which decides between copies that differ; called after the table was
             opened, so that it has the schema of each copy.
         game: whose table it is.
         dry_run: work everything out and change nothing.
-        shown: how many second copies a person has agreed to remove; None: all there are.
+        shown: the number of second copies that an operator has confirmed; None: all.
 
     Raises:
-        Refused: there is no table, its files do not tell its rows, or of a row no copy is what bronze says; or there
-            are other than `shown` second copies, and more than none.
-        Transient: others repaired or compacted the table at each attempt.
+        Refused: there is no table, its rows cannot be read from its files, no copy of a row matches bronze, or the
+            number of second copies is neither `shown` nor 0.
+        Transient: others repaired or compacted the table during all attempts.
     """
     for _ in range(ATTEMPTS):
         try:
             return _Dedupe(paths, environment, schemas, game).run(dry_run=dry_run, shown=shown)
         except TableConflict:
             continue
-    raise Transient(f"others changed the table of {game.key} at each of {ATTEMPTS} attempts; run it again")
+    raise Transient(f"other writers changed the table of {game.key} during all {ATTEMPTS} attempts; run dedupe again")
 
 
 @dataclass(slots=True)
 class _Chosen:
-    """What is to leave the table."""
+    """The rows to remove from the table."""
 
     places: int = 0
     differing: int = 0
@@ -124,23 +124,24 @@ class _Chosen:
 
 
 class _Dedupe:
-    """One attempt; the table's version and repair counter are read here, first of all."""
+    """One attempt; it starts by reading the table's version and repair counter."""
 
     def __init__(self, paths: Paths, environment: str, schemas: Callable[[], SchemaSet], game: Game) -> None:
         self._paths, self._environment, self._newest_schemas, self._game = paths, environment, schemas, game
         self._folder, self._app = paths.table(game.key), names.repair_app_id(environment, game.key)
-        require_own(paths.bronze, environment)  # another name has counters of its own: no other repair would be seen
+        # An environment's counters carry its name: under another name no other repair would be seen.
+        require_own(paths.bronze, environment)
         try:
             table = open_table(self._folder)
         except TableNotFoundError as error:
-            raise Refused(f"{game.key} has no table yet, so nothing in it is doubled.") from error
+            raise Refused(f"{game.key} has no table yet, so it has no doubled rows.") from error
         except DeltaError as error:
             raise unreadable(game.key, error) from error
         features = set(table.protocol().reader_features or [])
         if hidden := sorted(features & {"deletionVectors", "columnMapping"}):
             raise Refused(
-                f"The table of {game.key} uses {', '.join(hidden)}: its files do not tell which rows it has. "
-                "Run `turnout repair rebuild` instead."
+                f"The table of {game.key} uses {', '.join(hidden)}: its rows cannot be read from its files alone. Run "
+                f"`turnout repair rebuild` instead."
             )
         self._version = table.version()
         self._repairs = table.transaction_version(self._app)
@@ -155,8 +156,8 @@ class _Dedupe:
                 self._choose(copies, chosen)
             if chosen.leaving and shown is not None and chosen.removed != shown:
                 raise Refused(
-                    f"{self._game.key}: {shown:,} second copies were shown, now there are {chosen.removed:,}, so none "
-                    "was removed. Review it and try again."
+                    f"{self._game.key}: you confirmed {shown:,} second copies, the table now has {chosen.removed:,}. "
+                    f"Nothing was removed; review and try again."
                 )
             if chosen.leaving and not dry_run:
                 self._commit(chosen)
@@ -177,7 +178,7 @@ class _Dedupe:
         )
 
     def _doubled(self) -> Iterator[dict[Place, list[Copy]]]:
-        """Yield the copies of doubled rows by their places, so many places at once."""
+        """Yield the copies of doubled rows by their places, a bounded number of places at once."""
         if not self._files:
             return
         with (
@@ -202,7 +203,7 @@ class _Dedupe:
                 yield copies
 
     def _choose(self, doubled: Mapping[Place, list[Copy]], chosen: _Chosen) -> None:
-        """Choose which copy of each place stays: one of the file that loses the least, if all of them are alike."""
+        """Choose which copy of each place stays: if all are equal, the copy in the file that loses the fewest rows."""
         counts: dict[str, int] = {}
         for copies in doubled.values():
             for path, _ in copies:
@@ -228,7 +229,7 @@ class _Dedupe:
         """Return for each place the copy that an independent decoder makes of bronze.
 
         Raises:
-            Refused: of a place there is none.
+            Refused: no copy of a place matches.
         """
         wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
         bronze = BronzeRows(self._paths.bronze, self._environment, self._game)
@@ -243,8 +244,8 @@ class _Dedupe:
         if wrong := sorted(unlike.keys() - kept.keys()):
             seq, pos = wrong[0]
             raise Refused(
-                f"{self._game.key}: the copies of {len(wrong)} row(s) differ, and none is what bronze says, the first "
-                f"at seq {seq}, pos {pos}. Run `turnout repair rebuild` instead."
+                f"{self._game.key}: the copies of {len(wrong)} row(s) differ, and none matches bronze, the first at "
+                f"seq {seq}, pos {pos}. Run `turnout repair rebuild` instead."
             )
         return kept
 
@@ -263,7 +264,7 @@ class _Dedupe:
         hit("in_dedupe")
 
     def _without(self, path: str, rows: npt.NDArray[np.int64]) -> Iterator[DataFile]:
-        """Write a file's rows but these into new files beside it."""
+        """Write a file's rows without these into new files beside it."""
         if len(rows) == self._count(path):
             return
         first = 0
@@ -289,7 +290,7 @@ class _Values:
         }
 
     def unlike(self, ranked: Mapping[Place, list[Copy]]) -> set[Place]:
-        """Return the places whose copies do not all have the same values."""
+        """Return the places with differing copies."""
         pairs: dict[tuple[str, str], list[tuple[Place, int, int]]] = {}
         for place, (first, *others) in ranked.items():
             for each in others:
@@ -303,7 +304,7 @@ class _Values:
         return different
 
     def is_(self, copy: Copy, expected: pa.Table) -> bool:
-        """Tell whether a copy has the expected values."""
+        """Return whether a copy has the expected values."""
         return differences(expected, self._row(copy).drop_columns(["_seq", "_pos"]), 0)[0] == 0
 
     def _row(self, copy: Copy) -> pa.Table:
@@ -311,7 +312,7 @@ class _Values:
 
 
 def _places_of(number: int, path: str) -> Iterator[pa.Table]:
-    """Yield file number, row number, seq and pos of a file's rows; rows without a place are no copies of anything."""
+    """Yield file number, row number, seq and pos of a file's rows; a row without a place is no copy."""
     first = 0
     for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS, columns=["_seq", "_pos"]):
         rows = pa.array(np.arange(first, first + batch.num_rows))

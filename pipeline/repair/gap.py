@@ -1,7 +1,7 @@
-"""Lets a stream go on over rows that bronze has lost before their game had read them, when a person accepts it.
+"""Accepts a gap: lets a stream skip rows that bronze lost before their game had read them.
 
-The cursor moves over seqs of which bronze holds no row of the game, and over nothing else. The gap is recorded in the
-same commit, so that verify and a rebuild leave it out; who accepted it and why stays in the audit log.
+The cursor moves only over seqs of which bronze holds no row of the game. The same commit records the gap, so that
+verify and a rebuild exclude it; the audit log keeps the operator and the reason.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The seqs above `above` up to `through`: what bronze has lost of the game lies among them."""
+    """The seqs above `above` up to `through`, among them those that bronze has lost of the game."""
 
     game_key: str
     above: int
@@ -38,7 +38,7 @@ class Accepted:
 def accept_gap(
     paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
 ) -> Accepted:
-    """Move a game's cursor over the gap that follows it, and let its stream run again.
+    """Move a game's cursor over the gap that follows it, and restart its stream.
 
     Raises:
         Refused: there is no gap, no table and no schema to make one with, or the stream moves by itself.
@@ -50,11 +50,11 @@ def accept_gap(
             continue
         ask_retry(engine, game.key, actor)
         return accepted
-    raise Refused(f"The stream of {game.key} moved at each of {_ATTEMPTS} looks: it is not stopped by a gap.")
+    raise Refused(f"The stream of {game.key} advanced during all {_ATTEMPTS} attempts: no gap stops it.")
 
 
 def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, note: str) -> Accepted:
-    last = last_seq(engine, game.key)  # read before bronze, which then holds it, unless it is lost
+    last = last_seq(engine, game.key)  # read before bronze, which then holds it unless it was lost
     bronze = BronzeRows(paths.bronze, environment, game)
     table = _newest(paths, environment, game)
     cursor = 0 if table is None else table.cursor or 0
@@ -62,9 +62,8 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
     through = last if first is None else first
     if through <= cursor:
         raise Refused(
-            f"Bronze has lost nothing of {game.key} that comes right after its cursor, seq {cursor}. If its stream is "
-            f"stopped, the reason is another one: the dashboard shows it, and `turnout repair retry {game.key}` "
-            "lets it try again."
+            f"No gap follows the cursor of {game.key}, seq {cursor}. If its stream is stopped, see the reason on the "
+            f"dashboard, then run `turnout repair retry {game.key}`."
         )
     table = table or _first_table(paths, environment, schemas, game)
     gap = accepted_gaps.record(table.transaction_version, environment, game.key, cursor, through)
@@ -74,7 +73,7 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
 
 
 def _newest(paths: Paths, environment: str, game: Game) -> CursorTable | None:
-    """Open the game's table at its newest generation, None where there is no table."""
+    """Open the newest generation of the game's table, None where it has no table."""
     folder = paths.table(game.key)
     table = CursorTable.open(folder, names.stream_app_id(environment, game.key, 1))
     if table is None:
@@ -84,7 +83,7 @@ def _newest(paths: Paths, environment: str, game: Game) -> CursorTable | None:
 
 
 def _first_table(paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> CursorTable:
-    """Make the table of a game whose first rows of all are lost."""
+    """Create the table of a game whose very first rows are lost."""
     if game.key not in schemas.games:
         raise Refused(f"{game.key} has neither a table nor a schema: register a schema first.")
     app_id, description = names.stream_app_id(environment, game.key, 1), f"turnout game {game.name}"
@@ -92,7 +91,7 @@ def _first_table(paths: Paths, environment: str, schemas: SchemaSet, game: Game)
 
 
 def _first_link(chunks: Iterable[pa.Table], game: Game) -> int | None:
-    """Return the seq that the first of the game's own rows follows, None where there is no row."""
+    """Return the prev_seq of the first of the game's own rows, None without rows."""
     link: tuple[int, int] | None = None
     for chunk in chunks:
         own = chunk.filter(pc.equal(chunk.column("bronze_key"), str(game.key))).select(["seq", "prev_seq"])

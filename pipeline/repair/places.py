@@ -1,4 +1,4 @@
-"""Finds rows by their place (seq, pos) in Delta tables, without Spark and without files that cannot have them."""
+"""Finds rows by their place (seq, pos) in Delta tables, without Spark, and skips files that cannot have them."""
 
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ _KEYS: Final = ["seq", "pos"]
 
 
 def landed(table: DeltaTable, folder: Path, wanted: pa.Table) -> pa.Table:
-    """Return those of the wanted places that a game's table holds, each once."""
+    """Return the wanted places that a game's table holds, each once."""
     seqs = pc.unique(wanted.column("seq"))
     files = files_with(table, folder, "_seq", seqs.to_numpy())
     if not files or not wanted.num_rows:

@@ -1,4 +1,4 @@
-"""Reads quarantine as the set it is, without Spark: each place once, and none that is in its game's table (law L5)."""
+"""Reads quarantine as the set it is, without Spark: each place once, without places in the game's table (law L5)."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ from pipeline.settings import Paths
 from pipeline.store.game_lookup import Game
 
 SCHEMA_IDS_SHOWN: Final = 10
-_MEMORY_LIMIT: Final = "512MB"  # more is spilled to a temporary folder
+_MEMORY_LIMIT: Final = "512MB"  # the rest is spilled to a temporary folder
 
-# Of several rows of one place the newest tells the reason, and the oldest since when it is refused.
+# Of several rows of one place the newest gives the reason, and the oldest the time of the refusal.
 _READ: Final = """
 CREATE TABLE refused AS
 SELECT game_key, game, seq, pos, reason, schema_id, first_seen FROM (
@@ -61,7 +61,7 @@ DELETE FROM refused USING gone WHERE refused.game = ? AND refused.seq = gone.seq
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows of quarantine; None is no restriction."""
+    """A selection of quarantined rows; None is no restriction."""
 
     game: Game | None = None
     reason: str | None = None
@@ -71,16 +71,16 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many rows of one game were refused for one reason."""
+    """The number of rows of one game that were refused for one reason."""
 
     game_key: str
-    game: str | None  # None: no name could be read
+    game: str | None  # None: the name could not be read
     reason: str
     rows: int
     first_seen: datetime
     last_seen: datetime
     schema_ids: tuple[int | None, ...]  # at most SCHEMA_IDS_SHOWN of them
-    schemas: int  # how many there are
+    schemas: int  # their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,15 @@ _ROW: Final = tuple(item.name for item in fields(Row))
 
 
 def moment(text: str) -> datetime:
-    """Read a moment in ISO 8601; UTC where no zone is given.
+    """Parse a moment in ISO 8601; UTC where no zone is given.
 
     Raises:
-        Refused: it is none.
+        Refused: the text is not a moment.
     """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(f"{text!r} is no time; write it like 2026-01-31 or 2026-01-31T12:00:00") from None
+        raise Refused(f"{text!r} is not a time; write it like 2026-01-31 or 2026-01-31T12:00:00") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -127,7 +127,7 @@ class Quarantined:
         self._database = database
 
     def counts(self, limit: int) -> list[Count]:
-        """Count the rows by game and reason, the most first; at most `limit` counts."""
+        """Count the rows by game and reason, largest counts first; at most `limit` counts."""
         counted = self._database.execute(_COUNT, {"ids": SCHEMA_IDS_SHOWN, "limit": limit}).fetchall()
         return [
             Count(key, game, reason, rows, _time(first), _time(last), tuple(ids), schemas)
@@ -145,17 +145,17 @@ class Quarantined:
         return [_row(dict(zip(_ROW, values, strict=True))) for values in rows]
 
     def games(self) -> list[str]:
-        """Return the exact names of the games the rows are of."""
+        """Return the exact names of the rows' games."""
         sql = "SELECT DISTINCT game FROM refused WHERE game IS NOT NULL ORDER BY game"
         return [name for (name,) in self._database.execute(sql).fetchall()]
 
     def places(self, name: str, skipped: Sequence[str] = ()) -> pa.Table:
-        """Return the places of a game's rows but those refused for a reason to skip."""
+        """Return the places of a game's rows, without those refused for a reason to skip."""
         columns = self._database.execute(_PLACES, [name, list(skipped)]).fetchnumpy()
         return pa.table({name: pa.array(columns[name]) for name in PLACES.names}).cast(PLACES)
 
     def leave_out(self, name: str, places: pa.Table) -> None:
-        """Take rows of a game out of the selection."""
+        """Remove rows of a game from the selection."""
         self._database.register("gone", places)
         self._database.execute(_LEAVE_OUT, [name])
         self._database.unregister("gone")
@@ -177,7 +177,7 @@ def opened(
         Refused: quarantine, or the table of one of these games, cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="turnout-quarantine-") as folder:
-        # Each thread holds rows beyond the limit, so their number is not that of the machine's cores.
+        # Each thread holds rows beyond the limit, so their number does not depend on the machine's cores.
         database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2})
         try:
             if files := _files(paths):
@@ -195,7 +195,7 @@ def opened(
             yield result
         except duckdb.OutOfMemoryException:
             raise
-        except duckdb.Error as error:  # of a damaged file it raises several classes
+        except duckdb.Error as error:  # DuckDB raises several classes for a damaged file
             raise Refused(
                 f"Quarantine cannot be read: {first_line(error)}. Restore its damaged file, then try again."
             ) from error
@@ -207,7 +207,7 @@ def _files(paths: Paths) -> list[str]:
     """Return the data files of quarantine for DuckDB to read by itself.
 
     Not a dataset of delta-rs: its files are Python's, so that DuckDB's threads wait for Arrow's and those for the
-    interpreter's lock, which stood still on a starved machine; and it reads ahead what does not count for the limit.
+    interpreter's lock, which deadlocked on a starved machine; and its read-ahead does not count towards the limit.
     """
     try:
         return [pattern(path) for path in paths_of(open_table(paths.quarantine), "Quarantine")]

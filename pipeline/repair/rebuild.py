@@ -1,8 +1,9 @@
 """Rebuilds a game's table from bronze as a new generation, in one atomic switch (law L12).
 
-Until the switch the old table serves and grows; a rebuild that is killed leaves files that no table has. After it the
-old generation's owner finds a conflict, sees the new generation, and goes on from its cursor. What the rebuild decoded
-with must still hold at the switch (law L15), or rows that a pass has landed with a newer schema would leave the table.
+Until the switch the old table serves and grows; a killed rebuild leaves files outside of every table. After the switch
+the owner of the old generation gets a conflict, reads the new generation, and goes on from its cursor. The schemas and
+gaps used for decoding must still hold at the switch (law L15), or rows that a pass landed with a newer schema would be
+lost.
 """
 
 import time
@@ -39,12 +40,12 @@ _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 
 
 class GenerationConflict(Conflict):
-    """The generation of a table that was to be replaced is no longer the newest; nothing was done."""
+    """The table has a newer generation than the one to replace; nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild made."""
+    """The result of a rebuild."""
 
     game_key: str
     generation: int
@@ -54,7 +55,7 @@ class Rebuilt:
     refused: int  # rows that are in quarantine instead
     removed: int  # rows that landed now and left quarantine
     seconds: float
-    gaps: int  # in bronze, which a person has accepted: their rows are not in the new generation
+    gaps: int  # accepted gaps in bronze: the new generation lacks their rows
 
 
 def rebuild(
@@ -71,15 +72,15 @@ def rebuild(
         paths: where the environment keeps its tables.
         environment: its name.
         engine: the control store, where the new generation is recorded.
-        schemas: returns the newest schema set; asked at the beginning of each attempt and at its switch.
+        schemas: returns the newest schema set; called at the beginning of each attempt and at its switch.
         game: whose table it is.
-        replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.
+        replaces: the only generation that may be replaced, so that a repeated rebuild runs once; None: any.
 
     Raises:
         GenerationConflict: the table has a newer generation than `replaces`.
-        Refused: there is no table or no schema, its log cannot be read for another reason than damage, or bronze does
+        Refused: there is no table or no schema, its log is undamaged but cannot be read, or bronze does
             not hold all of the game's rows.
-        Transient: others repaired the game, or registered schemas for it, at each attempt.
+        Transient: others repaired the game, or registered schemas for it, during all attempts.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -90,14 +91,14 @@ def rebuild(
         except TableConflict:
             continue
     raise Transient(
-        f"others repaired {game.key}, or registered schemas for it, at each of {_ATTEMPTS} attempts; its table is as "
-        "it was: run the rebuild again"
+        f"{game.key} was repaired, or got new schemas, during all {_ATTEMPTS} attempts; its table is unchanged. Run "
+        f"the rebuild again"
     )
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What was read of bronze so far."""
+    """The rows read from bronze so far."""
 
     through: int = 0  # the last seq that was read
     rows: int = 0
@@ -107,7 +108,7 @@ class _Gathered:
 
 
 class _Rebuild:
-    """One attempt; what the schemas, the table and quarantine are before it is read here, first of all."""
+    """One attempt; it starts by reading the schemas, the table and quarantine."""
 
     def __init__(
         self, paths: Paths, environment: str, engine: Engine, newest_schemas: Callable[[], SchemaSet], game: Game
@@ -121,7 +122,7 @@ class _Rebuild:
         table, self._log_is_damaged = _open(paths, environment, game)
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
-        self._newest = self.generation  # that may be known of: the damaged part of a log may have had the last switch
+        self._newest = self.generation  # the newest known one: the damaged part of a log may have held the last switch
         if self._log_is_damaged:
             self._newest = max(self.generation, generations(engine).get(game.key, 1))
         self._accepted = accepted_gaps.read(table.transaction_version, environment, game.key)
@@ -136,7 +137,8 @@ class _Rebuild:
 
     def run(self) -> Rebuilt:
         started = time.perf_counter()
-        record_generation(self._engine, self._game.key, self.generation)  # an earlier rebuild may have died before
+        # An earlier rebuild may have been killed before.
+        record_generation(self._engine, self._game.key, self.generation)
         gathered = self._gathered
         try:
             cursor = self._read()
@@ -144,7 +146,7 @@ class _Rebuild:
             hit("in_rebuild_switch")
             publish = switch.publish_anew if self._log_is_damaged else switch.publish
             while not publish(self._folder, self._switch(cursor)):
-                cursor = self._read()  # the stream went on meanwhile, and readers must not lose what they saw
+                cursor = self._read()  # the stream went on meanwhile, and readers must not lose its rows
                 self._quarantine_refused()
         except (TableConflict, Refused):
             discard(self._folder, gathered.files)
@@ -171,8 +173,8 @@ class _Rebuild:
         gathered, bronze = self._gathered, BronzeRows(self._paths.bronze, self._environment, self._game)
         if bronze.head_seq <= gathered.through:
             raise Refused(
-                f"The table of {self._game.key} is ahead of bronze, which ends at seq {bronze.head_seq}: "
-                "it was made from another bronze. Run `turnout verify` and restore bronze first."
+                f"The table of {self._game.key} is ahead of bronze, which ends at seq {bronze.head_seq}: it comes from "
+                f"another bronze. Run `turnout verify` and restore bronze first."
             )
         for chunk in bronze.between(gathered.through, bronze.head_seq):
             self._gather(chunk)
@@ -193,9 +195,9 @@ class _Rebuild:
             gathered.rejects.append(write_file(new, self._paths.quarantine, ["seq", "game_key"]))
 
     def _end_of_chain(self) -> int:
-        """Return the last seq in which the game had rows of its own, 0 for none; bronze must hold all before it.
+        """Return the last seq with rows of the game's own, 0 for none.
 
-        But for gaps that a person has accepted.
+        Bronze must hold all rows before it, without those in accepted gaps.
         """
         links = pa.concat_tables(self._gathered.links).group_by(["seq", "prev_seq"]).aggregate([]).sort_by("seq")
         self._gathered.links = [links]
@@ -207,23 +209,23 @@ class _Rebuild:
         if unaccepted:
             raise Refused(
                 f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[unaccepted[0]]}: a rebuild would "
-                "lose what the table has of it. Run `turnout verify` and restore bronze first."
+                f"lose the table's rows of it. Run `turnout verify` and restore bronze first."
             )
         return self._over_gaps(int(seqs[-1])) if seqs.size else 0
 
     def _over_gaps(self, end: int) -> int:
-        """Return the last seq that is done when `end` is: a gap after it that was accepted is, too."""
+        """Return the last complete seq once `end` is complete: it includes an accepted gap that follows."""
         for above, through in sorted(self._accepted):
             if above <= end < through <= self._gathered.through:
                 end = through
         return end
 
     def _is_accepted(self, last: int, lost: int) -> bool:
-        """Tell whether a person has accepted that bronze has no row above `last` up to `lost`, which once had one."""
+        """Return whether an operator has accepted that bronze lost the rows above `last` up to `lost`."""
         return last < lost and any(above <= last and lost <= through for above, through in self._accepted)
 
     def _quarantine_refused(self) -> None:
-        """Write what is refused now, and move the counter also when that is nothing: see `stale_quarantine`.
+        """Write the rows refused now, and move the counter even without any: see `stale_quarantine`.
 
         Raises:
             TableConflict: rows were removed from quarantine since this attempt looked at it.
@@ -247,9 +249,9 @@ class _Rebuild:
         )
 
     def _holds(self, version_of: accepted_gaps.VersionOf) -> bool:
-        """Tell whether the game's registrations and accepted gaps are those that this attempt has used.
+        """Return whether this attempt has used the game's current registrations and accepted gaps.
 
-        Asked after the table is opened that the switch follows: a row in it landed with registrations of before.
+        Checked after the table was opened for the switch: its rows landed with earlier registrations.
         """
         key = self._game.key
         return (
@@ -259,7 +261,7 @@ class _Rebuild:
 
 
 def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | damaged_log.Remains, bool]:
-    """Return a game's table, or what is left of its log, and whether that is damaged.
+    """Return a game's table, or the remains of its damaged log, and whether the log is damaged.
 
     Raises:
         Refused: there is no table, it cannot be opened for another reason, or it is of another environment.
@@ -267,7 +269,7 @@ def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | dama
     folder = paths.table(game.key)
     try:
         require_own(paths.bronze, environment)  # before anything is written
-        # Also a log that opens may have its damaged part still, which the next who writes a checkpoint would meet.
+        # A log that opens may still have its damaged part, and the next writer of a checkpoint would fail on it.
         if (folder / "_delta_log").is_dir():
             damaged_log.finish(folder)
     except OSError as cause:
@@ -275,6 +277,6 @@ def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | dama
     try:
         return open_table(folder), False
     except TableNotFoundError as error:
-        raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
+        raise Refused(f"{game.key} has no table yet. Start its group: its stream makes one from bronze.") from error
     except (DeltaError, OSError) as error:
         return damaged_log.read(folder, game.key, error), True

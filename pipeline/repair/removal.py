@@ -1,6 +1,6 @@
-"""A commit that takes rows out of a Delta table: files out, files with the rows that stay in, repair counters moved.
+"""A commit that removes rows from a Delta table: replaces files by files of the remaining rows, moves repair counters.
 
-Used for quarantine (`stale_quarantine`) and for game tables (`dedupe`). What others append meanwhile stays.
+Used for quarantine (`stale_quarantine`) and for game tables (`dedupe`). Rows that others append meanwhile stay.
 """
 
 import time
@@ -22,16 +22,16 @@ from pipeline.repair.switch import ONCE, QUIET
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Which files leave a table and which take their place."""
+    """The files that leave a table and their replacements."""
 
-    counters: Mapping[str, int | None]  # repair counters by application id, as they were before the table was looked at
+    counters: Mapping[str, int | None]  # repair counters by application id, as they were when the attempt began
     removed: Collection[str]  # paths, as the log has them
     added: Sequence[DataFile]  # discarded when nothing is committed
     note: str  # for the table's history
 
 
 def publish(folder: Path, removal: Removal) -> None:
-    """Commit a removal and move the counters, on whatever others have appended meanwhile.
+    """Commit a removal and move the counters, on top of rows that others have appended meanwhile.
 
     Raises:
         TableConflict: another repair was first, or one of the files has left the table (a compaction, a rebuild).
@@ -41,22 +41,23 @@ def publish(folder: Path, removal: Removal) -> None:
         table = open_table(folder)
         present = file_sizes(table)
         if removal.added and removal.added[0].path in present:
-            return  # it was written, and only the reply was lost
+            return  # the commit succeeded, only its reply was lost
         moved = [app for app, version in removal.counters.items() if table.transaction_version(app) != version]
         if moved or not set(removal.removed) <= present.keys():
             discard(folder, removal.added)
-            raise TableConflict(f"{folder.name}: another repair ({join_limited(moved, 3)}), or a compaction, was first")
+            first = join_limited(moved, 3)
+            raise TableConflict(f"{folder.name}: another repair ({first}) or a compaction committed first")
         try:
             _commit(table, removal, present)
         except CommitFailedError:
             if open_table(folder).version() == table.version():
-                raise  # no other commit was first: it is the storage
+                raise  # no other commit was first: storage is the cause
             continue
         return
 
 
 def file_sizes(table: DeltaTable) -> dict[str, int]:
-    """Return path → size in bytes of every data file, as the log has them."""
+    """Return path → size in bytes of every data file in the log."""
     actions = pa.table(table.get_add_actions(flatten=True))
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 

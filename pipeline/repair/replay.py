@@ -1,7 +1,7 @@
-"""Replays quarantine: what decodes with today's schemas goes into its game's table, exactly once (law L5).
+"""Replays quarantine: rows that decode with today's schemas land in their game's table, exactly once (law L5).
 
-A row lands by a compare-and-set on the table's repair counter and only if its place is not in the table; only then is
-it removed from quarantine. So a replay may be killed anywhere, run twice, and run beside passes and other repairs.
+A row lands by a compare-and-set on the table's repair counter, and only if the table lacks its place; only then does it
+leave quarantine. So a replay may be killed anywhere, run twice, and run beside passes and other repairs.
 """
 
 import tempfile
@@ -38,19 +38,19 @@ KILLS_WORKER: Final = "kills_worker"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did with the chosen rows of one game, or would do: each row is counted in one of the first five."""
+    """The outcome of one game's rows, also of a dry run; each row counts in one of the first five."""
 
     landed: int = 0  # put into the table now
-    present: int = 0  # were in the table already
+    present: int = 0  # already in the table
     refused: Mapping[str, int] = field(default_factory=dict)  # still refused, by today's reason; they stay
-    waiting: int = 0  # above the table's cursor: their stream has yet to decide
-    not_in_bronze: int = 0  # bronze has no such row; verify calls them phantoms
-    removed: int = 0  # rows taken out of quarantine
+    waiting: int = 0  # above the table's cursor: their stream has not decided yet
+    not_in_bronze: int = 0  # missing from bronze; verify calls them phantoms
+    removed: int = 0  # rows removed from quarantine
 
 
 @dataclass(frozen=True, slots=True)
 class GameReplay:
-    """What a replay did with one game."""
+    """The outcome of a replay for one game."""
 
     game_key: str
     game: str
@@ -67,10 +67,10 @@ def replay_all(
     *,
     dry_run: bool,
 ) -> list[GameReplay]:
-    """Replay the chosen rows of every known game that has a schema; what fails for one does not stop the others.
+    """Replay the chosen rows of every known game that has a schema; one game's failure does not stop the others.
 
-    Rows that killed a worker are left alone unless that reason is chosen: they would kill this process, too. `schemas`
-    returns the newest schema set; it is asked at the beginning of each attempt at a game.
+    Skips rows that killed a worker unless that reason is chosen: they would kill this process, too. Each attempt at a
+    game calls `schemas` for the newest schema set.
     """
     registered = schemas().games
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in registered]
@@ -91,7 +91,7 @@ def _one(replay: "Replay", game: Game, places: pa.Table) -> GameReplay:
 
 @dataclass(slots=True)
 class _Work:
-    """What an attempt has gathered."""
+    """The rows that an attempt has gathered."""
 
     schemas: SchemaSet  # those that it decodes with
     files: list[DataFile] = field(default_factory=list)
@@ -105,10 +105,10 @@ class _Work:
 
 
 class Replay:
-    """Replays quarantine with the schemas that hold when an attempt at a game begins."""
+    """Replays quarantine with the newest schemas at the start of each attempt at a game."""
 
     def __init__(self, paths: Paths, environment: str, schemas: Callable[[], SchemaSet], *, dry_run: bool) -> None:
-        """With `dry_run` nothing is changed, and everything is worked out that would be."""
+        """With `dry_run`, work everything out and change nothing."""
         self._paths, self._environment, self._newest_schemas, self._dry_run = paths, environment, schemas, dry_run
 
     def run(self, game: Game, chosen: pa.Table) -> Replayed:
@@ -126,7 +126,7 @@ class Replay:
                 continue
         else:
             raise Transient(
-                f"others repaired {game.key} at each of {stale_quarantine.ATTEMPTS} attempts; run the replay again"
+                f"{game.key} was repaired during all {stale_quarantine.ATTEMPTS} attempts; run the replay again"
             )
         if self._dry_run or not (done.landed or done.present):
             return done
@@ -139,7 +139,7 @@ class Replay:
             raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
         folder = self._paths.table(game.key)
         table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key))
-        repairs = table.cursor if table else None  # before the look at what is there
+        repairs = table.cursor if table else None  # before the table is read
         present = landed(open_table(folder), folder, chosen) if table else PLACES.empty_table()
         with self._tables() as tables:
             self._decode(game, without(chosen, present), self._cursor(game, table), tables, work)
@@ -150,7 +150,7 @@ class Replay:
 
     @contextmanager
     def _tables(self) -> Iterator[Path]:
-        """Give the folder in which files are written: the real one, or one to try things in."""
+        """Return the folder to write files in: the real one, or a temporary one."""
         if not self._dry_run:
             yield self._paths.tables
             return
@@ -164,7 +164,7 @@ class Replay:
         return table.transaction_version(names.stream_app_id(self._environment, game.key, newest)) or 0
 
     def _decode(self, game: Game, places: pa.Table, cursor: int, tables: Path, work: _Work) -> None:
-        """Write the rows that have been decided: at or below the cursor, or refused by ingest, which no pass reads."""
+        """Write the decided rows: at or below the cursor, or refused by ingest, as no pass reads those."""
         bronze = BronzeRows(self._paths.bronze, self._environment, game)
         for chunk in bronze.of_seqs(pc.unique(places.column("seq")).to_numpy()):
             rows = within(chunk, places)

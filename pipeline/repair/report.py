@@ -1,4 +1,4 @@
-"""Tells people and machines of quarantine and repairs. Names and details are hostile: nothing unprintable leaves."""
+"""Reports of quarantine and repairs, as text and as JSON. Names and details are hostile: all output is escaped."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ _WIDEST = 60
 
 
 def render_counts(counts: Sequence[Count], rows: int, lines: int) -> str:
-    """Return the counts as a table, with what was left out."""
+    """Return the counts as a table, with the number of omitted lines."""
     head = ("game", "reason", "rows", "first seen", "last seen", "schema ids")
     body = [
         (_cut(_named(each)), each.reason, f"{each.rows:,}", _at(each.first_seen), _at(each.last_seen), _ids(each))
@@ -44,7 +44,7 @@ def rows_as_json(rows: Sequence[Row], total: int) -> str:
 
 
 def render_replays(done: Sequence[GameReplay], *, dry_run: bool) -> str:
-    """Return what replays did as a table, or would do."""
+    """Return the outcomes of a replay as a table, also of a dry run."""
     head = ("game", "would land" if dry_run else "landed", "present", "refused", "waiting", "not in bronze", "removed")
     body = []
     for each in done:
@@ -59,7 +59,7 @@ def render_replays(done: Sequence[GameReplay], *, dry_run: bool) -> str:
 
 
 def replays_as_json(done: Sequence[GameReplay]) -> str:
-    """Return what replays did as one JSON document."""
+    """Return the outcomes of a replay as one JSON document."""
     return json.dumps({"games": [asdict(each) for each in done]})
 
 
@@ -68,7 +68,7 @@ def render_rebuilt(done: Rebuilt) -> str:
     gaps = f"; {done.gaps:,} accepted gap(s) in bronze left out" if done.gaps else ""
     return (
         f"{done.game_key}: generation {done.generation}, {done.rows:,} row(s) in {done.files:,} file(s) up to seq "
-        f"{done.cursor}, {done.refused:,} refused, {done.removed:,} taken out of quarantine{gaps}, "
+        f"{done.cursor}, {done.refused:,} refused, {done.removed:,} removed from quarantine{gaps}, "
         f"in {done.seconds:.1f} s"
     )
 
@@ -76,8 +76,8 @@ def render_rebuilt(done: Rebuilt) -> str:
 def render_accepted(done: Accepted) -> str:
     """Return one sentence about an accepted gap."""
     return (
-        f"{done.game_key}: what bronze has lost between seq {done.above} and seq {done.through + 1} is left out; its "
-        f"stream goes on from seq {done.through}"
+        f"{done.game_key}: accepted the gap between seq {done.above} and seq {done.through + 1}; the stream continues "
+        f"from seq {done.through}"
     )
 
 
@@ -117,7 +117,7 @@ def _at(moment: datetime | None) -> str:
 
 
 def _values(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return values as JSON has them."""
+    """Convert values for JSON."""
     return {name: _value(value) for name, value in fields.items()}
 
 

@@ -1,10 +1,10 @@
-"""Removes stale twins: rows of quarantine that are in their game's table (law L5: the table wins).
+"""Removes stale twins: rows in quarantine that are also in their game's table (law L5: the table wins).
 
-A rebuild may take a row out of the table and leave it to quarantine alone, so a removal must never meet one halfway.
-The quarantine's log has a counter per game, moved by every rebuild when it has written its refused rows and by every
-removal; the game's table has one, moved by every repair. A removal reads the first, moves the second, looks which rows
-are in the table, and commits only if the first is still what it read. A rebuild reads both, writes to quarantine while
-the first is still what it read, and switches only if the second is. Of two that overlap one fails.
+A rebuild may move a row from the table to quarantine, so a removal must never run halfway through it. The quarantine's
+log has a counter per game, which every rebuild moves when it has written its refused rows, and so does every removal;
+the game's table has a counter that every repair moves. A removal reads the first, moves the second, finds the twins,
+and commits only if the first is unchanged. A rebuild reads both, writes to quarantine while the first is unchanged, and
+switches only if the second is. Of two that overlap one fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,28 +34,29 @@ _TWINS: Final = pa.schema([("game", pa.string()), *PLACES])
 
 
 def remove(paths: Paths, environment: str, *games: Game) -> int:
-    """Remove games' stale twins from quarantine and return how many places that were.
+    """Remove games' stale twins from quarantine and return their number.
 
-    Quarantine is read and rewritten once, however many games there are: rows of no game may be any game's. Safe beside
-    everything else that writes, and may be killed at any point.
+    Quarantine is read and rewritten once for all games: rows under the malformed key may belong to any of them. Safe
+    beside all other writers, and may be killed at any point.
 
     Raises:
         Refused: bronze is another environment's.
-        Transient: others repaired one of the games at each of many attempts; the twins do no harm.
+        Transient: others repaired one of the games during all attempts; the twins do no harm.
     """
     for _ in range(ATTEMPTS):
         try:
             return _remove(paths, environment, games)
         except TableConflict as error:
             last = error
-    raise Transient(f"{last}, at each of {ATTEMPTS} attempts; landed rows are still in quarantine")
+    raise Transient(f"{last}, during all {ATTEMPTS} attempts; landed rows are still in quarantine")
 
 
 def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
     known = [game for game in games if (paths.table(game.key) / "_delta_log").exists()]  # most names are no games
     if not known or not (paths.quarantine / "_delta_log").exists():
         return 0
-    require_own(paths.bronze, environment)  # another name has counters of its own: no other repair would be seen
+    # An environment's counters carry its name: under another name no other repair would be seen.
+    require_own(paths.bronze, environment)
     quarantine = open_table(paths.quarantine)
     held = _places_by_game(quarantine, paths.quarantine, known)
     expected: dict[str, int | None] = {}
@@ -66,7 +67,7 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
         if table is None or not landed(open_table(folder), folder, places).num_rows:
             continue
         expected[app] = quarantine.transaction_version(app)
-        table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove what has landed"})
+        table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove landed rows"})
         landed_places = landed(open_table(folder), folder, places)
         twins.append(landed_places.add_column(0, "game", pa.array([game.name] * landed_places.num_rows, pa.string())))
     if not expected:
@@ -76,7 +77,7 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
 
 
 def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game]) -> dict[str, pa.Table]:
-    """Return the places of games' rows in quarantine by the game's name, each once."""
+    """Return the places of games' quarantined rows by the game's name, each once."""
     wanted = pa.array([game.name for game in games], pa.string())
     tables = [_TWINS.empty_table()]
     for file in files_with(quarantine, folder, "seq", range(2**62), _keys_of(games)):
@@ -90,7 +91,7 @@ def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game])
 
 
 def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason: str | None = None) -> pa.Table:
-    """Return the places of a game's rows in quarantine, each once; with `reason` only those refused for it."""
+    """Return the places of a game's quarantined rows, each once; with `reason` only those refused for it."""
     files = files_with(quarantine, folder, "seq", range(2**62), game.bronze_keys)
     tables = [PLACES.empty_table()]
     for file in files:
@@ -112,7 +113,7 @@ def _delete(
 def _rewritten(
     quarantine: DeltaTable, folder: Path, games: Sequence[Game], twins: pa.Table
 ) -> tuple[set[str], list[DataFile]]:
-    """Return the paths of the files that hold twins, as the log has them, and the files to take their place."""
+    """Return the paths of the files that hold twins, and their replacements."""
     paths = {str(folder / unquote(path)): path for path in removal.file_sizes(quarantine)}
     seqs, concerned = pc.unique(twins.column("seq")).to_numpy(), pc.unique(twins.column("game"))
     removed: set[str] = set()

@@ -23,24 +23,25 @@ from pipeline.repair import damaged_log
 from pipeline.store.game_lookup import Game
 
 ONCE: Final = 0
-"""Commit retries: the commit goes right after the version that was looked at, or fails."""
+"""Commit retries: the commit follows the version that was read, or fails."""
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """From which state to which: a game's table goes from one generation to the next."""
+    """The change of a game's table from one generation to the next."""
 
     environment: str
     game: Game
-    repairs: int | None  # how often the table was repaired when the rebuild began
-    generation: int  # the one to replace
+    repairs: int | None  # number of repairs of the table when the rebuild began
+    generation: int  # the generation to replace
     cursor: int  # of the new one
-    through: int  # the last bronze seq that was read
+    through: int  # the last bronze seq read
     files: Sequence[DataFile]
     columns: pa.Schema
-    holds: Callable[[VersionOf], bool]  # whether what the files were made with holds, of a table as it was just opened
+    # Whether the schemas and gaps behind the files still hold, for a freshly opened table.
+    holds: Callable[[VersionOf], bool]
 
     @property
     def old_app(self) -> str:
@@ -54,14 +55,14 @@ class Switch:
 
 
 def publish(folder: Path, switch: Switch) -> bool:
-    """Commit a switch; return False, with nothing done, when the table has moved on and more of bronze is to be read.
+    """Commit a switch; return False, with nothing done, when the table has moved on and bronze must be read further.
 
-    The old generation's cursor becomes RETIRED in the same commit. Whatever commits between the look and the switch,
-    be it a pass, a compaction or a repair, makes it fail, and it looks again.
+    The old generation's cursor becomes RETIRED in the same commit. Every commit between the read and the switch, by a
+    pass, a compaction or a repair, makes it fail and read again.
 
     Raises:
-        TableConflict: another replay or rebuild changed the table since this one began, or what it was made with holds
-            no more.
+        TableConflict: another replay or rebuild changed the table since this one began, or its schemas and gaps
+            have changed.
         Refused: the table has features that only Spark can write.
     """
     while True:
@@ -75,25 +76,25 @@ def publish(folder: Path, switch: Switch) -> bool:
         except CommitFailedError as error:
             if "Unsupported table features" in str(error):
                 raise Refused(
-                    f"The table of {folder.name} has features that only Spark can write, a rebuild cannot: {error}. "
-                    "Drop those features with Spark first."
+                    f"The table of {folder.name} has features that only Spark can write: {error}. Drop them with "
+                    f"Spark, then rebuild."
                 ) from error
             if open_table(folder).version() == table.version():
-                raise  # nobody was first: it is the storage
+                raise  # no other writer was first: storage is the cause
             continue
         return True
 
 
 def publish_anew(folder: Path, switch: Switch) -> bool:
-    """Commit a switch to a table whose log is damaged, which begins again with it; otherwise as `publish`.
+    """Commit a switch to a table whose log is damaged, which restarts the log; otherwise like `publish`.
 
-    A process with the earlier table in memory finds this commit where its own would be, and with it that its cursor is
-    retired and that the table was repaired; not so where the newest commits of before are lost as well.
+    A process with the earlier table in memory finds this commit in the place of its own, and with it the retired cursor
+    and the repair; but not if the newest earlier commits are lost as well.
 
     Raises:
-        TableConflict: the table can be opened again, another rebuild changed it since this one began, or what this one
-            was made with holds no more.
-        Refused: the log cannot be read any more.
+        TableConflict: the table can be opened again, another rebuild changed it since this one began, or its
+            schemas and gaps have changed.
+        Refused: the log can no longer be read.
     """
     repair_app = names.repair_app_id(switch.environment, switch.game.key)
     apps = [names.stream_app_id(switch.environment, switch.game.key, each + 1) for each in range(switch.generation)]
@@ -103,11 +104,11 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
         except DeltaError as error:
             remains = damaged_log.read(folder, switch.game.key, error)
         else:
-            raise TableConflict(f"{folder.name}: its log was mended meanwhile")
+            raise TableConflict(f"{folder.name}: its log was repaired meanwhile")
         _require_unchanged(folder, switch, remains.transaction_version)
         if max(remains.transaction_version(app) or 0 for app in apps) > switch.through:
             return False
-        # Each commit counts one repair at most: so many are more than the damaged ones may have counted.
+        # Each commit counts at most one repair, so this exceeds all that the damaged commits may have counted.
         repairs = (switch.repairs or 0) + remains.version + 2
         moved = {**dict.fromkeys(apps, RETIRED), switch.new_app: switch.cursor, repair_app: repairs}
         note, description = f"rebuild: generation {switch.generation + 1}", f"turnout game {switch.game.name}"

@@ -1,7 +1,7 @@
-"""Which files of bronze hold the rows of a catch-up chunk, and how tasks share them out.
+"""The bronze files of a catch-up chunk, and their distribution over tasks.
 
-Tasks read these files themselves: Spark's own scan hands every row of every game through the JVM, which took as long as
-decoding the rows that were wanted.
+Tasks read these files themselves: Spark's own scan passes every row of every game through the JVM, which took as long
+as decoding the wanted rows.
 """
 
 import json
@@ -18,7 +18,7 @@ from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
 from pipeline.names import GameKey
 
-_MAX_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way
+_MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper
 _PART_BYTES: Final = 16 * 1024 * 1024  # as spark.sql.files.maxPartitionBytes
 
 
@@ -33,7 +33,7 @@ class Piece:
 def files_of(bronze: Path, version: int, app_id: str, low: int, high: int, keys: Collection[GameKey]) -> list[str]:
     """Return the files that may hold rows of these games, of seqs above `low` up to `high`.
 
-    Files that begin with the same game stand together: they have the same games, as ingest shares rows out by game, so
+    Files that begin with the same game are adjacent: ingest distributes rows by game, so they have the same games, and
     a task that reads several of them writes fewer and larger files.
 
     Args:
@@ -51,7 +51,7 @@ def files_of(bronze: Path, version: int, app_id: str, low: int, high: int, keys:
 
 
 def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:
-    """Share files out, in their order, to tasks of about so many bytes; a larger file is cut at its row groups."""
+    """Distribute files, in their order, to tasks of about so many bytes; a larger file is cut at its row groups."""
     parts: list[list[Piece]] = []
     room = 0
     for file in files:
@@ -77,12 +77,12 @@ def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
 
 
 def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> list[str] | None:
-    """Return the files that the newest commits added with these seqs; None where the end of the log does not tell."""
+    """Return the files that the newest commits added with these seqs; None where the end of the log is not enough."""
     files: list[dict[str, Any]] = []
     for at in range(version, max(version - _MAX_COMMITS, -1), -1):
         actions = read_commit(bronze, at)
         if actions is None or any("remove" in action for action in actions):
-            return None  # log cleanup was here, or compaction or a hand: the files of before are not the ones of now
+            return None  # log cleanup, compaction or a person was here: the earlier files are gone
         seqs = [int(action["txn"]["version"]) for action in actions if action.get("txn", {}).get("appId") == app_id]
         added = [action["add"] for action in actions if "add" in action]
         files += [each for each in added if _may_hold(each, low, high)]

@@ -1,4 +1,4 @@
-"""Which games hold rows that bronze does not have, because an older copy of it was restored."""
+"""Finds games whose tables hold rows that bronze lacks, because an older copy of bronze was restored."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,13 @@ class BronzeSeqs:
     """The seqs that bronze has; used by one thread."""
 
     def __init__(self, bronze: CursorTable, environment: str) -> None:
-        """Look at bronze when asked, through a table of its own."""
+        """Prepare; bronze is opened on first use, as a table of its own."""
         self._bronze, self._environment = bronze, environment
 
     def failures(self, cursors: Mapping[str, int]) -> dict[str, Failure]:
-        """Return why rows may not be added to some games' tables; `cursors` by game key, read before this call.
+        """Return why no rows may be added to some games' tables; `cursors` by game key, read before this call.
 
-        A row that was ingested under such a seq again would be taken for applied, or be added beside the lost one.
+        A row that was ingested again under such a seq would count as applied, or be added beside the lost one.
         """
         self._bronze.refresh()
         head = self._bronze.cursor or 0

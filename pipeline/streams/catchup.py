@@ -28,21 +28,21 @@ from pipeline.streams.turns import next_turn
 
 
 class CatchUp:
-    """Reads what passes will not bring again."""
+    """Reads rows that passes will not read again."""
 
     def __init__(self, driver: DemuxContext, checkpoint: Path, bronze: CursorTable, passes: Passes) -> None:
-        """Prepare; nothing is read before `step`."""
+        """Prepare; reading begins with `step`."""
         self._driver, self._bronze, self._passes = driver, bronze, passes
         self._pin = ChunkPin(checkpoint / "chunk.json")
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
-        self._furthest_waits = False  # the last chunk left out the stream that is furthest behind
-        self._failed = set[str]()  # games of the chunks that failed as a whole since the last one that did not
+        self._furthest_waits = False  # the last chunk excluded the stream that is furthest behind
+        self._failed = set[str]()  # games of the chunks that failed as a whole, since the last one that did not
 
     def step(self, due_of: SeqOf, reach_of: SeqOf) -> bool:
-        """Read one chunk for the streams that are behind; tell whether there was anything to read.
+        """Read one chunk for the streams that are behind; return whether there was a chunk.
 
-        A chunk may reach beyond the frontier, up to bronze's head: a pass leaves out what a cursor is past.
+        A chunk may reach beyond the frontier, up to bronze's head: a pass skips rows below a cursor.
         """
         with self._gate:
             behind = self._driver.roster.behind(due_of, reach_of)
@@ -72,9 +72,9 @@ class CatchUp:
         return self._pin.find(stream.game_key, stream.complete_through) is not None
 
     def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
-        """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set.
+        """Choose streams, the seqs (low, high] and the schema set; an interrupted chunk is repeated with its own set.
 
-        It is repeated first, each such chunk apart; one that has failed comes after all others (law L16).
+        Interrupted chunks come first, one by one; a chunk that failed comes after all others (law L16).
         """
         pins = {each.game_key: self._pin.find(each.game_key, each.complete_through) for each in behind}
         streams = [each for each in behind if pins[each.game_key] is None]
@@ -115,14 +115,14 @@ class CatchUp:
             self._read({key: chunk[key]}, after, through, version)
 
     def _span_again(self, stream: Stream, low: int, high: int, outcome: Outcome) -> tuple[int, int] | None:
-        """Return which seqs (after, through] to read once more for a stream alone, None for none."""
+        """Return the seqs (after, through] to read once more for a single stream, None without any."""
         key = stream.game_key
         if key in outcome.failures:
             return None
         reached = outcome.reached.get(key)
-        if reached is not None:  # what lies before a gap of bronze's own is not held back by it
+        if reached is not None:  # a gap in bronze itself does not hold back the rows before it
             return (low, reached) if reached > stream.cursor else None
-        # How far a quiet stream is complete is reported, not proved: bronze is blamed only for what was read of it.
+        # The end of a quiet stream is reported, not proved: bronze is at fault only for rows that were read from it.
         return (stream.cursor, high) if stream.cursor < low and _lacks_its_last(stream, high) else None
 
     def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
@@ -137,7 +137,7 @@ class CatchUp:
         return FrameRows(spark.read.format("delta").load(str(bronze.path)).where(within))
 
     def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
-        """A stream whose chunk was committed, or held nothing for it, is complete up to the chunk's end."""
+        """Record that a stream is complete up to the chunk's end if its chunk was committed, or had nothing for it."""
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
         failures = dict(outcome.failures)
         for key, stream in chunk.items():
@@ -147,14 +147,14 @@ class CatchUp:
                 before = stream.position
                 try:
                     stream.reopen()
-                except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
+                except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
                     failures[key] = failure_of(error)
                     continue
                 stream.complete_through = stream.cursor
                 if stream.position == before:  # no other writer moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
-            elif _lacks_its_last(stream, high):  # and nothing follows that could fail to connect
+            elif _lacks_its_last(stream, high):  # and no row follows that could fail to connect
                 gap = f"bronze has lost the rows of seq {stream.last_seq}, the last that ingest put there"
                 failures[key] = Failure("poison", gap)
             else:

@@ -1,4 +1,4 @@
-"""The chain of a game's rows in bronze: does what was read connect to the game's cursor (law L4)? Pure."""
+"""The chain of a game's rows in bronze: do the rows read connect to the game's cursor (law L4)? Pure."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ class Link:
 
 
 def connects(cursor: int, links: Sequence[Link]) -> bool:
-    """Tell whether the links lead on from the cursor without a gap.
+    """Return whether the links continue from the cursor without a gap.
 
-    The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor,
-    each next one the one before it. From the cursor alone an idle game and one that is behind look alike.
+    The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor, each
+    other one the seq before it. The cursor alone does not distinguish an idle game from one that is behind.
     """
     return not links or cursor < links[-1].seq == reach(cursor, links)
 
 
 def reach(cursor: int, links: Sequence[Link]) -> int:
-    """Return the last seq to which the links lead from the cursor without a gap: the cursor where they lead nowhere."""
+    """Return the last seq that the links reach from the cursor without a gap, the cursor itself without links."""
     if not links or links[0].seq <= cursor or links[0].prev_seq > cursor:
         return cursor
     for before, after in itertools.pairwise(links):

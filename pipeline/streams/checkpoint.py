@@ -1,6 +1,6 @@
-"""The checkpoint of a demux query: Spark's place in bronze, and the schema sets pinned for its batches.
+"""The checkpoint of a demux query: Spark's position in bronze, and the schema sets pinned for its batches.
 
-The cursors are in the tables, so nothing in it is needed: one that Spark could not go on from is dropped whole, and
+The cursors are in the tables, so nothing depends on it: a checkpoint from which Spark cannot continue is deleted, and
 the streams catch up from their cursors (law L7).
 """
 
@@ -20,13 +20,13 @@ _log = logging.getLogger("turnout")
 
 
 def can_resume(query: Path, bronze: CursorTable) -> bool:
-    """Tell whether Spark can go on from a query's checkpoint, dropping one from which it cannot.
+    """Return whether Spark can continue from a query's checkpoint; delete it if not.
 
-    The pins are in the same folder and go with it: they are identified by batch numbers, which begin again.
+    The pins are in the same folder and go with it: their keys are batch numbers, which start again.
     """
     dropped = query.with_name(f"{query.name}-dropped")
     with effect("delete_query"):
-        shutil.rmtree(dropped, ignore_errors=True)  # an earlier drop was cut short
+        shutil.rmtree(dropped, ignore_errors=True)  # an earlier deletion was interrupted
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
         query_log.clear_drafts(query / "offsets")
         return False  # it never planned a batch; another driver may be about to plan its first
@@ -42,7 +42,7 @@ def can_resume(query: Path, bronze: CursorTable) -> bool:
 
 
 def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
-    """Yield why Spark could not go on, or would go on with something else than bronze."""
+    """Yield the reasons why Spark could not continue, or would read another table than bronze."""
     committed = query_log.batches(query / "commits")  # before the offsets, which another driver may be writing
     planned = query_log.batches(query / "offsets")
     if not planned:
@@ -50,7 +50,7 @@ def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
         return
     last = planned[-1]
     begun = query_log.offset(query / "offsets" / str(last))
-    if begun is not None and committed and committed[-1] == last:  # a batch that was cut short is repeated as it was
+    if begun is not None and committed and committed[-1] == last:  # an interrupted batch is repeated unchanged
         waiting = bronze.version - int(begun["reservoirVersion"])
         if waiting > _FAR_COMMITS:
             yield f"is {waiting} commits of bronze behind, which catch-up reads sooner"
@@ -60,7 +60,7 @@ def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
         yield f"has a damaged file: commits/{committed[-1]}"
     if committed and committed[-1] > last:
         yield f"lacks the offsets of its last batch, {committed[-1]}"
-    for number in range(max(last - 1, 0), last + 1):  # Spark looks at the last batch again, also when it is committed
+    for number in range(max(last - 1, 0), last + 1):  # Spark reads the last batch again, even when it is committed
         offset = query_log.offset(query / "offsets" / str(number))
         if offset is None:
             yield f"has a damaged or missing file: offsets/{number}"

@@ -1,4 +1,4 @@
-"""One streaming query over bronze and its passes: the query many games of a group share, or one game's own."""
+"""One streaming query over bronze and its passes: the query that a group's games share, or one game's own."""
 
 import threading
 import time
@@ -33,12 +33,12 @@ Tell = Callable[[PassResult], None]
 
 
 class Stopping(Exception):
-    """The query is being stopped: the pass that would begin now does not."""
+    """The query is stopping, so no further pass starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemuxContext:
-    """What all queries of one driver share."""
+    """The state that all queries of one driver share."""
 
     spark: SparkSession
     settings: Settings
@@ -48,7 +48,7 @@ class DemuxContext:
 
 
 class Demux:
-    """A query and what its passes do. The cursors are in the tables, so its checkpoint holds nothing that matters."""
+    """A query and its passes. The cursors are in the tables, so nothing depends on its checkpoint."""
 
     def __init__(
         self, driver: DemuxContext, stream_id: StreamId, checkpoint: Path, bronze: CursorTable, passes: Passes
@@ -60,19 +60,20 @@ class Demux:
         self._gate = threading.Lock()  # held during a pass
         self._stopping = threading.Event()
         self._fresh = True  # the next micro-batch may be a replay
-        self.frontier_seq = 0  # the last bronze seq passed, of which the next micro-batch may have more files
-        self._whole_seq = 0  # the last one of which it has none
-        self._along: Mapping[str, Stream] = {}  # whole when the last pass ended: the next one has what they lack
+        self.frontier_seq = 0  # the last bronze seq passed; the next micro-batch may have more files of it
+        self._whole_seq = 0  # the last seq without further files
+        # Complete at the end of the last pass: what they lack is in the next one.
+        self._along: Mapping[str, Stream] = {}
         self.pass_since: float | None = None  # when the running pass began
-        self._ceiling = 0  # the running pass reads nothing beyond this bronze seq
+        self._ceiling = 0  # the running pass reads up to this bronze seq
         self.query: StreamingQuery | None = None
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start the query; with `once` it ends when everything that was in bronze at its start is passed."""
+        """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
         self._bronze.refresh()
         self._fresh = True
         if not can_resume(self._checkpoint / "query", self._bronze):
-            # What lies before the first micro-batch is catch-up's (law L2).
+            # Catch-up reads the rows before the first micro-batch (law L2).
             self._along, self._whole_seq = {}, self._bronze.cursor or 0
             self.frontier_seq = self._whole_seq
         frame = (
@@ -80,7 +81,7 @@ class Demux:
             .option("startingVersion", self._bronze.version)
             .option("maxBytesPerTrigger", self._driver.settings.demux.max_bytes)
             .option("failOnDataLoss", "true")
-            # Rows that a hand deleted from bronze stop the games that lack them, by their chain, not all the others.
+            # Rows deleted from bronze by hand stop the games that lack them, by their chain, not all the others.
             .option("skipChangeCommits", "true")
             .load(str(self._bronze.path))
         )
@@ -98,7 +99,7 @@ class Demux:
         return self.query
 
     def stop(self) -> None:
-        """End the query after the pass that is running; `query.stop` alone is no boundary between passes.
+        """End the query after the running pass; `query.stop` alone would interrupt a pass.
 
         Raises:
             TimeoutError: the pass does not end; nothing may be handed over.
@@ -111,9 +112,9 @@ class Demux:
             self.query.stop()
 
     def try_stop(self) -> bool:
-        """Let no further pass begin, and end the query if none is running; tell whether it has ended.
+        """Let no further pass start, and end the query if none is running; return whether it has ended.
 
-        Once asked, the query does not go on: what wants it again asks until it has ended, and starts another.
+        The query does not continue after this request: callers repeat it until the query has ended, then start another.
         """
         self._stopping.set()
         if not self._gate.acquire(blocking=False):
@@ -130,7 +131,7 @@ class Demux:
 
     @property
     def reach_seq(self) -> int:
-        """The last bronze seq that will have been passed at most when the running pass ends; without one, that was."""
+        """The last bronze seq that will have passed when the running pass ends; without one, that has passed."""
         return max(self.frontier_seq, self._ceiling)
 
     def advance(self, seq: int) -> None:
@@ -139,10 +140,10 @@ class Demux:
         self._whole_seq = max(self._whole_seq, seq)
 
     def due(self, stream: Stream) -> int:
-        """Return the seq up to which a stream must be complete, or no pass of this query will make it so.
+        """Return the seq up to which a stream must be complete, or no pass of this query will complete it.
 
-        Spark may end a micro-batch amid the files of a seq: what the next one has of it is not due of those that were
-        whole in the last pass.
+        Spark may end a micro-batch amid the files of a seq: the rest of it is not due for streams that were complete in
+        the last pass.
         """
         went_along = self._along.get(stream.game_key) is stream
         return self._whole_seq if went_along else self.frontier_seq
@@ -162,7 +163,7 @@ class Demux:
 
     def _pass(self, frame: DataFrame, batch_id: int, started: float) -> None:
         heard = False
-        with tolerate_store_outage("the streams of before stay this driver's"):
+        with tolerate_store_outage("the driver keeps its streams"):
             self._driver.roster.sync()
             heard = True
         version = pin(self._checkpoint / "query" / "pins", batch_id, self._driver.schemas.latest_version)
@@ -187,20 +188,20 @@ class Demux:
         hit("after_table_commits")
 
     def _end_pass(self, whole: Mapping[str, Stream], read_to: int) -> None:
-        """Note how far the streams are complete that have all of what was read, up to a seq that may have more files.
+        """Record how far the complete streams are, up to a seq that may have more files.
 
         Not up to the frontier: `advance` may have counted more as passed than was read.
         """
         for stream in whole.values():  # all of a game's rows of one seq lie in one file (law L2)
             stream.complete_through = max(stream.complete_through, stream.cursor, read_to - 1)
         self._along, self._whole_seq = whole, max(self._whole_seq, read_to - 1)
-        self.frontier_seq = max(self.frontier_seq, read_to)  # after them: who is short of it is behind
+        self.frontier_seq = max(self.frontier_seq, read_to)  # last: a stream without these rows is behind
 
     def _is_whole(self, stream: Stream, *, heard: bool) -> bool:
-        """Tell whether a stream has all that bronze holds of its game before the pass that begins.
+        """Return whether a stream has all rows of its game that bronze held before the pass that starts.
 
-        A query that has just started does not know where it stands. What ingest reported to the store does then: it
-        names a commit before it makes the next one, so it has named all that lies before this pass.
+        A query that has just started has no position. The store has ingest's reports then: ingest reports a commit
+        before it makes the next one, so all commits before this pass are reported.
         """
         if self.frontier_seq == 0:
             return heard and stream.last_seq <= stream.complete_through

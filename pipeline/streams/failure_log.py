@@ -1,6 +1,6 @@
-"""Says in a driver's log which games fail: at the first failure, then less and less often, and when one is well again.
+"""Logs which games fail: at the first failure, then at growing intervals, and when a game has recovered.
 
-The clock is an argument. What a row holds is never logged.
+The clock is an argument. Values of rows are never logged.
 """
 
 import logging
@@ -19,7 +19,7 @@ _LONGEST_SECONDS: Final = 3600.0
 
 @dataclass(slots=True)
 class _Failing:
-    """What was logged of one game that fails."""
+    """The logged failures of one game."""
 
     since: float
     next_at: float
@@ -28,39 +28,39 @@ class _Failing:
 
 
 class FailureLog:
-    """Which games fail now; called by one thread at a time."""
+    """The games that fail now; for one thread at a time."""
 
     def __init__(self) -> None:
-        """Begin with no game that fails."""
+        """Begin without failing games."""
         self._failing: dict[str, _Failing] = {}
 
     def note(
         self, failures: Mapping[str, Failure], committed: Iterable[str], parked: Collection[str], now: float
     ) -> None:
-        """Take the result of a pass or chunk; `now` only grows. That another owner was first is no failure.
+        """Record the result of a pass or chunk; `now` only grows.
 
-        Of those that failed, the `parked` are not tried again.
+        Losing to another owner is no failure. The `parked` games are not retried.
         """
         for key, failure in failures.items():
             if failure.kind != "expected":
                 self._failed(key, failure, now)
             if key in parked:
-                _log.error("%s: parked, its retries are used up; `turnout repair retry` gives it another try", key)
+                _log.error("%s: parked, its retries are used up; run `turnout repair retry`", key)
         for key in self._failing.keys() & committed:
             before = self._failing.pop(key)
-            _log.info("%s: its rows reach its table again, %s", key, _tally(before, now))
+            _log.info("%s: recovered %s", key, _tally(before, now))
 
     def _failed(self, key: str, failure: Failure, now: float) -> None:
         known = self._failing.get(key)
         if known is None:
             self._failing[key] = _Failing(now, now + _FIRST_SECONDS)
-            _log.warning("%s: its rows do not reach its table: %s", key, _cause(failure))
+            _log.warning("%s: failed: %s", key, _cause(failure))
             return
         known.failures += 1
         if now >= known.next_at:
             known.pause_seconds = min(2 * known.pause_seconds, _LONGEST_SECONDS)
             known.next_at = now + known.pause_seconds
-            _log.warning("%s: its rows still do not reach its table, %s: %s", key, _tally(known, now), _cause(failure))
+            _log.warning("%s: still failing %s: %s", key, _tally(known, now), _cause(failure))
 
 
 def _tally(known: _Failing, now: float) -> str:

@@ -42,14 +42,15 @@ from pipeline.streams.writers import writer_for
 
 _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
-_REST_SECONDS = 0.5  # between two looks for streams that are behind
-_HEAR_SECONDS = 2.0  # catch-up asks the store no more often; each time costs 10 ms of processor time at 1,000 games
-_START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)  # a query's start does, on a full disk
-_TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason all streams share
+_REST_SECONDS = 0.5  # between two checks for streams that are behind
+_HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 10 ms of processor time at 1,000 games
+# As a query's start does on a full disk.
+_START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
+_TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason that all streams share
 
 
 class Group:
-    """The streams one driver carries."""
+    """The streams of one driver."""
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class Group:
         Raises:
             Refused: bronze is not the one that was ingested into, or another environment's.
         """
-        require_own(paths.bronze, settings.environment)  # no cursor is found under another name: all would land again
+        # Another environment's cursors are not found: all rows would land again.
+        require_own(paths.bronze, settings.environment)
         self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
@@ -81,7 +83,7 @@ class Group:
         self._catch_up = CatchUp(self._driver, self._checkpoint, self._bronze(), self._passes("catch-up"))
         self._stopping = threading.Event()
         self._catcher: threading.Thread | None = None
-        self._heard_at = -math.inf  # when catch-up last asked the store
+        self._heard_at = -math.inf  # when catch-up last read the store
         self.trouble: str | None = None  # why the last chunk failed as a whole
 
     @property
@@ -91,7 +93,7 @@ class Group:
 
     @property
     def frontier_seq(self) -> int:
-        """The last bronze seq the shared query has passed."""
+        """The last bronze seq that the shared query has passed."""
         return self._shared.frontier_seq
 
     @property
@@ -100,7 +102,7 @@ class Group:
         return self._shared.pass_since
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start the shared query; with `once` it ends when everything that was in bronze at its start is passed.
+        """Start the shared query; with `once` it ends when everything that was in bronze at its start has passed.
 
         Raises:
             Refused: bronze is not the one that was ingested into.
@@ -112,7 +114,7 @@ class Group:
         return self._shared.start(once=once)
 
     def stop(self) -> None:
-        """Let the running passes and the running chunk end, and no further one begin."""
+        """Let the running passes and the running chunk end, and start no others."""
         self._stopping.set()
         for demux in [self._shared, *self._own.values()]:
             demux.stop()
@@ -122,15 +124,15 @@ class Group:
         self._pool.shutdown()
 
     def tend(self) -> None:
-        """Start and stop the queries of single games as decided; called now and then while the shared query runs.
+        """Start and stop the queries of single games as decided; called periodically while the shared query runs.
 
-        A query whose pass is running stops at a later call. Until then the pass has its game's claim, so that neither
-        the shared pass nor a chunk reads that game.
+        A query with a running pass stops at a later call. Until then the pass claims its game, so that neither the
+        shared pass nor a chunk reads it.
         """
         single_games = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
         for key, own in list(self._own.items()):
             if (key not in single_games or own.is_stopping) and own.try_stop():
-                del self._own[key]  # not before: another query of this game would share its claims and its checkpoint
+                del self._own[key]  # only now: another query of this game would share its claims and its checkpoint
         for key, stream in single_games.items():
             demux = self._own.get(key)
             if demux is not None and (demux.is_stopping or (demux.query is not None and demux.query.isActive)):
@@ -138,8 +140,8 @@ class Group:
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
                 gap = missing_commit(str(error))
-                if gap is not None:  # the game has no part in that; the next call starts it
-                    _log.warning("%s's own query is started again: %s", key, gap)
+                if gap is not None:  # not the game's failure; the next call starts it
+                    _log.warning("restarting the own query of %s: %s", key, gap)
                     continue
                 with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
@@ -170,12 +172,12 @@ class Group:
         self.roster.end_pass()
 
     def catch_up(self, heard_within: float = 0.0) -> bool:
-        """Read one bounded chunk of bronze for the streams that are behind; tell whether there was one.
+        """Read one bounded chunk of bronze for the streams that are behind; return whether there was a chunk.
 
-        The control store is not asked again when it was `heard_within` so many seconds.
+        The control store is not read again within `heard_within` seconds.
         """
         if time.monotonic() - self._heard_at >= heard_within:
-            with tolerate_store_outage("the streams of before are caught up"):
+            with tolerate_store_outage("the known streams catch up"):
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
@@ -186,9 +188,9 @@ class Group:
                 while not self._stopping.is_set() and self.catch_up(_HEAR_SECONDS):
                     pass
                 self.trouble = None
-            except Exception as error:  # noqa: BLE001 - what all streams share failed; it is reported and tried again
+            except Exception as error:  # noqa: BLE001 - a failure that all streams share; it is reported and retried
                 self.trouble = f"{type(error).__name__}: {innermost(str(error))}"
-                _log.exception("catch-up failed, trying again in %.0f s", _TROUBLE_SECONDS)
+                _log.exception("catch-up failed, retrying in %.0f s", _TROUBLE_SECONDS)
                 self._stopping.wait(_TROUBLE_SECONDS)
 
     def _due(self, stream: Stream) -> int:
@@ -200,7 +202,7 @@ class Group:
         return (own or self._shared).reach_seq
 
     def _start_own(self, key: str) -> None:
-        """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up does the rest."""
+        """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up reads the rest."""
         checkpoint = self._checkpoint / "games" / key
         with effect("delete_query"):
             shutil.rmtree(checkpoint, ignore_errors=True)
@@ -214,11 +216,11 @@ class Group:
         """Open bronze; a `CursorTable` belongs to one thread.
 
         Raises:
-            Refused: it is gone or was made again: what a cursor is past in the old one would be skipped in the new one.
+            Refused: it is gone or was recreated; a new one's rows up to the cursors would be skipped.
         """
         path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
         table, known = CursorTable.open(path, app_id), None
-        with tolerate_store_outage("bronze is taken for the one it was"):
+        with tolerate_store_outage("bronze is assumed unchanged"):
             known = bronze_id(self._engine)
         if known is not None and (table is None or table.table_id != known):
             state = "is gone" if table is None else f"was deleted and recreated: its id is {table.table_id}"
@@ -228,11 +230,11 @@ class Group:
         return table or CursorTable.create(path, BRONZE, app_id)
 
     def _stop_games_ahead(self) -> None:
-        """Fail the streams whose tables hold rows that bronze does not have, also when no pass reports it."""
+        """Fail the streams whose tables hold rows that bronze lacks, even if no pass reports it."""
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
         failures = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in failures.items():
-            _log.warning("%s stops: %s", key, failure.evidence)
+            _log.warning("stopping %s: %s", key, failure.evidence)
         with tolerate_store_outage("failures are not recorded"):
             self.roster.settle(failures, (), len(self.streams))
 

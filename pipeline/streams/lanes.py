@@ -1,7 +1,7 @@
-"""Which lane a stream is in, and what a failure does to it. Pure: `now` and the dice are arguments.
+"""The lane of a stream, and the effect of a failure on it. Pure: `now` and the dice are arguments.
 
-Who is behind follows from the chain alone and is never kept (law L7); what was decided about a stream (paused,
-parked, retries used up) is a `StreamControl`, kept in the control store.
+Whether a stream is behind follows from the chain alone and is never stored (law L7); decisions about a stream (paused,
+parked, retries used up) are a `StreamControl`, kept in the control store.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
 HEALTHY_SECONDS: Final = 600.0  # after which earlier failures no longer count
 _FIRST_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 300.0
-_SHARED_SHARE: Final = 0.3  # of a pass's streams that fail alike: the cause is shared, none of them is charged
+_SHARED_SHARE: Final = 0.3  # of a pass's streams fail alike: the cause is shared, and no stream is charged
 _SHARED_STREAMS: Final = 3
 _EVIDENCE_LIMIT: Final = 500
 
@@ -29,11 +29,11 @@ class Failure:
 
     kind: FailureClass
     evidence: str
-    may_quote: bool = False  # the evidence may hold a value of a row, so that it belongs into no log
+    may_quote: bool = False  # the evidence may hold a value of a row, so keep it out of logs
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
-    """Return the lane: what was asked outranks what failed, and both outrank where the stream stands."""
+    """Return the lane: requests outrank failures, and both outrank the stream's position."""
     if decision.desired == "paused":
         return Lane.PAUSED
     if decision.parked_at is not None:
@@ -42,9 +42,9 @@ def lane(decision: StreamControl, *, behind: bool) -> Lane:
 
 
 def may_run(decision: StreamControl, now: float) -> bool:
-    """Tell whether the stream may be read now, in whichever lane.
+    """Return whether the stream may be read now, in whichever lane.
 
-    A failure that lies ahead of `now` is of before the clock was set back: nobody waits until the clock is there again.
+    A failure ahead of `now` dates from before the clock was set back; the stream does not wait for the clock.
     """
     waits = decision.retry_at > now and (decision.failed_at is None or decision.failed_at <= now)
     return decision.desired == "running" and decision.parked_at is None and not waits
@@ -55,8 +55,8 @@ def failed(
 ) -> StreamControl:
     """Return the decision after a failure; `dice` in [0, 1) spreads the retries of many streams.
 
-    An expected failure is tried again at once. Others wait 5 s, doubled each time up to 300 s, with full jitter, and
-    use up the budget of their class; `charged` is False where the cause is shared by many streams.
+    An expected failure is retried at once. Others wait 5 s, doubled each time up to 300 s, with full jitter, and use up
+    the budget of their class; `charged` is False where many streams share the cause.
     """
     if failure.kind == "expected":
         return decision
@@ -75,19 +75,19 @@ def failed(
 
 
 def succeeded(decision: StreamControl) -> StreamControl:
-    """Return the decision after a commit: nothing is held against the stream any more."""
+    """Return the decision after a commit: all failures are cleared."""
     if decision.failures == 0 and decision.evidence is None:
         return decision
     return StreamControl(decision.desired, decision.own_query)
 
 
 def is_shared(failed_alike: int, streams: int) -> bool:
-    """Tell whether so many failures of one class in one pass point at something shared, such as full storage."""
+    """Return whether so many failures of one class in one pass have a shared cause, such as full storage."""
     return failed_alike >= _SHARED_STREAMS and failed_alike > _SHARED_SHARE * streams
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class of what a stream's own work raised."""
+    """Return the class of an exception of a stream's own work."""
     if isinstance(error, OSError):
         return "transient"
     name = type(error).__name__
@@ -95,5 +95,5 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure that an exception of a stream's own work is."""
+    """Return the failure for an exception of a stream's own work."""
     return Failure(classify(error), f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT])

@@ -1,4 +1,4 @@
-"""From when rows arrived and when they were committed to a histogram of latencies. Pure."""
+"""Turns arrival and commit times of rows into a histogram of latencies. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 def spread(
     arrivals: Sequence[tuple[int, float, float]], committed_at: float, edges: Sequence[float]
 ) -> tuple[int, ...]:
-    """Count rows per latency bucket, a last one for what is above every edge.
+    """Count rows per latency bucket, with a last bucket above every edge.
 
-    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows are taken as
-    evenly spread between the two. A source clock ahead of ours counts as no latency.
+    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows count as evenly
+    spread between the two. A source clock ahead of ours counts as no latency.
     """
     counts = [0] * (len(edges) + 1)
     for rows, oldest, newest in arrivals:

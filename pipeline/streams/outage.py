@@ -1,6 +1,6 @@
-"""What a driver does while the control store does not answer: its passes go on with what it last heard.
+"""A driver without its control store: its passes go on with the values last read.
 
-Nothing in the store is needed for rows to land exactly once (law L4); it says who should run, and what was decided.
+Rows land exactly once without the store (law L4); it only holds who should run, and decisions.
 """
 
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger("turnout")
 
 @contextmanager
 def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
-    """Go on behind the block where the control store does not answer in it; `meanwhile` tells with what."""
+    """Continue after the block if the control store does not answer in it; `meanwhile` says with what."""
     try:
         yield
     except (OperationalError, InterfaceError) as error:
@@ -26,14 +26,14 @@ def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
 
 
 class CachedRegistry:
-    """The registry as this driver last heard of it.
+    """The registry as this driver last read it.
 
-    While the store is away, rows of schemas that were registered before land; a row of any other goes to quarantine as
-    `unknown_schema`, from where a replay brings it.
+    While the store is away, rows of schemas that were registered before land; rows of other schemas go to quarantine as
+    `unknown_schema`, from where a replay lands them.
     """
 
     def __init__(self, registry: LocalRegistry) -> None:
-        """Hear of schemas from this registry."""
+        """Read schemas from this registry."""
         self._registry = registry
         self._newest: SchemaSet | None = None
 
@@ -52,13 +52,13 @@ class CachedRegistry:
         return known.version
 
     def snapshot(self, version: int) -> SchemaSet:
-        """Return the schema set of a version; the newest where the store, put back from an older copy, lacks it."""
+        """Return the schema set of a version; the newest where a restored older copy of the store lacks it."""
         known = self._newest
         if known is not None and known.version == version:
             return known
         try:
             return self._registry.snapshot(version)
         except Refused as error:
-            # At worst a row is classified again and leaves a stale twin; what cannot be repeated stops all games.
-            _log.warning("rows that were begun with schema set %s are split with the newest: %s", version, error)
+            # At worst a row leaves a stale twin; a batch that cannot be repeated stops all games.
+            _log.warning("the schema set %s is missing; its rows are split with the newest: %s", version, error)
             return self._registry.snapshot()

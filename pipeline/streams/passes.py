@@ -1,7 +1,7 @@
 """One pass: bronze rows of many games become one commit per game (laws L3 to L6).
 
-`apply` is called with bronze rows by the group, for a micro-batch or for a catch-up chunk alike. The
-order of writes is the law: pin the schema set, files, quarantine, then one commit per game that moves its cursor.
+The group calls `apply` with bronze rows, of a micro-batch or a catch-up chunk. The order of writes is the law: pin the
+schema set, files, quarantine, then one commit per game that moves its cursor.
 """
 
 import json
@@ -36,7 +36,7 @@ from pipeline.streams.tasks import run
 
 @dataclass
 class GameReport:
-    """What the tasks wrote for one game, and the position that its rows were split from."""
+    """The files that the tasks wrote for one game, and the position from which its rows were split."""
 
     expected: Position
     links: list[Link] = field(default_factory=list)
@@ -56,12 +56,12 @@ class RefusedRows:
 
 @dataclass
 class Outcome:
-    """What one pass or chunk did."""
+    """The result of one pass or chunk."""
 
-    seq_to: int | None  # the last bronze seq read, None when there was none
+    seq_to: int | None  # the last bronze seq read, None without rows
     results: list[GameResult]
-    failures: dict[str, Failure]  # by game key; who only does not connect has none
-    reached: dict[str, int]  # by game key, of who was not applied: the seq up to which its rows do connect
+    failures: dict[str, Failure]  # by game key; None for games that only do not connect
+    reached: dict[str, int]  # by game key, of games not applied: the seq up to which their rows connect
     phases: dict[str, float]
 
 
@@ -78,7 +78,7 @@ class Passes:
     ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 
-        While rows are applied, `active_games` says whose. A cursor that `bronze` does not have stops its game.
+        While rows are applied, `active_games` records their games. A cursor that `bronze` lacks stops its game.
         """
         self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
         self._bronze = bronze
@@ -88,8 +88,8 @@ class Passes:
     ) -> Outcome:
         """Split the source's rows for these streams and commit each game that connects to its cursor.
 
-        `repeated` says that rows of it may be in quarantine already. A stream that does not connect, or
-        whose work failed, is left behind; nothing a single game does is raised.
+        `repeated`: some of the rows may already be in quarantine. A stream that does not connect, or whose work failed,
+        is left behind; the failure of a single game is never raised.
         """
         with self._active_games.track(list(streams)):
             ahead = self._ahead_of_bronze(streams)
@@ -101,7 +101,7 @@ class Passes:
             return outcome
 
     def _ahead_of_bronze(self, streams: Mapping[str, Stream]) -> dict[str, Failure]:
-        """Return the games that hold rows which bronze does not have; they are left behind."""
+        """Return the games that hold rows which bronze lacks; they are left behind."""
         if self._bronze is None:
             return {}
         failures = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
@@ -132,7 +132,7 @@ class Passes:
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
     ) -> tuple[dict[str, GameReport], list[RefusedRows], int | None, dict[str, float]]:
-        """Run the tasks and gather what they report, by game."""
+        """Run the tasks and collect their reports by game."""
         positions = {key: stream.position for key, stream in streams.items()}
         cursors = {key: each.cursor for key, each in positions.items()}
         ran = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
@@ -154,9 +154,9 @@ class Passes:
         return reports, refused, seq_to, seconds
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
-        """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind.
+        """Return whether a game's rows may be committed; if not, discard its files and leave it behind.
 
-        Files that cannot be discarded stay behind as no table's own, and fail the game.
+        If the files cannot be discarded they stay as orphans, and the game fails.
         """
         report.links = merged(report.links)
         if report.failure is None and connects(report.expected.cursor, report.links):
@@ -169,7 +169,7 @@ class Passes:
         return False
 
     def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:
-        """Put the refused rows of the games that are ready into quarantine; with `repeated` those it does not have."""
+        """Write the refused rows of the games that are ready to quarantine; with `repeated` only the missing ones."""
         files = []
         present = self._present(refused) if repeated and refused else None
         for each in refused:
@@ -180,12 +180,12 @@ class Passes:
             hit("after_quarantine_write")
 
     def _present(self, refused: Sequence[RefusedRows]) -> pa.Table:
-        """Return the keys that quarantine has of the refused rows' seqs; it is looked through once for all files."""
+        """Return the quarantined keys of the refused rows' seqs, from one scan for all files."""
         spans = [each.file.span("seq") for each in refused]
         return present_between(self._quarantine.path, min(low for low, _ in spans), max(high for _, high in spans))
 
     def _file_of(self, refused: RefusedRows, ready: KeysView[str], present: pa.Table | None) -> DataFile | None:
-        """Return a file with only the rows that belong into quarantine; one file of refused rows is in memory."""
+        """Return a file with only the rows that belong in quarantine; holds one file of refused rows in memory."""
         folder = self._quarantine.path
         rows = pq.read_table(str(folder / refused.file.path), partitioning=None)
         kept = rows.filter(pc.is_in(rows.column("game_key"), pa.array(list(ready), pa.string())))
@@ -203,10 +203,10 @@ class Passes:
             stream.commit(report.files, report.expected, report.links[-1].seq, target)
         except TableConflict as error:
             report.failure = Failure("expected", str(error))
-        except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             report.failure = failure_of(error)
         if report.failure is not None:
-            stream.behind = True  # what was not done now is caught up from the cursor the table has
+            stream.behind = True  # catch-up continues from the table's cursor
             return _failed(stream, report, lane)
         now = time.time()
         hit("between_table_commits")

@@ -1,7 +1,7 @@
-"""The streams one driver carries, and the lane each is in: the one place where passes, catch-up and people meet.
+"""The streams of one driver and their lanes: the one place where passes, catch-up and operators meet.
 
-Used by several threads. A stream is read by one of them at a time: the reader holds its claim, from before it
-looks at the stream's position until after its commit.
+Used by several threads. One thread at a time reads a stream: it holds the stream's claim from before it reads the
+position until after its commit.
 """
 
 import logging
@@ -31,7 +31,7 @@ _OPENING_THREADS = 4
 _CHUNK = "catch-up"  # the reader that is the running chunk
 
 SeqOf = Callable[[Stream], int]
-"""The bronze seq that a stream must be complete up to by what its query has passed, or can be in the running pass."""
+"""The bronze seq up to which a stream must be complete, because its query has passed it or can in the running pass."""
 
 
 class Roster:
@@ -46,7 +46,7 @@ class Roster:
         lease: Lease | None,
         writer: Writer | None = None,
     ) -> None:
-        """Open the tables of the group's games; without a lease all that are assigned to the group are its own.
+        """Open the tables of the group's games; without a lease the driver owns all games assigned to the group.
 
         Without a writer the tables are written directly.
         """
@@ -55,19 +55,19 @@ class Roster:
         self._writer = writer or DirectWriter(paths.tables, settings.demux.checkpoint_interval)
         self._lock = threading.RLock()
         self._syncing = threading.Lock()
-        self._claims: dict[str, str] = {}  # game key → the reader that has it: a query's pass, or the chunk
-        self._leaving: dict[str, Stream] = {}  # dropped, but a reader may still have them
-        # Whether a chunk of a stream was cut short, so that only catch-up may read its rows; catch-up sets it.
+        self._claims: dict[str, str] = {}  # game key → its reader: a query's pass, or the chunk
+        self._leaving: dict[str, Stream] = {}  # dropped, but still being read
+        # Whether a chunk of a stream was interrupted, so that only catch-up may read its rows; catch-up sets it.
         self.is_cut_short: Callable[[Stream], bool] = lambda _stream: False
         self.streams: dict[str, Stream] = {}
         self._failure_log = FailureLog()
         self.sync()
 
     def sync(self) -> None:
-        """Take on games that were assigned to this group, drop those that were moved away, hear what was decided.
+        """Reconcile the streams with the group's assignments and with stream control.
 
-        A game is let go when no pass and no chunk has it any more, and taken on when no other driver holds it. One
-        whose table cannot be opened has failed as a stream does, and is opened again when it may run again (law L6).
+        A game is released once no pass and no chunk has it, and taken on once no other driver holds it. A game whose
+        table cannot be opened has failed like a stream, and is opened again when its retry is due (law L6).
         """
         with self._syncing:
             games = self._held()
@@ -75,7 +75,7 @@ class Roster:
             decisions = decided(self._engine)
             with self._lock:
                 unreadable = self._adopt(assignments, decisions)
-                # One that was moved away in the moment it was taken was never among the streams.
+                # A game moved away just after it was taken was never among the streams.
                 over = [key for key in {*self._leaving, *games.astray} if key not in self._claims]
             if over and self._lease is not None:
                 let_go(self._engine, self._lease, over)
@@ -85,9 +85,9 @@ class Roster:
                 self.settle(unreadable, (), len(assignments))
 
     def holds(self, key: str) -> bool:
-        """Tell whether a write to this game's table may begin; it is always so where leases are turned off.
+        """Return whether a write to this game's table may start; always True where leases are turned off.
 
-        True only while this driver's lease runs for a third of its time or longer, and the game is held under it. One
+        True only while this driver's lease has a third of its time or more left, and the game is held under it. One
         statement to the control store.
         """
         return self._lease is None or holds(self._engine, self._lease, key)
@@ -95,8 +95,8 @@ class Roster:
     def for_pass(self, frontier_seq: int, key: str | None = None) -> dict[str, Stream]:
         """Return the streams of the next pass: of the shared query, or with `key` of that game's own one.
 
-        A stream that has caught up with what the query has passed rejoins it here, at a pass boundary and nowhere else.
-        The pass has the claim of each until `end_pass`; what another query or a chunk has is left to it.
+        A stream that has caught up with the query rejoins it here, at a pass boundary and nowhere else. The pass holds
+        the claim of each until `end_pass`; streams of other queries and of a chunk are skipped.
         """
         now, reader = time.time(), _pass_of(key)
         with self._lock:
@@ -118,11 +118,11 @@ class Roster:
             return running
 
     def end_pass(self, key: str | None = None) -> None:
-        """Give back the claims of the pass of the shared query, or of a game's own one, however it ended."""
+        """Release the claims of a pass of the shared query, or of a game's own one, however it ended."""
         self._release(_pass_of(key))
 
     def for_chunk(self, chosen: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Claim until `end_chunk` those of the chosen streams that are still carried and behind, and in no pass."""
+        """Claim until `end_chunk` those chosen streams that are still carried and behind, and in no pass."""
         with self._lock:
             chunk = {
                 key: stream
@@ -133,14 +133,14 @@ class Roster:
             return chunk
 
     def end_chunk(self) -> None:
-        """Give back the claims of the chunk, however it ended."""
+        """Release the claims of the chunk, however it ended."""
         self._release(_CHUNK)
 
     def behind(self, due_of: SeqOf, reach_of: SeqOf) -> list[Stream]:
-        """Return the streams that no pass will bring further, the furthest behind first.
+        """Return the streams that no pass will advance, the furthest behind first.
 
-        One that has come as far as the running pass can reach waits for the next one: were it read on and on, there
-        would be no pass boundary at which it can rejoin.
+        A stream that has reached the end of the running pass waits for the next pass: if it were read on and on, it
+        would never meet a pass boundary at which to rejoin.
         """
         now = time.time()
         with self._lock:
@@ -159,7 +159,7 @@ class Roster:
             return sorted(ready, key=lambda stream: stream.complete_through)
 
     def settle(self, failures: Mapping[str, Failure], committed: Iterable[str], carried: int) -> None:
-        """Note the result of a pass or chunk over so many streams, and keep in the store what it decides."""
+        """Record the result of a pass or chunk over so many streams, and store the decisions it leads to."""
         now, committed = time.time(), list(committed)
         alike = Counter(failure.kind for failure in failures.values())
         decisions: dict[str, StreamControl] = {}
@@ -191,7 +191,7 @@ class Roster:
     def _adopt(
         self, assignments: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]
     ) -> dict[str, Failure]:
-        """Open the tables of new games, and those that could not be opened before; return why some cannot be."""
+        """Open the tables of new games, and those that failed to open before; return why some still fail."""
         for key in self.streams.keys() - assignments.keys():
             self._leaving[key] = self.streams.pop(key)
         for key in assignments.keys() & self._leaving.keys():
@@ -216,11 +216,11 @@ class Roster:
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)
             held[key].decision = decisions.get(key, StreamControl())
-        # One that is parked already stays so, for the reason it was parked for.
+        # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
     def _recheck_complete(self, stream: Stream) -> None:
-        """Take back that a stream is complete where there are rows for it: an older copy of the store lacked them."""
+        """Reset a stream's completeness where there are rows for it: an older copy of the store lacked them."""
         if stream.cursor < stream.last_seq <= stream.complete_through:
             stream.complete_through = stream.cursor
 
@@ -229,7 +229,7 @@ class Roster:
         stream = stream_of(assignment, self._settings.environment, path, self._writer)
         try:
             stream.open()
-        except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             _log.warning("%s: its table at %s cannot be opened: %s", stream.game_key, path, first_line(error))
             stream.unreadable = stream.behind = True
             return stream, failure_of(error)
@@ -241,5 +241,5 @@ class Roster:
 
 
 def _pass_of(key: str | None) -> str:
-    """Return the reader that is the pass of a game's own query, or of the shared one."""
+    """Return the reader for the pass of a game's own query, or of the shared one."""
     return f"pass of {key}" if key else "shared pass"

@@ -1,4 +1,4 @@
-"""Where the rows of a pass or chunk come from: a frame that Spark reads, or files that tasks read themselves."""
+"""The rows of a pass or chunk: a frame that Spark reads, or files that tasks read themselves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
 
 
 class Rows(Protocol):
-    """Rows of bronze that can be split again and again."""
+    """Rows of bronze that can be split repeatedly."""
 
     def split(self, job: SplitJob) -> list[Any]:
-        """Run the job over them; return what its tasks report.
+        """Run the job over them; return the reports of its tasks.
 
         Raises:
             PySparkException, Py4JJavaError: they cannot be read, or a worker died of one.
@@ -31,7 +31,7 @@ class Rows(Protocol):
         ...
 
     def places(self, key: str, above: int) -> list[Place]:
-        """Return where the rows of a game stand whose seq is above this one, in order."""
+        """Return the places of a game's rows above this seq, in order."""
         ...
 
 
@@ -46,7 +46,7 @@ class FrameRows:
         return list(self.frame.select(*READ).mapInArrow(partial(split, job=job), REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
-        """Let Spark look for them."""
+        """Find the places with Spark."""
         of_game = self.frame.where((F.col("game_key") == key) & (F.col("seq") > above))
         return sorted((row.seq, row.pos) for row in of_game.select("seq", "pos").collect())
 
@@ -69,13 +69,13 @@ class FileRows:
         return list(tasks.mapInArrow(body, REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
-        """Look for them here: nothing of the payload is read."""
+        """Find the places here, without the payload column."""
         rows = [read(part, max(self.low, above), self.high, [key], ["seq", "pos"]).to_pylist() for part in self.parts]
         return sorted((row["seq"], row["pos"]) for part in rows for row in part)
 
 
 def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str] = READ) -> pa.Table:
-    """Read a part's rows of these games, or of all where none is given, of seqs above `low` up to `high`."""
+    """Read a part's rows of these games, or of all games if none is given, of seqs above `low` up to `high`."""
     return _scanner(part, low, high, keys, columns).to_table()
 
 
@@ -97,7 +97,7 @@ def _split_parts(
     rows: tuple[Sequence[Sequence[Piece]], int, int],
     job: SplitJob,
 ) -> Iterator[pa.RecordBatch]:
-    """Split the parts whose numbers are given: the body of a Spark task."""
+    """Split the numbered parts: the body of a Spark task."""
     parts, low, high = rows
     for batch in batches:
         for number in batch.column("id").to_pylist():

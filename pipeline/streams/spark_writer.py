@@ -1,7 +1,7 @@
 """The `spark` writer, for tables to which only Spark may commit: tasks write into a staging folder, Spark appends.
 
-Spark compares no cursor, it only skips a version that is not above the table's. So each write looks at the newest
-snapshot first, and between that look and the write it is the lease that keeps a second owner away (law L10).
+Spark compares no cursor; it only skips a version that is not above the table's. So each write first reads the newest
+snapshot, and between that read and the write only the lease keeps a second owner away (law L10).
 """
 
 import json
@@ -28,7 +28,7 @@ from pipeline.names import GameKey
 from pipeline.reasons import innermost
 
 Holds: TypeAlias = Callable[[GameKey], bool]
-"""Tells whether this driver may begin a write to a game's table now."""
+"""Returns whether this driver may start a write to a game's table now."""
 
 POOL_OF_COMMITS: Final = "commit"
 """The scheduler pool of the appends, see pools.xml: finished rows wait for them."""
@@ -46,7 +46,7 @@ class SparkTable:
         self._spark, self._path, self._app_id, self._staging, self._holds = spark, path, app_id, staging, holds
         self._key = GameKey(path.name)
         with _spark_may_fail(spark, self._key):
-            self._log = SparkDelta.forPath(spark, str(path))._jdt.deltaLog()  # noqa: SLF001 - no public way to a cursor
+            self._log = SparkDelta.forPath(spark, str(path))._jdt.deltaLog()  # noqa: SLF001 - the only way to a cursor
         self._none = getattr(self._log, "update$default$2")()  # Scala's None
         self.refresh()
 
@@ -72,7 +72,7 @@ class SparkTable:
             self._schema = str(snapshot.schema().json())
 
     def add_missing_columns(self, target: pa.Schema) -> bool:
-        """Add the columns and struct members of the target that the table lacks; tell whether any were.
+        """Add the target's columns and struct members that the table lacks; return whether it lacked any.
 
         Raises:
             Refused: a column of the table has another type.
@@ -106,7 +106,7 @@ class SparkTable:
             self.refresh()
             self._check_between(seen, expected, cursor)
             self._require(cursor)
-        finally:  # with what tasks left that died; what cannot be deleted now is deleted at the next start
+        finally:  # with the files of dead tasks; files that cannot be deleted now are deleted at the next start
             with effect("delete_staging"):
                 shutil.rmtree(self._staging, ignore_errors=True)
 
@@ -118,9 +118,9 @@ class SparkTable:
         try:
             held = self._holds(self._key)
         except SQLAlchemyError as error:
-            raise Transient(f"{self._key}: whether it may be written now is not known: {error}") from error
+            raise Transient(f"{self._key}: the lease cannot be checked: {error}") from error
         if not held:
-            raise TableConflict(f"{self._key}: this driver does not hold it")
+            raise TableConflict(f"{self._key}: this driver does not hold its lease")
 
     def _write(self, rows: DataFrame, expected: int | None, cursor: int) -> None:
         try:
@@ -145,10 +145,10 @@ class SparkTable:
             rows.write.format("delta").mode("append").options(**options).save(str(self._path))
 
     def _check_between(self, seen: int, expected: int | None, cursor: int) -> None:
-        """See to it that no other owner moved the cursor, but less far, between our look and our commit.
+        """Check that no other owner moved the cursor, but less far, between our read and our commit.
 
         Raises:
-            Refused: one did, so one of us did not hold the lease.
+            Refused: another owner did, so one of the two did not hold the lease.
         """
         for version in range(seen + 1, self._version):
             with _spark_may_fail(self._spark, self._key):
@@ -166,11 +166,11 @@ class SparkWriter:
     """Tasks write into a staging folder, and Spark appends what is there to the tables."""
 
     def __init__(self, spark: SparkSession, folder: Path, checkpoint_interval: int, holds: Holds) -> None:
-        """Prepare a session of its own beside the driver's, which is left as it is."""
+        """Prepare a session of its own beside the driver's, which stays unchanged."""
         self.folder = folder
         self._checkpoint_interval, self._holds = checkpoint_interval, holds
         self._spark = spark.newSession()
-        # Spark's default is a type of 96 bits that other readers take for a time without a zone.
+        # Spark's default is a 96-bit type, which other readers take for a time without a zone.
         self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
     def open(self, path: Path, app_id: str) -> SparkTable | None:
@@ -190,7 +190,7 @@ class SparkWriter:
         Raises:
             Transient: Spark cannot create it, for one because another process does so at this moment.
         """
-        # Not by Delta's table builder: it fails for ever where a process died before the log's first entry was there.
+        # Not by Delta's table builder: it fails for ever where a process died before the log's first entry.
         options = {"delta.checkpointInterval": str(self._checkpoint_interval), "userMetadata": description}
         with _spark_may_fail(self._spark, path.name):
             nothing = self._spark.createDataFrame([], _spark_schema(target))
@@ -202,7 +202,7 @@ class SparkWriter:
 def _transactions(snapshot: Any) -> dict[str, int]:
     """Return the transaction versions of a snapshot by application id: from its checksum file, else from its state.
 
-    The state costs a Spark job. A commit by Spark writes a checksum file, one by anybody else does not.
+    The state costs a Spark job. Spark's own commits write a checksum file, those of other writers do not.
     """
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
@@ -212,14 +212,14 @@ def _transactions(snapshot: Any) -> dict[str, int]:
 
 
 def _spark_schema(target: pa.Schema) -> StructType:
-    """Return columns as Spark has them: Delta writes a schema just as Spark does."""
+    """Return columns as Spark's type: Delta writes a schema just as Spark does."""
     return StructType.fromJson(json.loads(Schema.from_arrow(target).to_json()))
 
 
 @contextmanager
 def _spark_may_fail(spark: SparkSession, key: str) -> Iterator[None]:
     try:
-        # Delta asks for the thread's session when a checkpoint is not read yet; a thread of ours may have none.
+        # Delta asks for the thread's session before it has read a checkpoint; a thread of ours may have none.
         jvm: Any = spark._jvm  # noqa: SLF001
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
         yield

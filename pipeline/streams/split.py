@@ -1,7 +1,7 @@
-"""What an executor does with bronze rows: decode each by its own schema id and write one Parquet file per game.
+"""The work of an executor on bronze rows: decodes each with its own schema and writes one Parquet file per game.
 
-`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows (law L9).
-A game whose rows cannot be written is reported with its error; the others go on (law L6).
+`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows (law L9). A game whose
+rows cannot be written is reported with its error; the others go on (law L6).
 """
 
 import itertools
@@ -34,7 +34,7 @@ READ: Final = (
     "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
     "topic", "partition", "offset", "source_time", "raw",
 )  # fmt: skip
-"""The columns of bronze a pass reads."""
+"""The columns of bronze that a pass reads."""
 
 OWN_COLUMNS: Final = pa.schema(
     [
@@ -46,7 +46,7 @@ OWN_COLUMNS: Final = pa.schema(
         ("_source_time", pa.timestamp("us", "UTC")),
     ]
 )
-"""What every game table has before the payload's fields."""
+"""The columns of every game table before the payload's fields."""
 
 REPORT: Final = "report string, rejects binary"
 _DETAIL_LIMIT: Final = 500
@@ -57,14 +57,15 @@ Place: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SplitJob:
-    """Which games to split, from which cursor on, with which schemas: the same job on the same rows does the same."""
+    """The games to split, their cursors and schemas: the same job on the same rows has the same result."""
 
     cursors: Mapping[str, int]
     schema_set: SchemaSet
-    tables: Path  # below it each game's files are written, into a folder with the name of its key
+    tables: Path  # below it each game's files are written, in a folder named by its key
     quarantine: Path | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
-    deadly: frozenset[Place] = frozenset()  # refused unread: each kills a worker
-    trial: tuple[Place, Place] | None = None  # does a worker survive these rows, first to last? nothing is kept
+    deadly: frozenset[Place] = frozenset()  # refused without decoding: each kills a worker
+    # A trial: does a worker survive these rows, first to last? nothing is kept.
+    trial: tuple[Place, Place] | None = None
     slice_bytes: int = SLICE_BYTES  # a task with more rows splits them one slice after the other
 
 
@@ -90,7 +91,7 @@ def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
     if job.trial is not None:
         own_rows = _within(own_rows, *job.trial)
     worker = _Split(own_rows, job)
-    del rows, own_rows  # payloads are large: what was copied is let go of
+    del rows, own_rows  # payloads are large: the copies are freed
     worker.run()
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
     refused = None
@@ -111,9 +112,7 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
     is_above_cursor = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
-    return (
-        rows if is_above_cursor.all() else rows.filter(pa.array(is_above_cursor))
-    )  # a copy of all payloads is not free
+    return rows if is_above_cursor.all() else rows.filter(pa.array(is_above_cursor))  # copying all payloads costs time
 
 
 def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
@@ -157,7 +156,7 @@ class _Split:
         return routed.filter(pa.array(~deadly))
 
     def _note_links(self) -> None:
-        """Note which seqs the rows of each game come from, refused ones included: the cursor moves over them too."""
+        """Record the seqs of each game's rows, refused ones included: the cursor moves over them too."""
         links = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate([])
         for row in links.to_pylist():
             game = self.games.setdefault(
@@ -166,7 +165,7 @@ class _Split:
             game["links"].append([row["seq"], row["prev_seq"]])
 
     def _note_arrivals(self, laid: "_Laid") -> None:
-        """Note for every game and seq how many rows land, and the oldest and newest time the source had them."""
+        """Record for each game and seq the number of landed rows, and their oldest and newest source time."""
         columns = [laid.keys, laid.rows.column("_seq"), laid.rows.column("_source_time")]
         known = pa.table(columns, names=["key", "seq", "time"]).filter(pc.is_valid(columns[2]))
         grouped = known.group_by(["key", "seq"]).aggregate([("time", how) for how in ("count", "min", "max")])
@@ -175,7 +174,7 @@ class _Split:
             self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
 
     def _decode(self, routed: pa.Table) -> dict[pa.Schema, list["_Laid"]]:
-        """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
+        """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
         opened = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
         keys = whole(routed.column("game_key")).dictionary_encode()
         names = keys.dictionary.to_pylist()
@@ -219,7 +218,7 @@ class _Split:
         return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
 
     def _barred(self, name: str, schema_id: int) -> tuple[str, str] | None:
-        """Return why a game's rows of a schema are refused unread, None when they are not."""
+        """Return why a game's rows of a schema are refused without decoding, None when they are not."""
         schema_set = self.job.schema_set
         if schema_id not in schema_set.games.get(GameKey(name), ()):
             return "unknown_schema", f"schema {schema_id} is not registered for this game"
@@ -229,7 +228,7 @@ class _Split:
     def _by_layout(
         self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int
     ) -> list[tuple[pa.Schema, Placement, np.ndarray]]:
-        """Group rows by the columns of their game's table and where they lie there: most games share a few layouts."""
+        """Group rows by the columns of their game's table and their layout: most games share a few layouts."""
         schema_set = self.job.schema_set
         layouts: dict[tuple[int, Placement], tuple[pa.Schema, list[int]]] = {}
         for game in np.unique(games[good]).tolist():
@@ -252,7 +251,7 @@ class _Split:
         self._note_arrivals(laid)
         keys, table = whole(laid.keys).dictionary_encode(), laid.rows
         games = keys.indices.to_numpy()
-        # By number, not by name: a sort spends its time on comparing, and texts compare slowly.
+        # By number, not by name: sorting compares, and comparing texts is slow.
         order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
         table = table.take(pa.array(order)).combine_chunks()
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
@@ -266,11 +265,11 @@ class _Split:
                 else:
                     discard(self.job.tables / key, [file])
                 hit("mid_data_files")
-            except Exception as error:  # noqa: BLE001 - law L6: whatever one game does, the others go on
+            except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
                 self.games[key]["error"] = _fault(error)
 
     def write_rejects(self, rejects: pa.Table, folder: Path) -> dict[str, Any] | None:
-        """Write refused rows as a file below quarantine's folder; return it with the games that have rows in it."""
+        """Write refused rows as a file below quarantine's folder; return it with the games in it."""
         if not rejects.num_rows or self.job.trial is not None:
             return None
         keys = pc.unique(rejects.column("game_key")).to_pylist()
@@ -300,7 +299,7 @@ class _Split:
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """Rows as their games' tables want them. Whose they are is no column of theirs: a payload may have any name."""
+    """Rows in their games' columns. The game is not a column of theirs: a payload field may have any name."""
 
     keys: pa.ChunkedArray  # the game's key of each row
     rows: pa.Table

@@ -1,4 +1,4 @@
-"""One stream as its group's driver holds it: the game's table, its cursor, and how far it was seen to be complete."""
+"""One stream of a group's driver: the game's table, its cursor, and the seq up to which it is complete."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from pipeline.streams.writers import GameTable, Writer
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a game's table stands: what rows are split from, and what their commit expects to find (law L4)."""
+    """The position of a game's table: its rows are split from here, and their commit expects it (law L4)."""
 
     generation: int
     cursor: int
@@ -37,23 +37,23 @@ class Stream:
     generation: int
     path: Path
     writer: Writer
-    last_seq: int  # the game's last seq in bronze as the control store tells it
-    stored_generation: int = 1  # what the control store had when the table was opened
+    last_seq: int  # the game's last seq in bronze according to the control store
+    stored_generation: int = 1  # the control store's value when the table was opened
     table: GameTable | None = None
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
-    complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
+    complete_through: int = 0  # the last seq up to which bronze held nothing more for this game
     behind: bool = False
-    unreadable: bool = False  # its table could not be opened: its cursor is unknown, and no rows may be read for it
-    decision: StreamControl = field(default_factory=StreamControl)  # as people and failures have decided
+    unreadable: bool = False  # its table could not be opened: its cursor is unknown, and its rows may not be read
+    decision: StreamControl = field(default_factory=StreamControl)  # decisions of operators and after failures
 
     @property
     def lane(self) -> Lane:
-        """How the stream is read now."""
+        """The stream's present lane."""
         return lanes.lane(self.decision, behind=self.behind)
 
     @property
     def error(self) -> str | None:
-        """Why its last attempt failed, None when it did not."""
+        """The reason of its last failure, None after a success."""
         return self.decision.evidence
 
     @property
@@ -72,11 +72,11 @@ class Stream:
         self._read_cursor()
 
     def is_before(self, generation: int) -> bool:
-        """Tell whether the table was opened before the control store had this generation, and has not got it."""
+        """Return whether the table was opened before the control store had this generation, and lacks it."""
         return max(self.stored_generation, self.generation) < generation
 
     def reopen(self) -> None:
-        """Read the cursor again after another process may have moved it."""
+        """Read the cursor again, as another process may have moved it."""
         if self.table is None:
             self.open()
         else:
@@ -84,10 +84,10 @@ class Stream:
             self._read_cursor()
 
     def commit(self, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
-        """Put the files into the table and move the cursor, creating the table or adding columns first.
+        """Add the files to the table and move the cursor, creating the table or adding columns first.
 
-        `expected` is the position that the files' rows were split from. What the stream knows by now does not count: a
-        commit that compared with that would add once more what another writer added meanwhile.
+        `expected` is the position from which the files' rows were split. The stream's present position does not count:
+        a commit that compared with it would repeat rows that another writer added meanwhile.
 
         Raises:
             TableConflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
@@ -115,7 +115,7 @@ class Stream:
         self.complete_through = max(self.complete_through, self.cursor)
 
     def _follow_rebuild(self, table: GameTable) -> None:
-        """Take the generation that the table's own log says is current: a rebuild may have switched it (law L12)."""
+        """Read the current generation from the table's own log: a rebuild may have switched it (law L12)."""
         current = generation.newest(table.transaction_version, self.environment, self.game_key, self.generation)
         if current != self.generation:
             self.generation = current

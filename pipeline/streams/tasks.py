@@ -1,7 +1,7 @@
-"""Runs the split job over the rows of many games, and finds out which record kills a worker when one does.
+"""Runs the split job over the rows of many games, and finds the record that kills a worker.
 
-A worker that dies takes its whole task with it. The games are halved until the one is found, then its records; what
-is found is refused unread, and everybody else's rows are split in the same pass (law L6).
+A dying worker takes its whole task with it. The games are halved until one remains, then its records; the record found
+is refused without decoding, and all other rows are split in the same pass (law L6).
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from pipeline.reasons import innermost
 from pipeline.streams.rows import Rows
 from pipeline.streams.split import Place, SplitJob
 
-_DEADLY_RECORDS: Final = 8  # most of one game in one pass; more, and the game is left behind as a whole
+_DEADLY_RECORDS: Final = 8  # most of one game in one pass; with more, the whole game is left behind
 _TRIALS: Final = 40  # most runs spent on finding them: one record of a thousand takes twenty
 _DIED = (Py4JJavaError, PySparkException)
 
 
 @dataclass
 class Ran:
-    """What the tasks reported, and the games whose rows could not be split."""
+    """The reports of the tasks, and the games whose rows could not be split."""
 
     rows: list[Any] = field(default_factory=list)
-    culprits: dict[str, str] = field(default_factory=dict)  # game key → why, one line
+    culprits: dict[str, str] = field(default_factory=dict)  # game key → reason, one line
 
 
 def run(source: Rows, job: SplitJob) -> Ran:
@@ -37,7 +37,7 @@ def run(source: Rows, job: SplitJob) -> Ran:
     try:
         return Ran(source.split(job))
     except _DIED:
-        source.split(replace(job, cursors={}))  # what fails without any game is shared, and fails the query
+        source.split(replace(job, cursors={}))  # a failure without any game is shared, and fails the query
     ran = Ran()
     waiting = [dict(job.cursors)]
     while waiting:
@@ -55,7 +55,7 @@ def run(source: Rows, job: SplitJob) -> Ran:
 
 
 def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, ran: Ran) -> None:
-    """Split one game's rows without the records that kill a worker, or note why that cannot be."""
+    """Split one game's rows without the records that kill a worker, or record why that is impossible."""
     places = source.places(key, job.cursors[key])
     deadly = _deadly(source, job, places)
     if not deadly:

@@ -1,9 +1,9 @@
-"""Whose turn catch-up's next chunk is (law L16). Pure.
+"""Schedules catch-up's chunks (law L16). Pure.
 
-Games that one chunk makes level go first. Where there are none, the nearest goes with all that have at most twice its
-way: it waits for them, so that they share each read. The furthest, where that left it out, has the next chunk, with all
-that it reaches. So nobody waits for more than twice its own backlog, the furthest gets at least every other chunk, and
-after an outage each seq is read once for all games.
+Games that one chunk can complete go first. Without any, the nearest game goes with all that are at most twice as far
+behind: it waits for them, so that they share each read. If that excluded the furthest game, the next chunk is its own,
+with all games that it reaches. So no game waits for more than twice its own backlog, the furthest gets at least every
+other chunk, and after an outage each seq is read once for all games.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Turn:
 
 
 def next_turn(behind: Mapping[str, int], head: int, most: int, *, furthest_waits: bool) -> Turn | None:
-    """Return the next chunk, None where nobody lacks anything up to `head`.
+    """Return the next chunk, None when no game lacks rows up to `head`.
 
     Args:
         behind: by game key, the seq up to which each game that is behind is complete.

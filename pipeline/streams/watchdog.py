@@ -1,4 +1,4 @@
-"""Judges a group's streams with a clock of its own: a hung pass or a dead query must show without any event."""
+"""Judges a group's streams with a clock of its own, so that a hung pass or a dead query shows without any event."""
 
 import time
 from collections import deque
@@ -22,7 +22,7 @@ TellStates = Callable[[list[StreamState], list[StatusEvent], GroupSample], None]
 
 
 class Watchdog:
-    """Evaluates all streams of one group at each heartbeat and tells their states."""
+    """Evaluates all streams of one group at each heartbeat and reports their states."""
 
     def __init__(self, settings: Settings, engine: Engine, group: Group, tell: TellStates) -> None:
         """Watch a group from now on."""
@@ -35,23 +35,23 @@ class Watchdog:
         self.last_failure: str | None = None
 
     def passed(self, result: PassResult) -> None:
-        """Take a pass's result; called on the query's thread."""
+        """Record a pass's result; called on the query's thread."""
         self._results.append(result)
         if not result.is_chunk:
             self.last_failure = None
             self._durations.append(result.finished_at - result.started_at)
 
     def failed(self, error: str) -> None:
-        """Note that the group's query ended with an error."""
+        """Record that the group's query ended with an error."""
         self.last_failure = error
         self._failures.append(time.time())
 
     def started(self) -> None:
-        """Note that the group's query was started, for the first time or again."""
+        """Record that the group's query was started, for the first time or again."""
         self._started_at = time.time()
 
     def evaluate(self, *, active: bool) -> None:
-        """Judge every stream now; `active` says whether the group's query is running."""
+        """Evaluate every stream now; `active`: the group's query is running."""
         now = time.time()
         self._started_at = min(self._started_at, now)  # the clock may have been set back
         while self._failures and self._failures[0] < now - _FAILURE_WINDOW_SECONDS:
@@ -111,7 +111,7 @@ class Watchdog:
             last_attempt_failed=stream.error if stream.lane == Lane.CATCHUP else None,
         )
         frontier = self._group.frontier_seq or None
-        age = None  # also where nothing seems to wait: a cursor that cannot be read is not known to be at the end
+        age = None  # even without rows waiting: an unreadable cursor is not known to be at the end
         if not stream.unreadable:
             age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
         return Reading(facts, stream.cursor, frontier, age, complete_through_seq=stream.complete_through)

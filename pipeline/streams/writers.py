@@ -1,7 +1,7 @@
-"""How a game's files get into its table (law L10): by our own commit (`direct`), or by Spark's (`spark`).
+"""Commits a game's files to its table (law L10): directly (`direct`), or through Spark (`spark`).
 
 A driver has one writer; each of its streams holds a table that the writer opened or created. Both kinds write the same
-cursor under the same application id, so a table that one began goes on under the other.
+cursor under the same application id, so either can continue a table of the other.
 """
 
 import shutil
@@ -33,7 +33,7 @@ class GameTable(Protocol):
         """Read what others have committed."""
 
     def add_missing_columns(self, target: pa.Schema, /) -> bool:
-        """Add the columns and struct members of the target that the table lacks; tell whether any were."""
+        """Add the target's columns and struct members that the table lacks; return whether it lacked any."""
 
     def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int, /) -> None:
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
@@ -48,7 +48,7 @@ class Writer(Protocol):
 
     @property
     def folder(self) -> Path:
-        """The folder below which tasks write: each game's files into a folder with the name of its key."""
+        """The folder below which tasks write: each game's files in a folder named by its key."""
 
     def open(self, path: Path, app_id: str) -> GameTable | None:
         """Open a table, or return None where there is none."""
@@ -80,8 +80,8 @@ def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, h
         demux: the settings.
         paths: where the game tables are.
         spark: the driver's session.
-        staging: a folder of this driver alone; what an earlier process left in it is deleted.
-        holds: asked right before each write of the `spark` writer, which has no other protection at that moment.
+        staging: a folder of this driver alone; files of an earlier process are deleted.
+        holds: called right before each write of the `spark` writer, which has no other protection at that moment.
     """
     if staging.exists():
         with effect("delete_staging"):

@@ -1,6 +1,6 @@
-"""Does it add up: every row of bronze is in its game's table, in quarantine, or still to come; nothing else is there.
+"""The balance: every row of bronze is in its game's table, in quarantine, or pending, and nothing else is there.
 
-Judges what `ledger` has read, for `turnout verify`. Shares no code with the path that writes.
+Judges the entries that `readings` has read, for `turnout verify`. Shares no code with the path that writes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ FAULTS: Final = (
     "lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_holes", "bronze_duplicates",
     "source_duplicates", "beyond_bronze",
 )  # fmt: skip
-"""What must be 0, from bad to less bad."""
+"""The counts that must be 0, worst first."""
 
 EVIDENCE_ROWS: Final = 5
 """Most offending places named per kind of fault."""
@@ -39,22 +39,22 @@ class Counts:
     phantom: int = 0
     early: int = 0
     broken_chain: int = 0  # seqs
-    bronze_holes: int = 0  # of no game: nobody knows whose they were
+    bronze_holes: int = 0  # of an unknown game
     bronze_duplicates: int = 0
     source_duplicates: int = 0
     beyond_bronze: int = 0  # games
     stale_twins: int = 0  # this one and those below: information only
     quarantine_copies: int = 0
     ahead: int = 0
-    accepted_gaps: int = 0  # seqs behind rows that bronze lost, which a person has accepted
-    retired: int = 0  # as pending, but nobody is to carry the game: they wait in bronze
+    accepted_gaps: int = 0  # broken chain links over gaps in bronze that an operator has accepted
+    retired: int = 0  # like pending, but of games that no group carries: they wait in bronze
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
 
     @property
     def faults(self) -> int:
-        """The sum of all that must be 0."""
+        """The sum of the counts that must be 0."""
         return sum(getattr(self, name) for name in FAULTS)
 
 
@@ -67,24 +67,24 @@ class GameBalance:
 
     game_key: str
     game: str | None
-    cursor: int | None  # None: no commit has moved it yet, or there is no table
+    cursor: int | None  # None: no commit has moved it yet, or the game has no table
     counts: Counts
 
     @property
     def is_game(self) -> bool:
-        """False for the wrappers that could not be opened: they are counted under a key of no game."""
+        """False for malformed wrappers: they are counted under a key without a game."""
         return self.game_key != MALFORMED
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One place where the books do not add up."""
+    """One place of a fault."""
 
     kind: str  # one of FAULTS
     game_key: str | None  # None: of a place that bronze lacks
     game: str | None
-    seq: int | None  # None: the row carries none
-    pos: int | None  # None: the row carries none, or all of the game's rows of the seq are meant
+    seq: int | None  # None: the row has none
+    pos: int | None  # None: the row has none, or the fault is about all of the game's rows of the seq
     detail: str
 
 
@@ -92,25 +92,25 @@ class Problem:
 class Balance:
     """The result of one verification."""
 
-    games: tuple[GameBalance, ...]  # by game key; the malformed wrappers are among them under their own key
+    games: tuple[GameBalance, ...]  # by game key; malformed wrappers have a key of their own
     totals: Counts
     by_reason: Mapping[str, int]  # the quarantined rows
     problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
     values: Values | None = None  # None: only places were compared
     behind: sources.Behind | None = None  # None: the source was not observed
-    is_ingested: bool = True  # bronze has a commit of ingest: of an empty one nothing is proved
-    replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows of schemas that land today, by game key
+    is_ingested: bool = True  # bronze has a commit of ingest: an empty bronze proves nothing
+    replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows whose schemas land today, by game key
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong; rows may still be pending."""
+        """No faults; rows may still be pending."""
         lacking = 0 if self.behind is None else self.behind.records or 0
         return self.totals.faults + lacking == 0 and (self.values is None or self.values.mismatches == 0)
 
     @property
     def complete(self) -> bool:
-        """Nothing is wrong, nothing is still to come, and ingest has run: without it nothing can be complete."""
+        """No faults, nothing pending, and ingest has run: otherwise nothing can be complete."""
         return self.ok and self.is_ingested and self.totals.pending == 0 and self.totals.ahead == 0
 
 
@@ -128,8 +128,8 @@ def verify(
     Args:
         paths: where the environment keeps its tables; nothing is written there.
         environment: its name, part of the cursors' transaction ids.
-        generations: the generation of each game's table by game key; the newest one with a cursor where not given.
-        retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
+        generations: the generation of each game's table by game key; by default the newest one with a cursor.
+        retired: the keys of games that no group carries: their rows above the cursor are not pending.
         wanted: compare values, too.
         known: compare with the source, too; it must have been observed before this is called.
         landing: count the refused rows that a replay would decode, too; returns the schemas whose rows land today.
@@ -214,7 +214,7 @@ def _problems(database: duckdb.DuckDBPyConnection, games: Mapping[str, tuple[str
 
 
 def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos: int | None, detail: str) -> Problem:
-    """Make a problem; the negative stand-ins of missing positions become None again."""
+    """Make a problem; the negative stand-ins of missing positions become None."""
     known_seq = None if seq is None or seq < 0 else seq
     return Problem(kind, key, game, known_seq, None if pos is None or pos < 0 else pos, detail)
 
@@ -222,8 +222,8 @@ def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos:
 def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | None, int]]:
     """Return (key, name, rows) of bronze rows whose key is not their name's.
 
-    Refused rows may stand under the malformed key whatever their name: no table belongs to it. There may be millions of
-    such names, so they are not even read.
+    Refused rows may have the malformed key whatever their name: it has no table. There may be millions of such names,
+    so they are not even read.
     """
     sql = "SELECT game_key, game, rows FROM titles WHERE game_key <> ? OR NOT refused ORDER BY ALL"
     rows = database.execute(sql, [MALFORMED]).fetchall()
@@ -238,7 +238,7 @@ def _wrong_key_problems(
     database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key: str, game: str | None
 ) -> list[Problem]:
     rows = readings.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
-    detail = "bronze row without a game's name" if game is None else f"bronze row whose name has the key {key_of(game)}"
+    detail = "bronze row without a game name" if game is None else f"bronze row whose name has the key {key_of(game)}"
     return [_problem("misrouted", key, game, seq, pos, detail) for seq, pos in rows]
 
 

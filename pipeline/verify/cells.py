@@ -1,6 +1,6 @@
-"""Compares what columns should hold with what a table's file holds, value by value. Pure; called by `value_tasks`.
+"""Compares the expected columns with those of a table's file, value by value. Pure; called by `value_tasks`.
 
-Two NaN are alike, 0.0 and -0.0 are not; a map is alike in any order of its keys, but each key counts.
+Two NaN are equal, 0.0 and -0.0 are not; a map is equal in any order of its keys, but each key counts.
 """
 
 import datetime as dt
@@ -22,7 +22,7 @@ _ABSENT: Final = "no such column"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that is not what it should be."""
+    """One value that differs."""
 
     row: int
     column: str  # with the path inside it, such as `sub.at` or `tags[2]`
@@ -31,9 +31,9 @@ class Difference:
 
 
 def differences(expected: pa.Table, found: pa.Table, limit: int) -> tuple[int, list[Difference]]:
-    """Compare two tables of the same rows; return how many values differ, and the first ones, at most so many.
+    """Compare two tables of the same rows; return the number of differing values, and the first of them.
 
-    A column that only one of them has must be null in the other.
+    A column that only one table has must be null there.
     """
     count = 0
     named: list[Difference] = []
@@ -59,7 +59,7 @@ def differences(expected: pa.Table, found: pa.Table, limit: int) -> tuple[int, l
 
 
 def shown(value: object) -> str:
-    """Return a value as it may stand in a report: without control characters, cut when long."""
+    """Return a value for a report: without control characters, cut when long."""
     if isinstance(value, str | bytes):
         value = value[: _MAX_SHOWN * 2]  # a payload may hold a megabyte
     if isinstance(value, dt.datetime | decimal.Decimal):
@@ -80,14 +80,14 @@ def _type(*columns: pa.Array | None) -> pa.DataType:
 
 
 def _suspects(want: pa.Array | None, have: pa.Array | None) -> npt.NDArray[np.int64]:
-    """Return the rows that are to be looked at one by one: none where the columns are alike as a whole."""
+    """Return the rows to compare one by one: none where the whole columns are equal."""
     if want is None or have is None:
         one = want if want is not None else have
         assert one is not None
         return np.flatnonzero(one.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
     everything = np.arange(len(want), dtype=np.int64)
     if pa.types.is_nested(want.type) and have.type != want.type:
-        return everything  # a cast leaves out the members of a struct that the other has not
+        return everything  # a cast drops the struct members that the other column lacks
     try:
         same = have if have.type == want.type else have.cast(want.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -95,7 +95,7 @@ def _suspects(want: pa.Array | None, have: pa.Array | None) -> npt.NDArray[np.in
     if pa.types.is_floating(want.type):
         want, same = (_bits(each) for each in (want, same))
     elif holds_type(want.type, _is_float_or_map):
-        return everything  # Arrow takes 0.0 for -0.0, and minds the order of keys
+        return everything  # Arrow takes 0.0 for -0.0, and is sensitive to the order of keys
     if want.equals(same):
         return everything[:0]
     if pa.types.is_nested(want.type):
@@ -114,7 +114,7 @@ def _is_float_or_map(kind: pa.DataType) -> bool:
 
 
 def _first_difference(kind: pa.DataType, want: Any, have: Any, path: str) -> tuple[str, Any, Any] | None:
-    """Return the path and both values of the first difference of two values, None when they are alike."""
+    """Return the path and both values of the first difference of two values, None when they are equal."""
     if want is None or have is None:
         return None if want is have else (path, want, have)
     if pa.types.is_struct(kind):

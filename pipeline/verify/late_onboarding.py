@@ -1,7 +1,7 @@
-"""Finds the home of rows that came before their game was known: ingest refused them, a replay landed them later.
+"""Assigns rows to games that became known later: ingest refused the rows, a replay landed them.
 
-Bronze and quarantine keep such a row under the key of no game; its place is counted with the game whose name it
-carries, once it is in that game's table. Called by `balance` between reading and judging.
+Bronze and quarantine keep such a row under the malformed key; its place counts for the game it names once it is in that
+game's table. Called by `balance` between reading and judging.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import duckdb
 from pipeline.names import MALFORMED
 from pipeline.verify import readings
 
-# The places in tables that bronze does not have under that key: only those can be of such rows.
+# Places in tables that bronze lacks under that key: only those can belong to such rows.
 _STRANGE: Final = """
 CREATE TEMP TABLE strange AS
 SELECT DISTINCT ord, seq, pos FROM entries WHERE side = 'table' AND seq >= 0
@@ -36,7 +36,7 @@ WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 't
 
 
 def reassign_rows(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key_of: Callable[[str], str]) -> None:
-    """Count rows that were refused as of no known game with the game they have landed in, if it is the one they name.
+    """Count rows that were refused as of no known game with the game they name, if they have landed in its table.
 
     Raises:
         Refused: a data file of bronze cannot be read.

@@ -24,7 +24,7 @@ from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_i
 from pipeline.settings import Paths
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
-_GENERATIONS_TRIED: Final = 4  # without a cursor in a row, before the search for the newest one ends
+_GENERATIONS_TRIED: Final = 4  # the search for the newest generation ends after so many without a cursor
 
 _SCHEMA: Final = """
 CREATE TYPE side AS ENUM ('bronze', 'table', 'before', 'after'); -- the last two: the readings of quarantine
@@ -37,7 +37,7 @@ CREATE TABLE chain (ord INTEGER, seq BIGINT, low BIGINT, high BIGINT, holes BOOL
 CREATE MACRO files(paths) AS TABLE FROM read_parquet(paths, union_by_name = true, hive_partitioning = false);
 """
 
-# A missing position becomes a negative one, a different one per side, so that it meets nothing on another side.
+# A missing position becomes a negative one, a different one per side, so that it matches nothing on another side.
 _READ_TITLES: Final = """
 INSERT INTO titles
 SELECT coalesce(game_key, ''), game, refused IS NOT NULL AS refused, count(*) FROM files(?) GROUP BY ALL
@@ -71,25 +71,25 @@ FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of one Delta table: its name for people and its data files."""
+    """One version of one Delta table: its label and its data files."""
 
     label: str
     version: int
     files: tuple[str, ...]
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
-    paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
-    gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: what a person has accepted that bronze lost
+    paths: tuple[str, ...] = ()  # of the same files, for functions without patterns
+    gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: the lost seqs that an operator accepted
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The versions one verification looks at, pinned in the order of the fields (docs/verify.md says why)."""
+    """The table versions of one verification, pinned in the order of the fields (docs/verify.md says why)."""
 
     quarantine_before: Snapshot | None  # None: there is no quarantine table
     tables: Mapping[str, Snapshot]  # by game key
     bronze: Snapshot
     quarantine_after: Snapshot | None
-    reserved: tuple[tuple[int, int], ...]  # first and last seq of refused rows that no bronze commit need follow
+    reserved: tuple[tuple[int, int], ...]  # first and last seq of refused rows that may precede their bronze commit
 
 
 def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Reading:
@@ -108,7 +108,7 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     bronze = _snapshot(paths.bronze, "bronze", ("game_key", "game", "seq", "pos", "prev_seq", "refused"))
     if bronze is None:
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
-    require_own(paths.bronze, environment)  # under another name no cursor is found, and every row seems too early
+    require_own(paths.bronze, environment)  # another environment's cursors are not found, so every row would look early
     after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
     opened_bronze = open_table(paths.bronze, bronze.version)
     head = opened_bronze.transaction_version(bronze_app_id(environment))
@@ -118,9 +118,9 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
 
 @contextmanager
 def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a database with the tables `places`, `gaps`, `reserved`, `titles`, `entries` and `chain` of one reading.
+    """Open a temporary database with the tables `places`, `gaps`, `reserved`, `titles`, `entries` and `chain`.
 
-    It lives in a temporary folder and is gone afterwards.
+    It is deleted after the block.
 
     Raises:
         Refused: a data file cannot be read.
@@ -155,18 +155,18 @@ def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: Snapshot, *
         return database.execute(sql, parameters).fetchall()
     except duckdb.OutOfMemoryException:
         raise
-    except duckdb.Error as error:  # of a damaged page it raises this very class
+    except duckdb.Error as error:  # DuckDB raises this very class for a damaged page
         reason = first_line(error)
         raise Refused(
-            f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. "
-            "If VACUUM ran just now, verify again; otherwise restore that file."
+            f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. If VACUUM has just run, verify "
+            f"again; otherwise restore that file."
         ) from error
 
 
 def spans(database: duckdb.DuckDBPyConnection, table: Snapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
-    """Return a game table's files with rows that have a place, each with its first and last seq, as its rows tell.
+    """Return a game table's files with rows that have a place, each with its first and last seq, read from the rows.
 
-    The log's statistics are not asked: a writer that gets them wrong would hide rows.
+    Not from the log's statistics: a writer with wrong statistics would hide rows.
 
     Raises:
         Refused: a data file is missing or damaged.
@@ -204,10 +204,10 @@ def _load(database: duckdb.DuckDBPyConnection, reading: Reading) -> None:
 
 
 def _reserved(quarantine: Path, version: int, bronze: DeltaTable, environment: str) -> Iterator[tuple[int, int]]:
-    """Yield the seqs of each ingest generation's last batch with refused rows, where bronze need not have them.
+    """Yield the seqs of each ingest generation's last batch with refused rows, where bronze may lack them.
 
-    It need not while that batch is above bronze's cursor, and not when it was given up: ingest first moves bronze's
-    cursor over its seqs, then takes its rows out of quarantine.
+    Bronze may lack them while that batch is above bronze's cursor, and after the batch was given up: ingest first moves
+    bronze's cursor over its seqs, then removes its rows from quarantine.
     """
     table, head = open_table(quarantine, version), bronze.transaction_version(bronze_app_id(environment)) or 0
     misses, number = 0, 1
@@ -231,13 +231,13 @@ def _snapshot(
     environment: str | None = None,
     generation: int | None = None,
 ) -> Snapshot | None:
-    """Pin the newest version of a table, or return None where there is none (yet)."""
+    """Pin the newest version of a table; None where the table does not exist yet."""
     try:
         table = open_table(folder)
         known = {field.name for field in table.schema().fields}
         missing = sorted(set(columns) - known)
         if missing:
-            raise Refused(f"{label} has no column {', '.join(missing)}: it was not written by turnout. Move it away.")
+            raise Refused(f"{label} has no column {', '.join(missing)}: not a table of turnout. Move it away.")
         paths = paths_of(table, label)
         key = GameKey(folder.name)
         cursor = None if environment is None else _cursor(table, environment, key, generation)
@@ -251,12 +251,12 @@ def _snapshot(
 
 
 def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:
-    """Return the cursor of the newest generation, from the reported one on: a rebuild is recorded after its commit."""
+    """Return the cursor of the newest generation, from the recorded one on: a rebuild records after its commit."""
     newest, misses, number = None, 0, generation or 1
     while misses < _GENERATIONS_TRIED:
         version = table.transaction_version(stream_app_id(environment, GameKey(key), number))
         newest, misses = (newest, misses + 1) if version is None else (version, 0)
         number += 1
-    if newest is None and generation is not None and generation > 1:  # an older copy of the table was put back
+    if newest is None and generation is not None and generation > 1:  # an older copy of the table was restored
         return _cursor(table, environment, key, generation - 1)
     return newest

@@ -1,7 +1,7 @@
-"""Decodes payloads one by one as google.protobuf reads them and docs/data.md lays them out in columns.
+"""Decodes payloads one by one with google.protobuf, into the columns that docs/data.md describes.
 
-A second implementation on purpose, for `turnout verify --values`: it shares no code with the decoder of the passes,
-only the registered definitions. Slower, and simple enough to be read in one go.
+A second implementation on purpose, for `turnout verify --values`: it shares only the registered definitions with the
+decoder of the passes. Slower, and simple enough to read in one go.
 """
 
 import datetime as dt
@@ -52,21 +52,21 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
 class Undecodable(Exception):
-    """A payload that belongs into quarantine; `reason` is one of docs/data.md's."""
+    """A payload that belongs in quarantine; `reason` is a reason code of docs/data.md."""
 
     def __init__(self, reason: str, detail: str) -> None:
-        """Keep the reason and one line that explains it."""
+        """Keep the reason and a line of explanation."""
         super().__init__(detail)
         self.reason = reason
 
 
 Read = Callable[[Any], Any]
-"""From a value as protobuf gives it to the value of its column."""
+"""Converts protobuf's value to the column's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One field of a message as a column or member: its name, its type, and how a message gives its value."""
+    """One field of a message as a column or member: name, type, and how to read its value from a message."""
 
     name: str
     type: pa.DataType
@@ -109,7 +109,7 @@ class ReferenceDecoder:
         return parsed
 
     def decode(self, payloads: Sequence[bytes]) -> tuple[pa.Table, dict[int, Undecodable]]:
-        """Return the columns of all payloads that can be decoded, in order, and by place why each other one cannot."""
+        """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
         parsed, refused = [], {}
         for place, payload in enumerate(payloads):
             try:
@@ -117,7 +117,7 @@ class ReferenceDecoder:
                 parsed.append([column.of(one) for column in self._columns])
             except Undecodable as error:
                 refused[place] = error
-            except UnicodeDecodeError as error:  # a key of proto2 is looked at when it is read
+            except UnicodeDecodeError as error:  # a key of proto2 is checked only when it is read
                 refused[place] = Undecodable("malformed_payload", str(error))
         arrays = [pa.array([row[index] for row in parsed], column.type) for index, column in enumerate(self._columns)]
         table = pa.table(arrays, schema=self.schema) if arrays else pa.table({})
@@ -125,9 +125,9 @@ class ReferenceDecoder:
 
 
 class _Definition:
-    """A definition in a pool of its own, in which fields are called by their numbers.
+    """A definition in a pool of its own, with fields named by their numbers.
 
-    Python's messages have methods, and a field may be called like one of them; a number never is.
+    Python's messages have methods, and a field may have the name of a method; a number never does.
     """
 
     def __init__(self, descriptor: bytes, names: Mapping[str, str]) -> None:
@@ -183,7 +183,7 @@ class _Definition:
         return columns_found
 
     def _value(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
-        """Return a field's type and how a message gives its value; None when it has nothing to hold."""
+        """Return a field's type and how to read its value from a message; None when it holds nothing."""
         name = field.name
         entry = field.message_type if field.message_type and field.message_type.GetOptions().map_entry else None
         if entry is not None:
@@ -203,7 +203,7 @@ class _Definition:
         return kind, lambda held: read(getattr(held, name))
 
     def _single(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
-        """Return the type of one value of a field, and how it is read."""
+        """Return the type of one value of a field, and how to read it."""
         inner = field.message_type
         if inner is None:
             return _SCALARS[field.type], _plain(field)
@@ -219,7 +219,7 @@ class _Definition:
 
 
 def _distinct_names(given: Mapping[int, str]) -> dict[int, str]:
-    """Return each field's name as it is decoded under; of twins by case or '_' all but the first get their number."""
+    """Return the name under which each field is decoded; of twins by case or '_' all but the first get their number."""
     taken: set[str] = set()
     names = {}
     for number, name in sorted(given.items()):
@@ -243,8 +243,8 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, bytes):  # proto2 gives them where a text is no UTF-8
-        raise Undecodable("malformed_payload", "a text that is no UTF-8")
+    if isinstance(value, bytes):  # proto2 gives bytes where a text is not UTF-8
+        raise Undecodable("malformed_payload", "a text that is not UTF-8")
     return value
 
 
@@ -262,7 +262,7 @@ def _is_message(entry: Descriptor) -> bool:
 def _map_of(name: str, key: Read, item: Read, *, messages: bool) -> Read:
     def read(held: Any) -> list[tuple[Any, Any]]:
         entries = getattr(held, name)
-        if messages:  # by key: iterating such a map gives keys only, and items() would do the same
+        if messages:  # by key: iterating such a map gives keys only, and so would items()
             return [(key(each), item(entries[each])) for each in entries]
         return [(key(each), item(value)) for each, value in entries.items()]
 
@@ -270,13 +270,13 @@ def _map_of(name: str, key: Read, item: Read, *, messages: bool) -> Read:
 
 
 def _micros(held: Any) -> int:
-    """Return a Timestamp or Duration in microseconds; of nanos, perhaps negative, what is below one is left out."""
+    """Return a Timestamp or Duration in microseconds, rounded down; nanos may be negative."""
     micros = abs(held.nanos) // 1_000
     return int(held.seconds * 1_000_000 + (micros if held.nanos >= 0 else -micros))
 
 
 def time_of(held: Any) -> int | None:
-    """Return a Timestamp in microseconds, None where it is outside the years 1 to 9999."""
+    """Return a Timestamp in microseconds, None outside the years 1 to 9999."""
     micros = _micros(held)
     return micros if _FIRST_TIME <= micros <= _LAST_TIME else None
 
@@ -295,16 +295,16 @@ def _duration(held: Any) -> int:
 
 
 def _number(held: Any, number: int) -> int:
-    """Return a whole number of a message whose fields are called by their numbers."""
+    """Return an integer field of a message whose fields are named by their numbers."""
     return int(getattr(held, f"turnout_field_{number}"))
 
 
 def _date(held: Any) -> dt.date:
     year, month, day = (_number(held, number) for number in (1, 2, 3))
     try:
-        return dt.date(year, month or 1, day or 1)  # a year or a month as a whole begins with its first day
+        return dt.date(year, month or 1, day or 1)  # a year or a month alone stands for its first day
     except ValueError as error:
-        raise Undecodable("malformed_payload", f"no date: {year}-{month}-{day}") from error
+        raise Undecodable("malformed_payload", f"not a date: {year}-{month}-{day}") from error
 
 
 def _time_of_day(held: Any) -> int:
@@ -322,7 +322,7 @@ _SPECIAL: Final[Mapping[str, tuple[pa.DataType, Read]]] = {
 
 
 class _Checks:
-    """What protobuf accepts and docs/data.md refuses: missing required fields, and fields of another wire type."""
+    """Find what protobuf accepts and docs/data.md refuses: missing required fields, and fields of another wire type."""
 
     def __init__(self, message: Descriptor) -> None:
         self._wire: dict[str, dict[int, frozenset[int]]] = {}
@@ -337,9 +337,9 @@ class _Checks:
                 self._learn(field.message_type)
 
     def require(self, parsed: Any, again: Callable[[], Any]) -> None:
-        """Refuse a message that protobuf parses and no table takes; `again` parses it again, as this may change it."""
+        """Refuse a message that protobuf accepts and turnout does not; `again` parses it again: checks may alter it."""
         if not parsed.IsInitialized():
-            raise Undecodable("malformed_payload", "lacks required fields")
+            raise Undecodable("malformed_payload", "required fields are missing")
         size = parsed.ByteSize()
         parsed.DiscardUnknownFields()
         if parsed.ByteSize() != size:
@@ -366,7 +366,7 @@ def _messages_in(field: FieldDescriptor, value: Any) -> Iterable[Any]:
 
 
 def _wire_types(field: FieldDescriptor) -> frozenset[int]:
-    """Return the wire types a field may have; a repeated one may be packed, and unknown enum values are kept bare."""
+    """Return the wire types of a field; a repeated one may be packed, and unknown enum values stay unpacked."""
     kind = field.type
     if kind in {
         FieldDescriptorProto.TYPE_DOUBLE,

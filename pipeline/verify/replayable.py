@@ -1,6 +1,6 @@
-"""Finds refused rows of a schema that is registered today: a replay decodes them, and lands those that are whole.
+"""Finds refused rows whose schema is registered today: a replay lands those that decode.
 
-Called by `balance` on the files it has pinned. Payloads are not read: with `--values` they are.
+Called by `balance` on the files it has pinned. Reads no payloads; `--values` does.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ from pipeline.verify import readings
 
 _LOAD: Final = "INSERT INTO registered SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])"
 
-# A game of before it was known has its rows under the key of no game, so they are found by its name.
+# Rows that came before their game was known have the malformed key, so they are found by the game's name.
 _FOUND: Final = """
 SELECT registered.game_key, count(*) FROM (
     SELECT DISTINCT places.ord, f.seq, f.pos, f.game, f.schema_id
@@ -28,7 +28,7 @@ SELECT registered.game_key, count(*) FROM (
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """A schema whose rows land today: a replay takes a game's refused rows of it."""
+    """A schema whose rows land today: a replay lands a game's refused rows of it."""
 
     game_key: str
     game: str
@@ -36,7 +36,7 @@ class Landing:
 
 
 def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> list[Landing]:
-    """Return the schemas whose rows a replay lands; it takes no retired game. `names` is key to exact name."""
+    """Return the schemas whose rows a replay lands; it skips retired games. `names` is key to exact name."""
     return [
         Landing(key, names[key], schema.schema_id)
         for key in sorted(schemas.games.keys() & names.keys() - set(retired))
@@ -48,12 +48,12 @@ def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[st
 def count(
     database: duckdb.DuckDBPyConnection, quarantine: readings.Snapshot | None, registered: Collection[Landing]
 ) -> dict[str, int]:
-    """Return by game key how many places in quarantine are of a schema that lands today.
+    """Return by game key how many places in quarantine have a schema that lands today.
 
     Args:
         database: the entries of the reading, judged: `rules.ODD` has been run.
         quarantine: its later reading.
-        registered: what lands today, read after the tables were pinned.
+        registered: the schemas whose rows land today, read after the tables were pinned.
 
     Raises:
         Refused: a data file is missing or damaged.

@@ -1,4 +1,4 @@
-"""Tells a balance to people (a table) and to machines (JSON); `turnout verify` calls `run`."""
+"""Reports a balance as text and as JSON; `turnout verify` calls `run`."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -20,10 +20,10 @@ _NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "accepted_gaps", "
 def run(
     balance: Balance, *, as_json: bool = False, complete: bool = False, repairable: Collection[str] | None = None
 ) -> int:
-    """Print a balance and return the exit code: 0 it adds up, 1 it does not.
+    """Print a balance and return the exit code: 0 without faults, 1 with faults.
 
     Args:
-        balance: what `balance.verify` has found.
+        balance: the result of `balance.verify`.
         as_json: print one JSON document instead of a table.
         complete: also fail when rows are still pending.
         repairable: see `render`.
@@ -36,7 +36,7 @@ def run(
 
 
 def as_dict(balance: Balance) -> dict[str, Any]:
-    """Return the balance as plain values for JSON: the totals by name, `ok`, `by_reason` and `problems`."""
+    """Return the balance for JSON: the totals by name, `ok`, `by_reason` and `problems`."""
     return {
         **asdict(balance.totals),
         "games": _game_count(balance),
@@ -80,7 +80,7 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
     """Return the balance as text: the totals, then the games that are not in balance, worst first.
 
     Args:
-        balance: what to tell.
+        balance: the balance to report.
         complete: pending rows count as out of balance too.
         repairable: the keys of games that repairs take, all where None.
     """
@@ -116,7 +116,7 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
 
 
 def _replayable_lines(replayable: Mapping[str, int]) -> list[str]:
-    """Return how many refused rows have a schema today, the games with the most first, and what lands them."""
+    """Return the number of refused rows whose schema is registered today, and the command that lands them."""
     ordered = sorted(replayable, key=lambda key: (-replayable[key], key))
     shown = join_limited(ordered, _GAMES_SHOWN, lambda key: f"{plain(key)} {replayable[key]:,}")
     games = "" if len(ordered) > _GAMES_SHOWN else f" {' '.join(ordered)}"
@@ -134,7 +134,7 @@ def _to_replay(balance: Balance) -> str:
 
 
 def _source_lines(behind: Behind) -> list[str]:
-    """Return what bronze lacks of its source, and what could not be compared."""
+    """Return the records that bronze lacks of its source, and the parts that were not compared."""
     number = "not compared" if behind.records is None else f"{behind.records:,}"
     return [
         f"{'behind source':<18}{number:>14}",
@@ -144,7 +144,7 @@ def _source_lines(behind: Behind) -> list[str]:
 
 
 def _value_lines(values: Values, landed: int) -> list[str]:
-    """Return what was found of values: how many were compared, where they differ, and what quarantine holds."""
+    """Return the result of the value check: rows compared, differences, and quarantined rows that decode today."""
     which = "every landed row" if values.sample is None else f"a sample: at most {values.sample:,} rows of each game"
     speed = f"{values.rows:,} of {landed:,} rows, {values.rows / max(values.seconds, 0.001):,.0f} a second"
     lines = [
@@ -167,7 +167,7 @@ def _value_lines(values: Values, landed: int) -> list[str]:
 
 
 def _doubled(balance: Balance) -> list[str]:
-    """Return the keys of the games with rows that stand more than once in their table."""
+    """Return the keys of games with doubled rows."""
     return [game.game_key for game in balance.games if game.is_game and game.counts.duplicated]
 
 
@@ -203,12 +203,12 @@ def _faults(game: GameBalance, *, complete: bool) -> str:
 
 def _verdict(balance: Balance, *, complete: bool) -> str:
     if not balance.ok:
-        return "NOT OK: the books do not add up. See docs/verify.md for what each line means and what to do."
+        return "NOT OK: the books do not add up. docs/verify.md explains each line and its fix."
     if not balance.is_ingested:
         verdict = "NOT COMPLETE" if complete else "OK, but nothing is proved"
         return f"{verdict}: nothing was ingested, bronze has no commit. Start ingest, then verify again."
     if complete and not balance.complete:
-        return "NOT COMPLETE: nothing is wrong, but rows are still to come. Let the streams run on, then verify again."
+        return "NOT COMPLETE: no faults, but rows are still pending. Let the streams run, then verify again."
     if balance.complete and balance.totals.retired:
         rows = f"{balance.totals.retired:,} row(s) of retired games, which wait in bronze"
         return f"OK: every row of bronze is in its game's table or in quarantine, exactly once, but {rows}."
@@ -217,7 +217,7 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
         return f"OK: every row of bronze is in its game's table or in quarantine, once, and {which} differs."
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
-    return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."
+    return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still pending."
 
 
 def _unknown(balance: Balance) -> str:

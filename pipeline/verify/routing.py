@@ -1,4 +1,4 @@
-"""Which game's table a row belongs into, worked out from the game's name alone."""
+"""The key of the table that a row belongs in, computed from the game's name alone."""
 
 import base64
 import hashlib
@@ -7,9 +7,9 @@ import unicodedata
 
 
 def key_of(game: str) -> str:
-    """Return the key a game's rows must carry, worked out from the name alone (law: identity decides the route).
+    """Return the key of a game's rows, computed from the name alone (law: identity decides the route).
 
-    A second implementation on purpose: it would tell if the one that routes ever changed.
+    A second implementation on purpose: it would notice a change in the one that routes.
     """
     letters = [
         letter if letter.isalnum() else "_"

@@ -1,6 +1,6 @@
-"""What the entries of the books must satisfy, as SQL over the tables that `ledger` fills; run by `balance`.
+"""The rules of the balance, as SQL over the tables that `readings` fills; run by `balance`.
 
-Each rule collects what breaks it, so that counting and naming the offenders read the same lines.
+Each rule collects its offenders, so that counting and naming them read the same rows.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ SELECT ord, seq, pos, owner, cursor, reason,
 FROM judged
 """
 
-# A link over rows that a person has accepted as lost is no fault.
+# A link over rows that an operator has accepted as lost is no fault.
 BROKEN: Final = """
 CREATE TABLE broken AS
 SELECT ord, seq, low, high, holes, expected, NOT holes AND low = high AND low > expected AND EXISTS (
@@ -98,7 +98,7 @@ FROM (SELECT seq, pos, lag(pos, 1, -1) OVER (PARTITION BY seq ORDER BY pos) AS b
 WHERE pos > before + 1
 """
 
-# Copies of a record beyond its first place in bronze. A row of a source whose eras are not known is in none.
+# Copies of a record beyond its first place in bronze. Rows of a source with unknown eras are left out.
 READ_TWICE: Final = """
 CREATE TABLE read_twice AS
 WITH records AS (
@@ -125,9 +125,9 @@ FROM numbered JOIN places USING (game_key) WHERE number > 1
 """
 
 NO_RECORDS: Final = "CREATE TABLE read_twice (ord INTEGER, seq BIGINT, pos BIGINT, detail VARCHAR)"
-"""Instead of READ_TWICE, where nothing is known of sources, or bronze is empty."""
+"""Instead of READ_TWICE, when no source is known or bronze is empty."""
 
-# Parameter: the last seq that bronze says it has; null when it does not.
+# Parameter: the last seq of bronze's cursor; null without one.
 BEYOND: Final = """
 CREATE TABLE beyond AS
 SELECT ord, cursor, head FROM places, (
@@ -191,7 +191,7 @@ SELECT kind, game_key, seq, pos, detail FROM (
     SELECT 'bronze_duplicates', ord, seq, pos, rows || ' times in bronze' FROM twice
     UNION ALL
     SELECT 'bronze_holes', NULL, seq, first, CASE WHEN first = last THEN 'bronze lacks this place'
-        ELSE 'bronze lacks the places from here to ' || last END || '; whose it was is not known'
+        ELSE 'bronze lacks the places from here to ' || last END || '; its game is unknown'
     FROM holes
     UNION ALL
     SELECT 'source_duplicates', ord, seq, pos, detail FROM read_twice

@@ -1,7 +1,7 @@
-"""Bronze against its source: is a record in bronze twice, and is all in bronze that ingest has passed.
+"""Compares bronze with its source: does bronze hold each record once, and all that ingest has passed.
 
-`observe` looks at the source before any table is pinned, so that whatever ingest had passed by then is in the bronze
-that is read later; `judge` compares. What cannot be compared is reported as such. Shares no code with ingest.
+`observe` reads the source before any table is pinned, so that bronze, read later, holds all that ingest had passed by
+then; `judge` compares. Parts that cannot be compared are reported. Shares no code with ingest.
 """
 
 import json
@@ -29,7 +29,7 @@ from pipeline.verify import readings
 Probe = Callable[[int, int, int], bool | None]
 """Whether the topic's partition has a committed record from one offset to another; None: unknown."""
 
-_MAX_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
+_MAX_RANGES: Final = 50  # offset ranges that bronze lacks, longest first, for which to ask the broker
 _MAX_NAMED: Final = 5
 _LANDING: Final = ""
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
@@ -38,7 +38,7 @@ _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """From which seq on rows of a topic are of which source; a topic that was recreated is another one."""
+    """The seq from which rows of a topic come from a source; a recreated topic is another source."""
 
     topic: str  # empty for the landing table
     since_seq: int  # its rows have a larger seq
@@ -47,36 +47,36 @@ class Era:
 
 @dataclass(frozen=True, slots=True)
 class PassedFiles:
-    """What ingest has passed of the landing table: its files, each with how many rows it has."""
+    """The files of the landing table that ingest has passed, each with its number of rows."""
 
     rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOffsets:
-    """What ingest has passed of a topic: by partition, where it began and the next offset."""
+    """The offsets of a topic that ingest has passed: by partition, the first and the next offset."""
 
     topic: str
     since_seq: int
     begun: Mapping[int, int]
     next: Mapping[int, int]
-    accepted: tuple[tuple[int, int, int], ...]  # gaps that a person accepted: partition, first and last offset
-    probe: Probe | None  # None: the broker cannot be asked
+    accepted: tuple[tuple[int, int, int], ...]  # gaps that an operator accepted: partition, first and last offset
+    probe: Probe | None  # None: the broker cannot be queried
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is known of bronze's sources."""
+    """The known facts about bronze's sources."""
 
     eras: tuple[Era, ...]
-    mixed: frozenset[str]  # topics of this name on several clusters: which rows are whose is not known
+    mixed: frozenset[str]  # topics of this name on several clusters: the rows of each are unknown
     passed: PassedFiles | PassedOffsets | None
-    why_not: str | None  # one sentence: why what was passed is not known; None: it is
+    why_not: str | None  # why the passed part is unknown, as a sentence; None: it is known
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What bronze lacks of what ingest has passed."""
+    """The passed records that bronze lacks."""
 
     records: int | None  # rows of landing files, or offsets; None: not compared
     problems: tuple[str, ...]  # the first places
@@ -84,7 +84,7 @@ class Behind:
 
 
 def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None = None) -> Sources:
-    """Look at the source and at how far ingest says it is; `probe` asks the broker of a topic."""
+    """Read the source and ingest's position in it; `probe` asks the broker of a topic."""
     generations = store.generations(engine)
     homes: dict[str, set[str]] = {}
     ids: dict[str, set[str | None]] = {}
@@ -100,16 +100,16 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     try:
         passed = _passed(settings, paths, engine, probe)
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        # The last three: a checkpoint, a row or a log's entry has another form than it should.
+        # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
-        return Sources(tuple(eras), mixed, None, f"The source cannot be looked at: {reason}")
+        return Sources(tuple(eras), mixed, None, f"The source cannot be read: {reason}")
     if isinstance(passed, str):
         return Sources(tuple(eras), mixed, None, passed)
     return Sources(tuple(eras), mixed, passed, None)
 
 
 def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
-    """Make the table `eras` for `rules.READ_TWICE`; rows of topics whose eras are not known are in none."""
+    """Create the table `eras` for `rules.READ_TWICE`, without rows of topics with unknown eras."""
     database.execute("CREATE TABLE eras (source VARCHAR, since BIGINT, identity VARCHAR)")
     known = [each for each in sources.eras if each.topic not in sources.mixed]
     if known:
@@ -124,16 +124,16 @@ def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
 
 
 def judge(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, sources: Sources) -> Behind:
-    """Compare bronze with what ingest has passed of its source."""
+    """Compare bronze with the part of its source that ingest has passed."""
     notes = tuple(
-        f"Topic {topic!r} was read from several clusters: whether a record of it was read twice is not known."
+        f"Topic {topic!r} was read from several clusters, so records that were read twice cannot be found."
         for topic in sorted(sources.mixed)
     )
     if isinstance(sources.passed, PassedFiles):
         return _behind_files(database, bronze, sources.passed, notes)
     if isinstance(sources.passed, PassedOffsets):
         return _behind_offsets(database, bronze, sources.passed, notes)
-    return Behind(None, (), (*notes, sources.why_not or "The source was not looked at."))
+    return Behind(None, (), (*notes, sources.why_not or "The source was not read."))
 
 
 def _topic(text: str) -> str:
@@ -142,7 +142,7 @@ def _topic(text: str) -> str:
 
 
 def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
-    """Return what ingest has passed, or why that is not known."""
+    """Return the part that ingest has passed, or why it is unknown."""
     source = settings.source
     if source.kind == "kafka":
         described = f"kafka topic {source.topic} at {source.bootstrap_servers}"
@@ -151,15 +151,15 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
-        return f"Nothing is recorded of {described}."
+        return f"The control store has no record of {described}."
     start = json.loads(known.start) if known.start else None
     query = paths.checkpoints / "ingest" / str(number) / "query"
     done = query_log.batches(query / "commits")
     if not done:
-        return f"Ingest's checkpoint {query} has no finished batch, so it is not known what ingest has passed."
+        return f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."
     offset = query_log.offset(query / "offsets" / str(done[-1]))
     if offset is None:
-        return f"Ingest's checkpoint {query} does not tell how far it is."
+        return f"Ingest's checkpoint {query} has no readable position."
     if source.kind == "kafka":
         gaps = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is not None]
         return _passed_offsets(source.topic, known.since_seq, start, offset, gaps, probe)
@@ -195,17 +195,17 @@ def _passed_files(
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
     table = open_table(landing)
     if str(table.metadata().id) != known.source_id:
-        return "The landing table is not the one that ingest has read."
+        return "The landing table is not the one that ingest has been reading."
     begun = 0 if start is None else start["version"]
     if begun is None:
-        return "Ingest began with the landing table as it was then: which files that were is not known."
+        return "Ingest began with a snapshot of the landing table, whose files are unknown."
     if offset["isStartingVersion"]:
-        return "Ingest still reads the landing table as it was at its first start."
+        return "Ingest still reads the landing table's snapshot of its first start."
     skipped = set() if start is None else set(start["skip"])
     end = offset["reservoirVersion"]
     versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
     first = table.version()
-    # A listing of a log that is written to may show a commit but not the one before it: a gap is looked at by name.
+    # A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
     while first > begun and (first - 1 in versions or commit_file(landing, first - 1).exists()):
         first -= 1
     left_out = [(gap.first, table.version() if gap.last is None else gap.last) for gap in accepted]
@@ -262,18 +262,20 @@ WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL GROUP BY "partition"
 def _behind_offsets(
     database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
 ) -> Behind:
-    """Look for offsets that ingest has passed and bronze lacks; what transactions and compaction leave out is fine."""
+    """Find offsets that ingest has passed and bronze lacks; gaps of transactions and compaction are fine."""
     holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MAX_RANGES)
     ranges = list(_lacking(database, bronze, passed, [hole[:3] for hole in holes]))
     if holes and (hole_count := holes[0][3]) > len(holes):
         notes = (
             *notes,
-            f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {hole_count:,} looked at, the largest.",
+            f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {hole_count:,} checked, the largest.",
         )
     if not ranges:
         return Behind(0, (), notes)
     if passed.probe is None:
-        return Behind(None, (), (*notes, f"Bronze lacks offsets of {passed.topic!r}, and the broker cannot be asked."))
+        return Behind(
+            None, (), (*notes, f"Bronze lacks offsets of {passed.topic!r}, and the broker cannot be queried.")
+        )
     lost, unknown = [], []
     for partition, first, last in ranges:
         has_records = passed.probe(partition, first, last)
@@ -286,7 +288,7 @@ def _behind_offsets(
         offsets = "; ".join(first_lines(unknown, _MAX_NAMED))
         notes = (
             *notes,
-            f"Bronze lacks {offsets} of {passed.topic!r}; whether there were records, the broker does not tell.",
+            f"Bronze lacks {offsets} of {passed.topic!r}; the broker does not report whether they had records.",
         )
     named = tuple(f"{passed.topic}: bronze lacks {text}, which have records" for text, _ in lost[:_MAX_NAMED])
     if not lost and unknown:

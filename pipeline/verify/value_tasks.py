@@ -1,6 +1,6 @@
-"""One part of the value check: some of bronze's rows, decoded again, against the tables' rows of the same places.
+"""One part of the value check: decodes some of bronze's rows again and compares them with the tables' rows.
 
-Runs in a process of its own or in the caller's; `values` gives out the parts. Reads Parquet files only.
+Runs in a process of its own or in the caller's; `values` distributes the parts. Reads Parquet files only.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from pipeline.verify.routing import key_of
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 MAX_NAMED: Final = 20  # of each part and game
-_ROWS: Final = 200_000  # of bronze that are looked for in the tables together
+_ROWS: Final = 200_000  # bronze rows that are looked up in the tables together
 _BYTES: Final = 64 * 1024 * 1024  # their wrappers, unless a single batch has more
 _DECODED_ROWS: Final = 10_000  # of one game, at once
 _BATCH: Final = 2_048
@@ -42,7 +42,7 @@ _READ: Final = pa.schema(
         ("raw", pa.binary()),
     ]
 )
-"""What is read of bronze."""
+"""The columns to read from bronze."""
 _POSITIONS: Final = 2**31  # a pos is an int
 
 Places = npt.NDArray[np.int64]
@@ -61,12 +61,12 @@ class KnownSchema:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: the pinned files of all tables, the schemas, and which rows."""
+    """The comparison: the pinned files of all tables, the schemas, and the selected rows."""
 
     tables: Mapping[str, Sequence[tuple[str, tuple[int, int]]]]  # game key → data files, each with its seqs
     schemas: Mapping[str, Mapping[int, KnownSchema]]  # game key → schema id
-    chosen: str | None  # a file of the places of a sample; None: every row
-    quarantined: str  # a file of the places in quarantine
+    chosen: str | None  # a file with the places of a sample; None: every row
+    quarantined: str  # a file with the places in quarantine
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One value of a game's table that is not what bronze says."""
+    """One value in a game's table that differs from bronze."""
 
     game_key: str
     game: str | None
     seq: int
     pos: int
-    column: str | None  # None: the row should not be there at all
+    column: str | None  # None: the row should not exist
     expected: str
     found: str
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What parts have found; of mismatches only the first are named."""
+    """The findings of parts; only the first mismatches are named."""
 
     rows: int = 0
     values: int = 0
@@ -101,7 +101,7 @@ class Outcome:
     undecodable: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Outcome") -> None:
-        """Take in what another part has found."""
+        """Add the findings of another part."""
         self.rows += other.rows
         self.values += other.values
         for total, part in (
@@ -138,12 +138,12 @@ def damaged(error: Exception) -> Refused:
     """Return the error text of a data file that cannot be read."""
     reason = first_line(error)
     return Refused(
-        f"A data file cannot be read: {reason}. If VACUUM ran just now, verify again; otherwise restore that file."
+        f"A data file cannot be read: {reason}. If VACUUM has just run, verify again; otherwise restore that file."
     )
 
 
 def _portions(part: Part) -> Iterator[pa.Table]:
-    """Yield bronze's rows in portions that may be decoded together."""
+    """Yield bronze's rows in portions to decode together."""
     waiting: list[pa.Table] = []
     for path, group in part.groups:
         file = pq.ParquetFile(path)
@@ -166,7 +166,7 @@ def _portions(part: Part) -> Iterator[pa.Table]:
 def expected_rows(
     key: str, rows: pa.Table, schemas: Mapping[int, KnownSchema]
 ) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Yield seq, pos and the columns that a game's table should hold of each row of bronze, None where it is refused.
+    """Yield seq, pos and the expected columns of each row of bronze, None where it is refused.
 
     Args:
         key: the game's key.
@@ -185,7 +185,7 @@ def expected_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A row of bronze with its wrapper as google.protobuf reads it; `wrapper` is None when it cannot."""
+    """A row of bronze with its wrapper as google.protobuf reads it; `wrapper` is None when it is malformed."""
 
     key: str
     name: str | None
@@ -195,7 +195,7 @@ class _Opened:
 
 
 class _Work:
-    """The comparison of some portions, one game after the other."""
+    """The comparison of some portions, game by game."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -216,7 +216,7 @@ class _Work:
             self._game(key, part)
 
     def _by_game(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the rows game by game; those of no game go with the game whose name they carry."""
+        """Yield the rows game by game; those with the malformed key go with the game they name."""
         keys = rows.column("game_key").combine_chunks().dictionary_encode()
         by_game: dict[str, list[pa.Table]] = {}
         for number, key in enumerate(keys.dictionary.to_pylist()):
@@ -233,7 +233,7 @@ class _Work:
             yield key, pa.concat_tables(parts)
 
     def _home(self, name: str | None) -> str:
-        """Return the key of the game that has this name and a schema, or that of no game."""
+        """Return the key of the game that has this name and a schema, or the malformed key."""
         key = MALFORMED if name is None else _key_of(name)
         return key if key in self._subject.schemas else MALFORMED
 
@@ -256,7 +256,7 @@ class _Work:
         return _Game(self._subject, key, opened, self.outcome)
 
     def _landed(self, key: str, places: Places) -> Iterator[tuple[pa.Table, Places]]:
-        """Yield the rows of a game's files that are among the places, and which of the places each row has."""
+        """Yield the rows of a game's files that are among the places, and the places of each row."""
         low, high = int(places[0]) // _POSITIONS, int(places[-1]) // _POSITIONS
         chosen = places if self._chosen is None else places[_is_among(self._chosen, places)]
         if not len(chosen):
@@ -278,7 +278,7 @@ class _Work:
     def _judge_refused(self, game: "_Game", row: int, at: int) -> None:
         reason = self._names[self._reasons[np.searchsorted(self._quarantined, at)]]
         if reason == "kills_worker":
-            return  # it is not tried: it may kill this process, too
+            return  # not decoded: it may kill this process, too
         (self.outcome.undecodable if game.refusal(row) else self.outcome.decodable)[reason] += 1
 
 
@@ -290,7 +290,7 @@ class _Game:
         self._schemas = subject.schemas.get(key, {})
 
     def compare(self, landed: pa.Table, which: Places) -> None:
-        """Compare rows of one file with what the rows of bronze at `which` say."""
+        """Compare rows of one file with the rows of bronze at `which`."""
         self._outcome.rows += landed.num_rows
         ids = [self._schema_of(row) for row in which.tolist()]
         for schema_id in sorted({each for each in ids if each is not None}):
@@ -318,7 +318,7 @@ class _Game:
             self._name(int(which[good[each.row]]), each.column, each.expected, each.found)
 
     def refusal(self, row: int) -> str | None:
-        """Return the reason for which a row belongs into quarantine, None when it decodes."""
+        """Return the reason for which a row belongs in quarantine, None when it decodes."""
         schema_id = self._schema_of(row)
         opened = self._opened[row]
         if opened.wrapper is None:
@@ -332,7 +332,7 @@ class _Game:
         return refused[0].reason if refused else None
 
     def _schema_of(self, row: int) -> int | None:
-        """Return the schema a row is to be decoded with, None when there is none."""
+        """Return the schema to decode a row with, None without one."""
         wrapper = self._opened[row].wrapper
         schema = None if wrapper is None else self._schemas.get(int(wrapper.schema_id))
         return None if schema is None or schema.quarantined else int(wrapper.schema_id)
@@ -363,7 +363,7 @@ def _open(rows: pa.Table, key: str, places: Places) -> Iterator[_Opened]:
 
 
 def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
-    """Return the payloads' columns with a table's own beside them."""
+    """Return the payloads' columns and the table's own columns."""
     own = [_own(row) for row in rows]
     for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
         expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
@@ -371,7 +371,7 @@ def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
 
 
 def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:
-    """Return what a table's own columns should hold."""
+    """Return the expected values of a table's own columns."""
     wrapper, at = row.wrapper, None
     if wrapper.HasField("event_time"):
         at = time_of(wrapper.event_time)

@@ -1,6 +1,7 @@
 """`turnout verify --values`: decodes bronze again and compares every value with the game's table.
 
-Gives parts of bronze to a few processes and adds up what they find. Called by `balance`, on the files it has pinned.
+Distributes parts of bronze to a few processes and adds up their findings. Called by `balance`, on the files it has
+pinned.
 """
 
 import multiprocessing
@@ -30,7 +31,7 @@ from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Su
 _MAX_PROCESSES: Final = 8
 _PART_ROWS: Final = 200_000
 _PART_BYTES: Final = 256 * 1024 * 1024
-_ALONE_ROWS: Final = 20_000  # so few are compared without further processes, which take a second to begin
+_ALONE_ROWS: Final = 20_000  # up to this size without further processes, which take a second to start
 _MAX_NAMED: Final = 5  # mismatches per game
 _MAX_NAMED_OF_ALL: Final = 100
 
@@ -41,28 +42,28 @@ SELECT seq, pos FROM (
     FROM (SELECT DISTINCT ord, seq, pos FROM entries WHERE side = 'table' AND seq >= 0 AND pos >= 0)
 ) WHERE many <= $limit OR (number * $limit) // many <> ((number - 1) * $limit) // many
 """
-"""Every row of a game with few, and of the others so many, spread evenly over the order of their places."""
+"""All rows of a small game, and of each other game a sample, spread evenly over the order of their places."""
 
 _QUARANTINED: Final = "SELECT DISTINCT seq, pos, reason FROM odd WHERE quarantined = 1 AND seq >= 0 AND pos >= 0"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What values are compared with, and of how many rows."""
+    """The reference for the values, and the number of rows to compare."""
 
     schemas: (
         SchemaSet | Callable[[], SchemaSet]
-    )  # read after the tables are pinned, so that their rows' schemas are in it
-    sample: int | None = None  # at most so many rows per game; None: all
+    )  # read after the tables were pinned, so that it has their rows' schemas
+    sample: int | None = None  # most rows per game; None: all
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the comparison has found."""
+    """The findings of the comparison."""
 
     compared: int  # values
-    rows: int  # rows of game tables whose values these are
-    sample: int | None  # at most so many rows per game; None: every landed row was compared
+    rows: int  # rows of game tables with these values
+    sample: int | None  # most rows per game; None: every landed row was compared
     seconds: float
     mismatches: int
     by_game: Mapping[str, int]  # mismatches by game key
@@ -72,7 +73,7 @@ class Values:
 
 
 def compare(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted) -> Values:
-    """Compare the values of all landed rows, or of a sample, with what bronze says.
+    """Compare the values of all landed rows, or of a sample, with bronze.
 
     Args:
         database: the entries of the reading, judged: `rules.ODD` has been run.
@@ -118,7 +119,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wan
 
 
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
-    """Return a game's schemas as the value check takes them, by id."""
+    """Return a game's schemas for the value check, by id."""
     return {
         schema.schema_id: KnownSchema(
             schema.message, schema.descriptor, placement.names, quarantined=placement.quarantined is not None
@@ -159,8 +160,8 @@ def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
                 _take(outcome, part_outcome)
         except BrokenProcessPool as error:
             raise Refused(
-                "A process of the value check has died, perhaps for want of memory. "
-                "Free some, or compare fewer rows with --sample."
+                "A process of the value check has died, perhaps out of memory. Free memory, or compare fewer rows with "
+                "--sample."
             ) from error
     return outcome
 
@@ -180,11 +181,11 @@ def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
 
 
 _subject_here: Subject | None = None
-"""In a process of the pool: what all of its parts compare."""
+"""Set up a process of the pool with the data that its parts share."""
 
 
 def _begin(subject: Subject) -> None:
-    global _subject_here  # noqa: PLW0603 - a pool gives what all parts share to its processes once, in this way only
+    global _subject_here  # noqa: PLW0603 - the only way to share data with a pool's processes once
     _subject_here = subject
 
 

@@ -34,7 +34,7 @@ def topic(broker: Broker) -> Source:
 
 @pytest.mark.proves("G160")
 def test_a_broker_tells_what_bronze_lacks(topic: Source, broker: Broker) -> None:
-    """Records are records; markers, aborted ones and nothing at all are none; what is gone is not known."""
+    """Only committed records count; markers and aborted records do not; deleted offsets are unknown."""
     probe = prober(topic)
     assert probe is not None
     assert probe(0, 3, 5) is True

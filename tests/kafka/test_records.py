@@ -1,4 +1,4 @@
-"""What a topic may hold, under real ingest: transactions, headers, times of two clocks, compaction, old bronze."""
+"""Special topics under real ingest: transactions, headers, times of two clocks, compaction, old bronze."""
 
 import logging
 import time
@@ -97,7 +97,7 @@ def test_only_what_was_committed_is_read(make: Make) -> None:
 
 @pytest.mark.proves("G3")
 def test_an_open_transaction_is_no_loss(make: Make) -> None:
-    """What was read with `read_uncommitted` may lie behind an open transaction: wait for its end, and call no gap."""
+    """Records read with `read_uncommitted` may lie behind an open transaction: ingest waits, and reports no gap."""
     world = make(partitions=1)
     events = world.events(40)
     writer = world.producer("writer")

@@ -121,7 +121,7 @@ def gaps(stage: Stage) -> list[tuple[int | None, int, int | None, str]]:
 
 
 def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
-    """What ingest compares is what the broker says: a new id for a topic made anew, and where each partition ends."""
+    """Ingest compares with the broker's answers: a new id of a recreated topic, and the end of each partition."""
     stage.send(3, 0)
     before = topic.observe_topic(stage.settings.source)
     assert before is not None
@@ -222,7 +222,7 @@ def test_added_partitions_are_read_from_their_beginning(stage: Stage) -> None:
 
 @pytest.mark.proves("G11")
 def test_a_lost_checkpoint_is_adopted_from_the_offsets_in_bronze(stage: Stage) -> None:
-    """A9: each partition goes on behind its last row in bronze, also one that was quiet for long or never had any."""
+    """A9: each partition continues after its last row in bronze, also a partition that was quiet for long or always."""
     stage.send(4, 1)
     stage.ingest()
     for _ in range(3):
@@ -244,7 +244,7 @@ def test_two_topics_of_one_name_are_not_told_apart_by_offsets(stage: Stage) -> N
     address = stage.settings.source.bootstrap_servers
     elsewhere = replace(stage.settings.source, bootstrap_servers=f"{address},{address}")
     stage.settings = replace(stage.settings, source=elsewhere)
-    with pytest.raises(Refused, match="has read this source already"):
+    with pytest.raises(Refused, match="has already read this source"):
         stage.ingest()
     assert stage.adopt().position == Offsets({0: 2, 1: 0})  # one topic by two names of its brokers
     with stage.engine.begin() as connection:
@@ -255,7 +255,7 @@ def test_two_topics_of_one_name_are_not_told_apart_by_offsets(stage: Stage) -> N
 
 
 def test_a_first_start_at_the_end_keeps_its_beginning(stage: Stage) -> None:
-    """What comes after a first start at `latest` is read, although its checkpoint was lost before anything landed."""
+    """Records after a first start at `latest` are read, although the checkpoint was lost before any landed."""
     stage.settings = replace(stage.settings, source=replace(stage.settings.source, starting_offsets="latest"))
     stage.send(5, 0, 1)
     stage.ingest()
@@ -273,5 +273,5 @@ def test_a_topic_that_cannot_be_asked_is_said_so(stage: Stage, caplog: pytest.Lo
     stage.ingest()
     assert once(p0=(0, 2)) == stage.bronze()
     assert "cannot be checked before it is read: no counterpart for ssl.truststore.location" in caplog.text
-    with pytest.raises(Refused, match=r"The broker cannot be asked with these source\.kafka_options"):
+    with pytest.raises(Refused, match=r"The broker cannot be checked with these source\.kafka_options"):
         stage.adopt()

@@ -56,7 +56,7 @@ def passed(topic: Source, *offsets: int) -> dict[str, Any]:
 
 @pytest.mark.proves("G130")
 def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: TopicBacklog) -> None:
-    """The oldest record of all partitions counts, by its own time; what only markers follow has nothing that waits."""
+    """The oldest record of all partitions counts, by its own time; a partition with only markers has no backlog."""
     for place, rows, oldest_ms in (
         (passed(topic, 0, 0), 8, FIRST_MS),
         (passed(topic, 2, 0), 6, FIRST_MS + 2_000),
@@ -90,7 +90,10 @@ def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source, monkeypatch: py
     monkeypatch.setattr(topic_backlog, "_ANSWER_SECONDS", 1.0)
     away = TopicBacklog(replace(topic, bootstrap_servers="127.0.0.1:9"))
     jks = TopicBacklog(replace(topic, kafka_options={"kafka.ssl.truststore.location": "/trust.jks"}))
-    for backlog, named in ((away, "the Kafka broker does not say what waits"), (jks, "no counterpart for ssl.trust")):
+    for backlog, named in (
+        (away, "the Kafka broker does not report the backlog"),
+        (jks, "no counterpart for ssl.trust"),
+    ):
         found = backlog.look(passed(topic, 0, 0), None)
         assert (found.rows, found.age(time.time())) == (None, None)
         assert named in str(found.reason)

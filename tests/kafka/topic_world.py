@@ -59,7 +59,7 @@ class TopicWorld(World):
 
     @property
     def connection(self) -> dict[str, Any]:
-        """What each client needs."""
+        """The settings of every client."""
         return {"bootstrap.servers": self.address, "log_level": 0}
 
     def isolate(self, level: str) -> None:

@@ -159,7 +159,7 @@ def test_a_status_that_does_not_exist_is_refused(metrics: Metrics) -> None:
 
 
 def test_unknown_is_absent(metrics: Metrics) -> None:
-    """What is not known has no sample: neither 0 nor NaN."""
+    """An unknown value has no sample: neither 0 nor NaN."""
     metrics.exposition.set_states([state(age=None)])
     metrics.exposition.add_progress(Progress("q", "id", "run", 1, "", None, {}))
     metrics.exposition.set_self(events_dropped=None, listener_errors=0, outbox_items=None, flush_failures=None)
@@ -281,7 +281,7 @@ def test_a_stopped_server_frees_its_port(metrics: Metrics) -> None:
 
 
 class Gateway(http.server.ThreadingHTTPServer):
-    """A Pushgateway as far as pushing goes: remembers what it was asked, and answers as told."""
+    """A Pushgateway that only accepts pushes: records the requests, and answers as configured."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -339,11 +339,11 @@ def test_stopping_a_push_deletes_its_group(metrics: Metrics, gateway: Callable[[
 def test_no_password_of_a_push_gateway_is_in_the_log(
     address: str, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failed push names scheme, host and port; what else stands in the address may be a secret."""
+    """A failed push names scheme, host and port; the rest of the address may be a secret."""
     pusher = push(metrics.registry, address, "turnout", {}, every_seconds=60, timeout_seconds=1)
     pusher.stop()
     assert pusher.failures == 2
-    assert "the push of metrics to" in caplog.text
+    assert "pushing metrics to" in caplog.text
     assert ("http://127.0.0.1:1 failed" in caplog.text) is ("@" not in address and "[" not in address)
     assert "canary" not in caplog.text
 

@@ -1,4 +1,4 @@
-"""What rows cost that Spark hands to Python tasks: processor time of this process, its JVM and its workers; memory."""
+"""The cost of rows that Spark hands to Python tasks: processor time of this process, its JVM and workers; memory."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

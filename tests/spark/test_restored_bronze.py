@@ -63,7 +63,7 @@ def require_complete(world: World, rows: int) -> None:
 
 
 def recover(world: World) -> None:
-    """What docs/repair.md says: adopt, ingest, rebuild what it names, start the groups."""
+    """The steps of docs/repair.md: adopt, ingest, rebuild the named games, start the groups."""
     adopted = adopt(world)
     assert adopt(world).rebuild == adopted.rebuild
     world.ingest()

@@ -261,7 +261,7 @@ def test_a_rewritten_landing_table_is_refused_and_compaction_is_not(world: Any) 
     DeltaTable(world.paths.landing).delete()
     land(world, wrappers(30))
     with pytest.raises(
-        Refused, match=r"was changed, .*: commit 5 \(DELETE\) took away 1 of its files\. .*commit 5\. To go on"
+        Refused, match=r"was changed, .*: commit 5 \(DELETE\) removed 1 of its files\. .*commit 5\. To continue"
     ):
         world.ingest()
     assert Counter(sent) == bronze(world)
@@ -271,7 +271,7 @@ def test_a_rewritten_landing_table_is_refused_and_compaction_is_not(world: Any) 
 
 
 def test_a_table_that_was_rewritten_before_the_first_start_begins_as_it_is(world: Any) -> None:
-    """What was deleted before anybody read is no loss: a first start takes the table as it is."""
+    """Rows deleted before any reading are no loss: a first start reads the table's snapshot."""
     land(world, wrappers(0))
     DeltaTable(world.paths.landing).delete()
     land(world, wrappers(10))
@@ -290,9 +290,7 @@ def test_a_log_that_was_cleaned_up_is_a_named_gap_or_none(world: Any) -> None:
     DeltaTable(world.paths.landing).create_checkpoint()
     for version in range(3):
         (world.paths.landing / "_delta_log" / f"{version:020}.json").unlink()
-    with pytest.raises(
-        Refused, match=r"no longer has the log of commits that were not read yet: commit 2\. .*accept-loss"
-    ):
+    with pytest.raises(Refused, match=r"no longer has the log of unread commits: commit 2\. .*accept-loss"):
         world.ingest()
     lose_checkpoint(world)
     assert adopt(world).gaps == ()

@@ -31,7 +31,7 @@ def _table(world: Any, key: str) -> pa.Table:
 
 @pytest.mark.proves("G44")
 def test_everything_lands_once_in_two_groups_and_a_second_run_adds_only_the_new(world: Any) -> None:
-    """Laws L1 to L5: whatever was sent is in one game's table or in quarantine, once; what was done is not redone."""
+    """Laws L1 to L5: each sent row is in one game's table or in quarantine, once; no work is repeated."""
     sent = world.simulate(4_000)
     first, second = world.group("a"), world.group("b")
     world.ingest()

@@ -21,7 +21,7 @@ def _scraped(address: str, metric: str, key: str) -> float:
 
 @pytest.mark.proves("G136")
 def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> None:
-    """What a pass did is told once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
+    """A pass is reported once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
     telling = Telemetry(world.settings.metrics, world.paths, "group", "a")
     attachment = attach(world.spark, telling.event)
     group = world.group("a", lambda result: (telling.passed if result.batch_id >= 0 else telling.caught_up)(result))

@@ -331,7 +331,7 @@ def test_a_feature_that_only_spark_knows_is_named_and_spark_goes_on(world: Any) 
 
 @pytest.mark.proves("G41")
 def test_without_the_lease_nothing_is_written(world: Any) -> None:
-    """Law L10: the lease is asked right before the write; a driver that lost it is told of a conflict."""
+    """Law L10: the writer checks the lease right before the write; a driver that lost it gets a conflict."""
     owner = Owner(world, "spark")
     owner.commit(1, 1)
     owner.holds = lambda: False

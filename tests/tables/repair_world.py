@@ -159,7 +159,7 @@ class World:
         target.append([write_file(table, self.paths.quarantine, ["seq", "game_key"])])
 
     def stream(self, game: Game) -> Stream:
-        """The stream as its driver holds it, with the generation the control store tells."""
+        """The stream as its driver holds it, with the control store's generation."""
         known = generations(self.engine).get(game.key, 1)
         held = self.streams.get(game.key)
         if held is None or held.generation < known:

@@ -116,7 +116,7 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
     brought_on(world)
     done = now(tables, begun)
     assert done.state == "succeeded"
-    assert f"{CHESS.key}: generation 2, 3 row(s) in 1 file(s) up to seq 1, 1 refused, 1 taken out" in str(done.outcome)
+    assert f"{CHESS.key}: generation 2, 3 row(s) in 1 file(s) up to seq 1, 1 refused, 1 removed" in str(done.outcome)
     assert str(done.outcome).endswith("The drivers go on with the new tables.")
     assert tables.verify().ok
 

@@ -165,7 +165,7 @@ def test_a_checkpoint_is_never_written_in_the_place_of_another(tmp_path: Path) -
 
 
 def test_a_log_that_is_not_understood_is_left_to_delta_rs(tmp_path: Path) -> None:
-    """What a plain table has not is kept, not dropped; and nothing is made up where commits are missing."""
+    """Features outside of a plain table are kept, not dropped; missing commits are not invented."""
     path = tmp_path / "t"
     table = game_table(path, 3)
     strange = {"domainMetadata": {"domain": "theirs", "configuration": "{}", "removed": False}}

@@ -47,7 +47,7 @@ def check(world: World) -> None:
 
 
 def state(world: World) -> tuple[object, ...]:
-    """What a wrong name must leave as it is: the tables' versions, the checkpoint, and what is known of sources."""
+    """State that a wrong name must not change: the tables' versions, the checkpoint, and the records of sources."""
     files = sorted(str(each) for each in world.paths.checkpoints.rglob("*"))
     versions = tuple(DeltaTable(each).version() for each in (world.paths.bronze, world.paths.quarantine))
     return versions, files, sources.generations(world.engine), sources.identity(world.engine, 1)
@@ -142,5 +142,7 @@ def test_a_checkpoint_that_cannot_be_read_is_one_sentence(tmp_path: Path, left: 
     DeltaTable(table.path).create_checkpoint()
     (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[: int(checkpoint.stat().st_size * left)])
-    with pytest.raises(Refused, match=f"{checkpoint.name} cannot be read, so nobody knows whose bronze this is"):
+    with pytest.raises(
+        Refused, match=f"{checkpoint.name} cannot be read, so the environment of this bronze is unknown"
+    ):
         require_own(table.path, "a")

@@ -54,7 +54,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def test_only_one_place_opens_tables() -> None:
-    """What is opened elsewhere lets a panic through; `listeners` is below this package, and tells of its own tables."""
+    """Opening a table elsewhere lets a panic through; `listeners` is below this package, and opens its own."""
     opened = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for room in ("pipeline", "grants", "app")

@@ -36,7 +36,7 @@ def _read(path: Path) -> list[int]:
 
 @pytest.mark.proves("G30")
 def test_rows_and_cursor_are_one_commit(path: Path) -> None:
-    """Law L3: whoever sees the rows sees the cursor, and a reopened table knows where it stands."""
+    """Law L3: rows and cursor become visible together, and a reopened table knows its cursor."""
     table = CursorTable.create(path, SCHEMA, APP)
     assert table.cursor is None
     table.commit([write_file(_rows(1, 2), path, ["_seq"])], None, 2)

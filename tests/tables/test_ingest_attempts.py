@@ -1,4 +1,4 @@
-"""What a killed attempt at a micro-batch left in quarantine: kept where its repetition meets it, else given up."""
+"""Quarantined rows of a killed attempt at a micro-batch: kept if the repetition matches them, else abandoned."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -145,7 +145,7 @@ def test_rows_of_others_that_have_the_seqs_stay(world: World) -> None:
 
 
 def give_up_all(world: World, *apps: str) -> None:
-    """What the start of another generation does, as a process that starts now."""
+    """The start of another generation, as by a new process."""
     bronze = CursorTable.open(world.bronze.path, "turnout/test/bronze")
     quarantine = CursorTable.open(world.quarantine.path, "turnout/test/ingest/3/quarantine")
     assert bronze is not None

@@ -44,7 +44,7 @@ def passed(query: Path, landed_batch: int | None, quarantined: int | None = None
 def test_what_is_through_follows_from_commits_and_bronze(
     tmp_path: Path, planned: int, committed: int, landed_batch: int | None, offset: int | None
 ) -> None:
-    """A batch is through when Spark or bronze says so; a planned one that neither knows is still to be read."""
+    """A batch is finished if Spark or bronze has it; a planned batch in neither is still to be read."""
     assert offset == passed(checkpoint_of(tmp_path, planned, committed), landed_batch)
 
 
@@ -63,7 +63,7 @@ def test_a_lost_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_bronze_has_every_batch_before_the_last_planned_one(
     tmp_path: Path, planned: int, committed: int, landed_batch: int | None, lacks: int | None
 ) -> None:
-    """Law L1: a batch that is planned may be missing in bronze, one that Spark counts as done may not."""
+    """Law L1: bronze may lack a planned batch, but not a batch that Spark counts as done."""
     query = tmp_path / "1" / "query"
     checkpoint.keep_bronze(query, "id")
     checkpoint_of(query, planned, committed)
@@ -97,7 +97,7 @@ def test_a_checkpoint_of_another_bronze_is_refused(tmp_path: Path) -> None:
     "damage", [b"", b"{", b"[1]", b"\xff", b'{"table_id":"id"}', b'{"table_id":"id","from_batch":"x"}']
 )
 def test_damage_to_what_was_kept_of_bronze_stops_nothing(tmp_path: Path, damage: bytes) -> None:
-    """What cannot be read is written again, with the batches that are done by then."""
+    """An unreadable record is written again, with the batches that are done by then."""
     query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
     (query.parent / "bronze.json").write_bytes(damage)
     checkpoint.require_bronze(query, Landed(3, None), "id")

@@ -36,7 +36,7 @@ ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 )
 @pytest.mark.proves("G16")
 def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dict[int, int]) -> None:
-    """A25, A26: each unread offset is in a named gap or still read, never both; what is there is never called a gap."""
+    """A25, A26: each unread offset is in a named gap or still read, never both; gaps have no existing offset."""
     seen = TopicSeen(
         "t", "id", {n: low for n, (low, _) in enumerate(ends)}, {n: high for n, (_, high) in enumerate(ends)}
     )
@@ -75,7 +75,7 @@ def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dic
         ),
         (
             Known("new", 2), {0: 5, 1: 25}, "truncated",
-            "ingest has read partition 1 offsets 10 to 24, which it no longer has", (Gap(1, 10, 24),),
+            "no longer has partition 1 offsets 10 to 24, which ingest has read", (Gap(1, 10, 24),),
         ),
     ],
 )  # fmt: skip
@@ -102,18 +102,18 @@ def test_a_topic_that_changed_is_named_exactly(
         (Commits(6), LandingSeen("L", "other", 0, 5), "recreated", "its id is other, ingest has read id", Commits(0)),
         (Commits(6), LandingSeen("L", "other", 2, 5), "recreated", "commits from 6 on", Commits(None)),
         (Commits(8), LandingSeen("L", "id", 0, 5), "truncated", "ends at commit 5, but .* commits 6 to 7", Commits(6)),
-        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "not read yet: commits 2 to 3", Commits(4)),
+        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "unread commits: commits 2 to 3", Commits(4)),
         (
-            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) took away 1 of its files"}), "rewritten",
-            r"commit 3 \(DELETE\) took away 1 of its files\. To leave out: commits 2 to 3", Commits(4),
+            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) removed 1 of its files"}), "rewritten",
+            r"commit 3 \(DELETE\) removed 1 of its files\. To skip: commits 2 to 3", Commits(4),
         ),
         (
             Commits(None, frozenset("a")), LandingSeen("L", "id", 3, 5, replaced="a"), "rewritten",
-            "a is no longer in it. To leave out: commits 0 to 5", Commits(6),
+            "a is no longer in it. To skip: commits 0 to 5", Commits(6),
         ),
         (
             Commits(2), LandingSeen("L", "id", 0, 5, {}, {2: "a.parquet"}), "retention",
-            "commit 2 added a.parquet. To leave out: commit 2", Commits(3),
+            "commit 2 added a.parquet. To skip: commit 2", Commits(3),
         ),
     ],
 )  # fmt: skip
@@ -138,7 +138,7 @@ def test_a_landing_table_that_changed_is_named_exactly(
     )
 )
 def test_a_position_is_read_back_as_it_was(position: Offsets | Commits) -> None:
-    """What the control store keeps is the very place where reading goes on."""
+    """The control store keeps exactly the position from which reading continues."""
     assert position == identity.parse(identity.render_position(position))
 
 
@@ -201,7 +201,7 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
 def test_options_are_translated_or_named(
     options: dict[str, str], told: dict[str, str], untold: tuple[str, ...]
 ) -> None:
-    """An option of the connection is either put into the other client's words or named as one that cannot be."""
+    """A connection option is either translated for the other client or named as untranslatable."""
     assert topic.Connection(told, untold) == topic.translate(options)
 
 
@@ -274,7 +274,7 @@ def test_the_last_offset_may_be_in_any_file_of_its_seq(tmp_path: Path) -> None:
 
 
 def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
-    """What bronze has of a source is found in its newest files: old ones may be unreadable."""
+    """The newest files of bronze are enough to find its position: old ones may be unreadable."""
     rows = [[{"topic": "t", "partition": number, "offset": seq} for number in (0, 1)] for seq in range(5)]
     bronze_of(tmp_path / "kafka", rows)
     files = [[{"topic": f"file-{seq}", "offset": 0}, {"topic": f"file-{seq}", "offset": 1}] for seq in range(5)]
@@ -335,7 +335,7 @@ def land(path: Path, rows: int = 1) -> None:
 
 
 def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
-    """A landing table that is compacted reads on; one that loses rows is told with commit, operation and files."""
+    """A compacted landing table is read on; for a table that loses rows the error has commit, operation and files."""
     for _ in range(3):
         land(tmp_path)
     DeltaTable(tmp_path).optimize.compact()
@@ -343,13 +343,13 @@ def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
     DeltaTable(tmp_path).delete()
     land(tmp_path)
     seen = landing_log.observe_landing(tmp_path, Commits(0))
-    assert seen.changed == {4: "(DELETE) took away 1 of its files"}
+    assert seen.changed == {4: "(DELETE) removed 1 of its files"}
     assert not landing_log.observe_landing(tmp_path, Commits(5)).changed
     assert (seen.first, seen.last) == (0, 5)
 
 
 def test_files_and_commits_that_are_gone_are_told(tmp_path: Path) -> None:
-    """What is unread must be there: a vacuumed file and a log that was cleaned up are both seen beforehand."""
+    """Unread data must exist: a vacuumed file and a cleaned log are both found beforehand."""
     for _ in range(4):
         land(tmp_path)
     files = landing_log.files_by_commit(tmp_path)

@@ -79,7 +79,7 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     landed: Any = Rows([batch_of([("Chess", 1)] * 3, 0)])
     ingest._batch(landed, 0)
     world.settings = replace(world.settings, source=replace(world.settings.source, bootstrap_servers="b:1"))
-    with pytest.raises(Refused, match="Ingest generation 1 has read this source already, as 'kafka topic t at a:1'"):
+    with pytest.raises(Refused, match="Ingest generation 1 has already read this source as 'kafka topic t at a:1'"):
         start(world, world.ingest())
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Offsets({0: 3})
     assert start(world, world.ingest()).position == Offsets({0: 3})

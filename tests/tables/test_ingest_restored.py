@@ -1,4 +1,4 @@
-"""Bronze that was taken back by `RESTORE TABLE`: its log keeps the transactions, and the rows are gone."""
+"""Bronze rolled back by `RESTORE TABLE`: its log keeps the transactions, and the rows are gone."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def require(world: World) -> None:
 
 @pytest.mark.proves("G25")
 def test_a_bronze_that_was_taken_back_is_refused_until_it_is_taken_forth(world: World) -> None:
-    """Law L1: what its log says it has is not enough, where rows of the last seqs were taken back."""
+    """Law L1: bronze's log is not enough where the rows of its last seqs were rolled back."""
     require(world)
     version = bronze_of(world).version
     DeltaTable(world.paths.bronze).restore(version - 1)
@@ -48,7 +48,7 @@ def test_a_bronze_that_was_taken_back_is_refused_until_it_is_taken_forth(world: 
 
 
 def test_what_ingest_has_reported_is_compared_too(world: World) -> None:
-    """Law L1: also where no game's table has come to the rows that were taken back."""
+    """Law L1: also where no game's table has read the rows that were rolled back."""
     world.ingest(good(4))
     require(world)
     record_commit(world.engine, 4, 1, 0, None)
@@ -64,7 +64,7 @@ def test_rows_that_a_hand_deleted_stop_their_stream_and_not_ingest(world: World)
 
 
 def test_a_commit_without_rows_is_not_missed(world: World) -> None:
-    """Law L1: an adoption takes a seq and has no rows; what was restored before it and brought back does not count."""
+    """Law L1: an adoption takes a seq without rows; an earlier restore whose rows came back does not count."""
     version = bronze_of(world).version
     DeltaTable(world.paths.bronze).restore(version - 1)
     DeltaTable(world.paths.bronze).restore(version)
@@ -87,7 +87,7 @@ def test_a_restore_from_before_the_missing_rows_is_not_why_they_are_gone(world: 
 
 
 def test_rows_that_were_brought_back_and_then_deleted_are_a_gap(world: World) -> None:
-    """Law L6: what counts is the last restore that could have taken them, not one that another has undone."""
+    """Law L6: the last restore that could have removed the rows counts, not an undone one."""
     version = bronze_of(world).version
     DeltaTable(world.paths.bronze).restore(version - 1)
     DeltaTable(world.paths.bronze).restore(version)

@@ -1,4 +1,4 @@
-"""What waits in a real landing table, as ingest measures it while it runs."""
+"""The backlog of a real landing table, as ingest measures it while it runs."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_what_cannot_be_told_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
     found = LandingBacklog(tmp_path).look(offset(1), BEGIN)
     assert (found.rows, found.age(time.time())) == (None, None)
-    assert found.reason == "the landing table's log has no commit 0 any more"
+    assert found.reason == "the landing table's log no longer has commit 0"
 
 
 def test_files_that_bronze_has_of_the_first_commit_do_not_wait(tmp_path: Path) -> None:

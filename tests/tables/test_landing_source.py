@@ -90,7 +90,7 @@ def test_a_commit_that_is_really_missing_is_named(
 
 
 def test_a_table_that_was_set_back_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes after a restored older copy is not what was to come: the query ends instead of waiting for it."""
+    """Commits after a restored older copy are not the expected ones: the query ends instead of waiting."""
     monkeypatch.setattr(landing_source, "_LOOK_SECONDS", 0.0)
     append(tmp_path, b"0")
     with pytest.raises(Transient, match=r"ends at 0, but was read up to 4"):
@@ -166,12 +166,12 @@ def test_moved_rows_are_no_new_rows_and_changed_ones_end_the_query(tmp_path: Pat
     files, end = source.read(offset("id", 3))
     assert (list(files), end) == ([], offset("id", 4))
     table.delete("value = X'31'")
-    with pytest.raises(Transient, match=r"Commit 4 .* took rows away"):
+    with pytest.raises(Transient, match=r"Commit 4 .* removed or changed rows"):
         source.read(end)
 
 
 def test_new_columns_are_looked_at_by_a_new_start(tmp_path: Path) -> None:
-    """What a task reads is named by the table's newest metadata, so metadata that came later ends the query once."""
+    """A task uses the column names of the table's newest metadata, so later metadata ends the query once."""
     append(tmp_path, b"0")
     source = reader(tmp_path)
     more = pa.table({"key": [b"k"], "value": [b"1"], "more": [1]}, schema=LANDING.append(pa.field("more", pa.int64())))

@@ -1,4 +1,4 @@
-"""What a table's log becomes with time, on a simulated clock; days of it are in tests/soak."""
+"""The growth of a table's log, on a simulated clock; days of it are in tests/soak."""
 
 from pathlib import Path
 

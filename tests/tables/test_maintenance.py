@@ -221,7 +221,7 @@ def test_a_lost_reader_is_told_of_and_not_waited_for(tmp_path: Path) -> None:
     assert passed_seq(paths.bronze, bronze_app_id("test"), 12, reader) is None
     (tmp_path / "kept").rename(entry)
     done = tend(paths, after=31 * DAY)
-    assert any("is not waited for" in note for report in done.tables for note in report.notes)
+    assert any("does not wait for" in note for report in done.tables for note in report.notes)
     assert len(live(paths.bronze)) == 1
 
 
@@ -296,7 +296,7 @@ def test_a_metrics_table_is_merged_within_its_days(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> None:
-    """What the dashboard reads of passes and of status changes is the same before and after a round."""
+    """The dashboard's history of passes and status changes is the same before and after a round."""
     paths = Paths(tmp_path)
     writer = MetricsTables(paths.metrics, "a")
     buckets = (5, *[0] * len(LATENCY_EDGES_SECONDS))
@@ -392,7 +392,7 @@ def test_a_run_that_is_too_large_once_decoded_is_packed_in_parts(
     monkeypatch.setattr(rewrite, "_PACKED_BYTES", 1000)
     compact.merge_by_age(path, DeltaTable(path), compact.GAME, WANTED, report)
     assert (report.files_merged, content(path)) == (8, before)
-    assert report.notes == ["2 files stay as they are: their rows are too large to be merged"] * 2
+    assert report.notes == ["2 files stay as they are: their rows are too large to merge"] * 2
 
 
 def test_bronze_with_large_rows_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a thorough round costs: counted in rows that are read, not in seconds."""
+"""The cost of a thorough round, in rows read, not in seconds."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def refused(rows: list[tuple[str | None, int]]) -> pa.Table:
 
 
 def world(paths: Paths, games: int) -> None:
-    """Give games with two landed rows each, one of which is also in quarantine, as is one that has not landed."""
+    """Give games two landed rows each; one of them is also in quarantine, as is a row that has not landed."""
     names = [f"Game {number}" for number in range(games)]
     for number, name in enumerate(names):
         app = stream_app_id("test", game_key(name), 1)

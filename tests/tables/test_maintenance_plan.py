@@ -142,7 +142,7 @@ def test_drafts_of_killed_writers_go_by_age() -> None:
 def test_a_file_goes_only_when_nobody_can_need_it(
     found: dict[str, float], living: set[str], removed_at: dict[str, float], cutoff: float
 ) -> None:
-    """Never a file of the table, one that left it a short while ago, or one that may be on its way into it."""
+    """Never delete a file of the table, a file that left it recently, or a file that may still be committed."""
     doomed = plan.expendable_files(found, living, removed_at, cutoff)
     assert not living & set(doomed)
     assert all(found[path] < cutoff and removed_at.get(path, -1) < cutoff for path in doomed)

@@ -1,4 +1,4 @@
-"""The process of maintenance: alone, heard of, each round written down; one that finds nothing costs nothing."""
+"""The maintenance process: alone, with heartbeats and recorded rounds; a round without work costs nothing."""
 
 import json
 import resource
@@ -68,7 +68,7 @@ def test_it_goes_on_until_told_to_stop(paths: Paths, store: Engine, capsys: pyte
 
 
 def test_a_round_that_fails_is_written_down_with_its_reason(paths: Paths, store: Engine) -> None:
-    """It ends well only where no table failed; the last one that did stays known beside it."""
+    """A round succeeds only if no table failed; the last success stays known beside it."""
     game_table(paths.table(CHESS), 5)
     assert maintain(paths, threading.Event(), once=True) == 0
     game_table(paths.table(GO), 5)
@@ -138,7 +138,7 @@ def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest
 
 
 def test_how_it_ended_by_an_error_is_told(paths: Paths, store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ends the process is its last word, and raised."""
+    """The process's final error is its last heartbeat, and is raised."""
 
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("the disk is gone")
@@ -155,7 +155,7 @@ def test_how_it_ended_by_an_error_is_told(paths: Paths, store: Engine, monkeypat
 
 @pytest.mark.proves("G149")
 def test_what_has_not_changed_is_not_opened(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round that finds nothing looks only whether tables have a newer version; one that changed is tended again."""
+    """A round without work only checks for newer versions of tables; a changed table is maintained again."""
     tables = [game_table(paths.table(f"game_{number}"), 1) for number in range(30)]
     opened: list[str] = []
     really = run._tend

@@ -48,7 +48,7 @@ def test_merged_files_stay_for_the_retention_and_then_go(tmp_path: Path) -> None
 
 @pytest.mark.proves("G142")
 def test_a_file_whose_removal_is_young_stays_however_old_it_is(tmp_path: Path) -> None:
-    """What counts is when a file left the table: a year-old file that was merged just now is still being read."""
+    """The time at which a file left the table counts: a year-old file that was merged just now is still being read."""
     paths = Paths(tmp_path)
     game_table(paths.table(CHESS), 5)
     for name in on_disk(paths.table(CHESS)):
@@ -145,7 +145,7 @@ def test_a_log_is_readable_after_each_step_of_being_cut(tmp_path: Path) -> None:
 
 @pytest.mark.proves("G146")
 def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> None:
-    """What a log may fill is bounded whatever the rate of commits; versions of the last hour stay in any case."""
+    """A log's size is bounded at any rate of commits; versions of the last hour always stay."""
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
     table = game_table(path, 1)

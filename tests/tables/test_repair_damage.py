@@ -35,7 +35,7 @@ def cut_files(folder: Path) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Chess and Go, each with a row that landed and one that waits in quarantine for its schema."""
+    """Chess and Go, each with a landed row and a quarantined row that waits for its schema."""
     made = make_world(tmp_path)
     made.register(GO)
     made.ingest(good(1), early(2), good(1, GO), early(2, GO))
@@ -57,7 +57,7 @@ def turnout(world: World, *arguments: str) -> Result:
 def test_a_damaged_table_of_a_game_is_one_sentence(
     world: World, arguments: tuple[str, ...], damage: Damage, remedy: str
 ) -> None:
-    """What reads refused rows beside a game's table says which table is damaged and what to do, and prints no stack."""
+    """Readers of refused rows beside a game's table name the damaged table and the fix, without a stack."""
     damage(world.paths.table(CHESS.key))
     done = turnout(world, *arguments)
     assert isinstance(done.exception, Refused)
@@ -88,7 +88,7 @@ def test_a_damaged_quarantine_is_one_sentence(
 
 @pytest.mark.parametrize("kind", ["replay", "rebuild"])
 def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World, kind: str) -> None:
-    """The one that cannot be read is named, by the command or by the operation, and the other is repaired."""
+    """The command or the operation names the unreadable table, and the other is repaired."""
     world.register(message=SECOND)
     world.register(GO, SECOND)
     cut_files(world.paths.table(CHESS.key))

@@ -122,7 +122,7 @@ def lose_newest(path: Path) -> None:
 
 
 def empty_first(path: Path) -> None:
-    """What a power failure leaves of a commit."""
+    """The remains of a commit after a power failure."""
     without_checkpoints(path)
     log_files(path, "*.json")[0].write_bytes(b"")
 
@@ -171,7 +171,7 @@ def test_a_rebuild_replaces_a_table_whose_log_is_damaged(world: World, damage: D
 
 
 def test_whatever_bytes_of_a_checkpoint_are_damaged_it_is_seen(world: World) -> None:
-    """Law L6: a table that does not open is either whole on storage or one that a rebuild replaces."""
+    """Law L6: a table that does not open is either intact on storage or replaceable by a rebuild."""
     *_, checkpoint = log_files(folder(world), "*.checkpoint.parquet")  # where the table is decides how many there are
     whole, shut = checkpoint.read_bytes(), 0
     for at in range(0, len(whole) - 8, 97):
@@ -187,7 +187,7 @@ def test_whatever_bytes_of_a_checkpoint_are_damaged_it_is_seen(world: World) -> 
 
 
 def test_storage_that_refuses_a_part_is_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What storage does not give now is no damage: nothing is replaced."""
+    """A failure of storage is not damage: nothing is replaced."""
     cut_middle(folder(world))
 
     def out_of_order(*_arguments: object, **_options: object) -> str:
@@ -303,7 +303,7 @@ def test_rows_of_a_schema_that_is_registered_meanwhile_are_kept(world: World, mo
 
 @pytest.mark.proves("G155")
 def test_a_switch_that_the_damage_hides_is_not_made_twice(world: World) -> None:
-    """Law L12: the new generation is above each one that the log or the control store knows of, and retires them."""
+    """Law L12: the new generation is above all in the log and the control store, and retires them."""
     assert run(world).generation == 2
     cut_newest(folder(world))
     assert run(world, 1).generation == 3
@@ -344,12 +344,12 @@ def test_a_log_without_damage_is_not_replaced(world: World, monkeypatch: pytest.
     assert log.read_text("utf-8") == "no log"
     folder(world).rename(folder(world).with_suffix(".before"))
     folder(world).write_text("no table", "utf-8")
-    with pytest.raises(Refused, match="Move what is there away"):
+    with pytest.raises(Refused, match="Move it away"):
         run(world)
 
 
 def test_a_table_with_features_is_not_replaced(world: World) -> None:
-    """What only Spark can write is not taken for a plain table: the sentence names the damaged file."""
+    """A table that only Spark can write does not pass for a plain one: the error names the damaged file."""
     without_checkpoints(folder(world))
     DeltaTable(folder(world)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     cut(log_files(folder(world), "*.json")[5])
@@ -358,7 +358,7 @@ def test_a_table_with_features_is_not_replaced(world: World) -> None:
 
 
 def test_maintenance_of_a_log_that_begins_anew_finds_no_damage(world: World) -> None:
-    """What left the table before the damage counts as having left now: it is kept for its time."""
+    """Files that left the table before the damage count as having left now: they are kept for the retention."""
     cut_middle(folder(world))
     run(world)
     assert since_last_look(folder(world), DeltaTable(folder(world))) is None

@@ -222,12 +222,12 @@ def test_of_copies_that_differ_the_one_that_bronze_gives_stays(world: World) -> 
 
 
 def test_where_no_copy_is_right_nothing_is_done(world: World) -> None:
-    """Of two wrong copies none is kept for right: a rebuild is asked for, and the table stays as it is."""
+    """Of two wrong copies neither counts as right: dedupe asks for a rebuild, and the table stays unchanged."""
     doubled(world)
     compacted(world)
     _spoil(world, (1, 0), copies=2)
     before = DeltaTable(world.paths.table(CHESS.key)).version()
-    with pytest.raises(Refused, match=r"differ, and none is what bronze says, the first at seq 1, pos 0.*rebuild"):
+    with pytest.raises(Refused, match=r"differ, and none matches bronze, the first at seq 1, pos 0.*rebuild"):
         run(world)
     assert DeltaTable(world.paths.table(CHESS.key)).version() == before
 
@@ -329,7 +329,7 @@ def test_one_that_is_overtaken_again_and_again_gives_up(world: World, monkeypatc
     doubled(world)
     monkeypatch.setattr(module, "ATTEMPTS", 2)
     _never(monkeypatch)
-    with pytest.raises(Transient, match="run it again"):
+    with pytest.raises(Transient, match="run dedupe again"):
         run(world)
 
 
@@ -454,7 +454,7 @@ def test_it_is_an_operation(world: World) -> None:
 
 
 def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: World) -> None:
-    """What was shown is not done to a table that another repair has changed since."""
+    """Dedupe does not apply to a table that another repair has changed since it was shown."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
     asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
@@ -465,7 +465,7 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
 
 
 def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> None:
-    """A person agreed to a number of rows: with another one by then the table stays, and it is to be reviewed again."""
+    """A confirmation covers a number of rows: with another number the table stays, and needs another review."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
     asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
@@ -475,7 +475,7 @@ def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> Non
     assert more > 4
     done = _finish(world, json.loads(asked.stdout)["operation_id"])
     assert (done.state, world.rows()) == ("failed", before)
-    assert f"4 second copies were shown, now there are {more}, so none was removed." in str(done.outcome)
+    assert f"you confirmed 4 second copies, the table now has {more}. Nothing was removed" in str(done.outcome)
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     done = _finish(world, json.loads(again.stdout)["operation_id"])
     assert (done.state, world.rows()) == ("succeeded", sorted(set(before)))

@@ -80,7 +80,7 @@ def test_an_accepted_gap_is_no_fault_and_hinders_no_rebuild(applied: World) -> N
 
 
 def test_gaps_that_touch_are_one_and_others_are_still_faults(applied: World) -> None:
-    """What was accepted after one another connects; what a hand deletes later is refused and named as before."""
+    """Gaps accepted one after the other connect; rows deleted by hand later are refused and named as before."""
     applied.split(through=1)
     lose(applied, 2)
     accept(applied)
@@ -110,7 +110,7 @@ def test_a_lost_row_that_nobody_accepted_is_no_part_of_a_gap(applied: World) -> 
 
 
 def test_rows_that_are_gone_at_the_end_are_moved_over(applied: World) -> None:
-    """What ingest told and bronze no longer has is a gap too, though no row follows it."""
+    """Seqs that ingest reported and bronze lacks are a gap too, though no row follows."""
     applied.split(through=3)
     lose(applied, 4)
     assert applied.verify().totals.bronze_holes == 1  # no row follows whose chain could be broken
@@ -166,7 +166,7 @@ def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
     """A game with no table yet is not stuck for ever, and a refusal leaves no empty table behind."""
     for number in (1, 2):
         world.ingest(good(number))
-    with pytest.raises(Refused, match="lost nothing"):
+    with pytest.raises(Refused, match="No gap follows"):
         accept(world)
     assert not world.paths.table(CHESS.key).exists()
     lose(world, 1)
@@ -178,22 +178,22 @@ def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
 @pytest.mark.proves("G56")
 def test_where_nothing_is_lost_nothing_is_moved(applied: World) -> None:
     """No row that bronze has is ever skipped."""
-    with pytest.raises(Refused, match="lost nothing"):
+    with pytest.raises(Refused, match="No gap follows"):
         accept(applied)
     lose(applied, 3)
-    with pytest.raises(Refused, match="lost nothing"):
+    with pytest.raises(Refused, match="No gap follows"):
         accept(applied)
     lose(applied, 2)
     applied.forget(CHESS)
     assert accept(applied) == Accepted(str(CHESS.key), 1, 3)
-    with pytest.raises(Refused, match="lost nothing"):
+    with pytest.raises(Refused, match="No gap follows"):
         accept(applied)
 
 
 def test_who_accepted_a_gap_stands_in_the_audit_log(applied: World) -> None:
-    """Begun before it is done, ended after; what is refused has failed, and without the log nothing is done."""
+    """Audited before and after it is done; a refusal is logged as failed, and without the log nothing is done."""
     accepting = ["stream", "accept-gap", "Chess", "--reason", " gone ", "--env-dir", str(applied.paths.root)]
-    with pytest.raises(Refused, match="Bronze has lost nothing"):
+    with pytest.raises(Refused, match="No gap follows"):
         CliRunner().invoke(cli, accepting, catch_exceptions=False)
     lose(applied, 2)
     with pytest.MonkeyPatch.context() as patched:

@@ -150,7 +150,7 @@ def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.proves("G154")
 def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int], None], number: int) -> None:
-    """Before the switch the old table serves; after it the new one does, also before the control store knows."""
+    """Before the switch the old table serves; after it the new one does, also before the control store has it."""
     world.register(message=SECOND)
     before = world.contents()
     arm(number)
@@ -268,7 +268,7 @@ def test_a_rebuild_beside_endless_registrations_gives_up_and_leaves_the_table(
         world.register(message=Message({"points": (1, "int64"), f"more_{number}": (number, "string")}))
 
     monkeypatch.setattr(rebuilds, "hit", meanwhile)
-    with pytest.raises(Transient, match="registered schemas for it, at each of 5 attempts; its table is as it was"):
+    with pytest.raises(Transient, match="got new schemas, during all 5 attempts; its table is unchanged"):
         run(world)
     assert (next(made), table(world).version(), len(table(world).file_uris())) == (15, before, 2)
     assert is_clean(world.verify(), landed=4, quarantined=3, stale_twins=0)
@@ -329,7 +329,7 @@ def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter
 
 
 def test_rows_from_before_the_game_was_known_stay_in_its_table(tmp_path: Path) -> None:
-    """What a replay landed from under no game's key is the game's: a rebuild does not lose it, nor need a replay."""
+    """Rows that a replay landed from under the malformed key are the game's: a rebuild keeps them without a replay."""
     world = make_world(tmp_path)
     for game, event in ((GO, good(1, GO)), (CHESS, good(2))):
         world.ingest(event, broken(game))
@@ -460,7 +460,7 @@ def test_the_newest_generation_is_found_from_any_told_one(last: int, told: int, 
 @pytest.mark.parametrize("rebuilds", [1, 2])
 @pytest.mark.proves("G29")
 def test_a_table_put_back_from_before_its_rebuild_is_not_filled_again(tmp_path: Path, rebuilds: int) -> None:
-    """Law L5: the control store tells a generation that an older copy lacks; its rows are in it all the same."""
+    """Law L5: the control store has a generation that an older copy lacks; its rows are in it all the same."""
     world = make_world(tmp_path)
     world.ingest(good(1), good(2))
     world.split()

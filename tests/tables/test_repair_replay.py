@@ -47,7 +47,7 @@ from tests.tables.repair_world import (
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Chess has two rows of a schema nobody registered yet, and one that is broken for ever."""
+    """Chess has two rows of an unregistered schema, and one that is broken for ever."""
     made = make_world(tmp_path_factory.mktemp("replay"))
     made.ingest(good(1), early(2), broken(), good(3))
     made.ingest(early(4), good(5))
@@ -376,7 +376,7 @@ def test_a_selection_that_makes_no_sense_is_refused(world: World, arguments: lis
     """A misspelt game, time or reason is no empty answer."""
     done = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])
     assert done.exit_code != 0
-    assert isinstance(done.exception, Refused) or "is no time" in done.output
+    assert isinstance(done.exception, Refused) or "is not a time" in done.output
 
 
 def test_rows_that_kill_a_worker_are_replayed_only_when_asked_for(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What tasks read of bronze's files themselves is what a scan of the table finds, each row once."""
+"""Tasks that read bronze's files themselves find the rows of a scan of the table, each once."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -142,7 +142,7 @@ def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, ca
     watchdog.evaluate(active=True)
     assert told[CHESS.key].status != "FAILED"
     roster.settle({CHESS.key: Failure("transient", "OSError: no space left")}, (), 2)
-    assert f"{CHESS.key}: its rows do not reach its table: OSError: no space left" in caplog.messages
+    assert f"{CHESS.key}: failed: OSError: no space left" in caplog.messages
     watchdog.evaluate(active=True)
     assert (told[CHESS.key].status, told[CHESS.key].lane) == ("FAILED", "CATCHUP")
     assert told[GO.key].status != "FAILED"

@@ -77,7 +77,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def passes(world: World) -> Iterator[Callable[[str], Passes]]:
-    """What two readers of one driver apply rows with: each has its own, and they share a pool."""
+    """The objects with which two readers of one driver apply rows: each has its own, and they share a pool."""
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(2))
 
@@ -402,7 +402,7 @@ def test_a_nearly_level_game_does_not_wait_for_one_that_is_far_behind(
 def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Law L16: a nearly level game lands though the chunk of one that is far behind fails as a whole each time."""
+    """Law L16: a game slightly behind lands though the chunk of a game far behind fails as a whole each time."""
     world.register(GO)
     for number in range(1, 9):
         world.ingest(good(number))

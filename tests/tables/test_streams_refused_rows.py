@@ -1,4 +1,4 @@
-"""Tasks write the refused rows they find; what becomes part of quarantine is decided when all tasks have ended."""
+"""Tasks write the refused rows they find; once all tasks have ended, the driver decides which enter quarantine."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

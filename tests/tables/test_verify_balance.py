@@ -299,7 +299,7 @@ def test_hostile_columns(tmp_path: Path) -> None:
 
 
 def test_nothing_ingested(tmp_path: Path) -> None:
-    """Without bronze there is nothing to prove, and that is said rather than called balanced."""
+    """Without bronze nothing can be proved, and verify reports that instead of a balance."""
     with pytest.raises(Refused, match="Start ingest first"):
         verify(Paths(tmp_path), ENVIRONMENT)
 

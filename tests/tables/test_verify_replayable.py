@@ -46,7 +46,7 @@ def replayable(world: World) -> Mapping[str, int]:
 
 @pytest.mark.proves("G157")
 def test_refused_rows_whose_schema_is_registered_today_are_named_with_what_lands_them(world: World) -> None:
-    """Law L15: all is exactly once, so it is complete; what waits in quarantine for a replay is said all the same."""
+    """Law L15: exactly once makes it complete; the report still counts the rows that a replay would land."""
     world.ingest(good(1), early(2), early(3), broken(), early(4, GO))
     world.split()
     assert replayable(world) == {}, "nobody registered their schema"
@@ -82,7 +82,7 @@ def test_what_no_replay_would_take_is_not_named(world: World) -> None:
 def test_a_registration_right_at_the_switch_of_a_rebuild_is_told_of(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Law L15: what is registered after a rebuild's last look takes no row out of the table, and is to be replayed."""
+    """Law L15: a schema registered after a rebuild's last check removes no row; a replay lands its rows."""
     world.ingest(good(1), early(2))
     world.split()
     commit = switch._commit

@@ -72,10 +72,10 @@ def test_text_is_bounded_and_sorted() -> None:
 
 
 def test_text_of_pending() -> None:
-    """Pending games are out of balance only when completeness is asked for."""
+    """Pending games are out of balance only with `complete`."""
     balance = balance_of(GameBalance(GO, "Go", 4, Counts(bronze_rows=5, landed=3, pending=2)))
     assert "not in balance" not in render_balance(balance)
-    assert "2 row(s) are still to come" in render_balance(balance)
+    assert "2 row(s) are still pending" in render_balance(balance)
     assert f"{GO}: pending 2 (cursor 4)" in render_balance(balance, complete=True)
     assert "NOT COMPLETE" in render_balance(balance, complete=True)
 

@@ -1,4 +1,4 @@
-"""Bronze is compared with its source: what was read twice or never is named; what cannot be compared is said so."""
+"""Bronze is compared with its source: records read twice or never are named, and so are uncomparable parts."""
 
 import json
 import shutil
@@ -82,7 +82,7 @@ def test_a_landing_file_that_was_read_twice_is_named(world: ValueWorld) -> None:
 
 
 def test_topics_of_one_name_on_several_clusters_are_not_compared(world: ValueWorld) -> None:
-    """Where it is not known which cluster a record is of, nobody is accused, and that is said."""
+    """If the cluster of a record is unknown, no record counts as doubled, and the report says so."""
     arrive(world, 2)
     arrive(world, 2, offset=0)
     balance = check(world, known(OLD, NEW, mixed=frozenset({"events"})))
@@ -140,14 +140,14 @@ def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
     assert as_dict(balance)["behind_source"] == 0
     balance = check(world, offsets(8, None))
     assert as_dict(balance)["behind_source"] is None
-    assert "the broker cannot be asked" in render_balance(balance)
+    assert "the broker cannot be queried" in render_balance(balance)
 
 
-@pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 looked at"), (3, None)])
+@pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 checked"), (3, None)])
 def test_holes_that_nobody_asked_about_are_told_of(
     world: ValueWorld, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
 ) -> None:
-    """Law L1: where bronze has more holes than the broker is asked about, the output says of how many it speaks."""
+    """Law L1: with more holes in bronze than the broker is asked about, the output gives both numbers."""
     monkeypatch.setattr(sources, "_MAX_RANGES", most)
     for offset in (0, 2, 4, 7):
         arrive(world, 1, offset=offset)
@@ -199,7 +199,7 @@ def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     shutil.rmtree(world.paths.landing)
     gone = check(world, landing(3))
     assert as_dict(gone)["behind_source"] is None
-    assert "cannot be looked at" in render_balance(gone)
+    assert "cannot be read" in render_balance(gone)
 
 
 def _query(world: ValueWorld) -> Path:
@@ -210,7 +210,7 @@ def _query(world: ValueWorld) -> Path:
 def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
     world: ValueWorld, landing: Callable[[int], Sources]
 ) -> None:
-    """Unknown is not zero: only the checkpoint tells how far ingest is, and it may have passed anything."""
+    """Unknown is not zero: only the checkpoint has ingest's position, and ingest may have passed anything."""
     landing(3)
     shutil.rmtree(_query(world))
     balance = check(world, observe(Settings(), world.paths, world.engine))
@@ -251,7 +251,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
     start: str | None,
     stats: str | None,
 ) -> None:
-    """Of a damaged checkpoint, row or log entry one sentence is said, and all the rest is verified."""
+    """A damaged checkpoint, row or log entry is reported in one sentence, and all the rest is verified."""
     landing(3)
     if offset is not None:
         (_query(world) / "offsets" / "0").write_text(f"v1\n{{}}\n{offset}\n")
@@ -263,7 +263,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
         (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     balance = check(world, observe(Settings(), world.paths, world.engine))
     assert as_dict(balance)["behind_source"] is None
-    assert "The source cannot be looked at: " in render_balance(balance)
+    assert "The source cannot be read: " in render_balance(balance)
 
 
 def test_a_broker_that_cannot_even_be_asked_is_unknown() -> None:
@@ -298,7 +298,7 @@ def test_a_landing_table_made_anew_is_not_compared(world: ValueWorld, landing: C
     write_deltalake(world.paths.landing, pa.table({"value": pa.array([b"x"])}))
     balance = check(world, landing(3))
     assert as_dict(balance)["behind_source"] is None
-    assert "not the one that ingest has read" in render_balance(balance)
+    assert "not the one that ingest has been reading" in render_balance(balance)
 
 
 def test_a_landing_file_of_which_bronze_has_a_part(world: ValueWorld, landing: Callable[[int], Sources]) -> None:

@@ -239,7 +239,7 @@ def test_a_row_that_does_not_decode_is_found(tmp_path: Path, nasty_root: Path) -
 
 @pytest.mark.proves("G161")
 def test_wrong_statistics_of_a_file_hide_no_row(tmp_path: Path, nasty_root: Path) -> None:
-    """What is compared is decided by the rows themselves, not by what the log says of a file."""
+    """The rows themselves decide the comparison, not the log's statistics of a file."""
     world = copy_of(nasty_root, tmp_path)
     before = compared(world)
     for file in (world.paths.table(GAME.key) / "_delta_log").glob("*.json"):
@@ -259,7 +259,7 @@ def _of_another_type(table: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("name", ["bronze", "table"])
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, nasty_root: Path, name: str) -> None:
-    """Whatever is wrong with a data file, its table is named and nothing is said to be proved."""
+    """For any fault of a data file, verify names its table and claims no proof."""
     world = copy_of(nasty_root, tmp_path)
     folder = world.paths.bronze if name == "bronze" else world.paths.table(GAME.key)
     for uri in DeltaTable(folder).file_uris():
@@ -311,7 +311,7 @@ def test_further_processes_find_the_same(tmp_path: Path, simulated_root: Path, m
 
 
 def test_quarantined_rows_that_would_decode_are_told(tmp_path: Path) -> None:
-    """A refused row whose schema was registered later is told of as one that would decode, and is no mismatch."""
+    """A refused row whose schema was registered later is reported as decodable, not as a mismatch."""
     world = value_world(tmp_path)
     first = world.add_schema(NAME, "t.M", bundle(define(NASTY, ALIASED)), BENDING)
     payload = world.make(first)(level=1).SerializeToString()

@@ -35,7 +35,7 @@ class Row:
 
 @dataclass
 class World:
-    """What the tables of an environment hold."""
+    """The contents of an environment's tables."""
 
     bronze: list[Row] = field(default_factory=list)
     tables: dict[str, list[Place | tuple[int | None, None]]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ def test_a_uid_without_an_entry_has_a_name(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", ["(controller)", "(anything)", "", " "])
 @pytest.mark.proves("G170")
 def test_a_reserved_name_cannot_be_claimed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the controller does by itself may everything: nobody else can be called so."""
+    """The controller's own actions need no role: no user can have its name."""
     monkeypatch.setattr(pwd, "getpwuid", lambda _uid: SimpleNamespace(pw_name=name))
     with pytest.raises(Refused, match="reserved"):
         current_user()

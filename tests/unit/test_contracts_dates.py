@@ -74,7 +74,7 @@ def test_a_date_no_calendar_has_is_refused(place: str, date: tuple[int, int, int
 @pytest.mark.parametrize("place", HOLDERS)
 @pytest.mark.parametrize("date", [(1970, 1, 1), (1970, 0, 0), (1, 1, 1), (9999, 12, 31), (2024, 2, 0), (2024, 2, 29)])
 def test_a_real_date_lands(place: str, date: tuple[int, int, int]) -> None:
-    """The day that bad dates were taken for is a day like any other; an unknown day or month is the first."""
+    """The day that stands for bad dates is also a valid date; an unknown day or month is the first."""
     decoded = DECODER.decode(payloads(holding(place, date)))
     assert decoded.refused == []
     year, month, day = date

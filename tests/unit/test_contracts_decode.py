@@ -186,7 +186,7 @@ CORRUPT = st.binary(min_size=1, max_size=40) | st.builds(
 @given(CORRUPT)
 @pytest.mark.proves("B1", "G52")
 def test_corrupt_payloads_are_refused_exactly_when_the_plain_parser_does(content: bytes) -> None:
-    """B1: corrupt bytes never become a row; what the plain parser takes is one, unless times or types are wrong."""
+    """B1: corrupt bytes never become a row; bytes that the plain parser accepts do, unless times or types are wrong."""
     decoded = DECODER.decode(payloads(content))
     if decoded.refused:
         assert [(each.row, each.reason) for each in decoded.refused] == [(0, "malformed_payload")]

@@ -328,7 +328,7 @@ def test_empty_and_enormous_messages_have_no_table() -> None:
         (["add"], "the policies of add are add, quarantine, refuse"),
         (["remove=side-column"], "the policies of remove are keep"),
         (["reuse=add"], "the policies of reuse are refuse, quarantine"),
-        (["add=refuse", "add=add"], "add has the policy refuse already"),
+        (["add=refuse", "add=add"], "add already has the policy refuse"),
     ],
 )
 def test_wrong_policies_are_told_all_at_once(words: list[str], sentence: str) -> None:

@@ -109,7 +109,7 @@ FIELD_KINDS = st.sampled_from(["int32", "string", "repeated int64", "Pos", "map<
 @settings(max_examples=30, deadline=None)
 @given(first=st.lists(FIELD_KINDS, max_size=4), second=st.lists(FIELD_KINDS, max_size=4), nested=st.integers(0, 2))
 def test_additions_compose(first: list[str], second: list[str], nested: int) -> None:
-    """What two steps of additions add is what one step over both adds, and no column is renamed for it."""
+    """Two steps of additions add the same as one step over both, and rename no column."""
     b = changed({"M": {f"f{index}": (50 + index, kind) for index, kind in enumerate(first)}})
     c = copy.deepcopy(b)
     c["M"] |= {f"s{index}": (80 + index, kind) for index, kind in enumerate(second)}

@@ -88,7 +88,7 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
         f"plan {shown.hash}",
     ]
     registry.register("chess", "t.M", retyped("bool"), SIDE)
-    with pytest.raises(Refused, match=r"Look at the plan again"):
+    with pytest.raises(Refused, match=r"Review the plan again"):
         registry.register_many([replace(checked, plan_hash=shown.hash)])
     again = registry.plan(checked)
     assert again.placement == Placement((("a", "a__v3"),))
@@ -181,7 +181,7 @@ def test_names_are_data(registry: LocalRegistry, game: str) -> None:
 
 @pytest.mark.proves("G70")
 def test_a_schema_set_is_a_pure_function_of_its_version(registry: LocalRegistry, engine: Engine) -> None:
-    """What a pass pinned by number never changes, whatever is registered later and whoever asks."""
+    """A set pinned by number never changes, whatever is registered later, for every reader."""
     registry.register("chess", "t.M", definition())
     pinned = registry.snapshot()
     registry.register("chess", "t.M", definition("b"))

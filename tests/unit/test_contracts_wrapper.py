@@ -25,7 +25,7 @@ def opened(**fields: Any) -> dict[str, Any]:
 
 
 def test_every_field_arrives() -> None:
-    """What a producer wrote is what ingest reads, the payload byte for byte."""
+    """Ingest reads a producer's wrapper unchanged, the payload byte for byte."""
     moment = dt.datetime(2026, 5, 1, 12, 0, 0, 123_456, tzinfo=dt.UTC)
     row = opened(
         game="Шах\u202e",
@@ -113,7 +113,7 @@ WRAPPERS = st.builds(
 @example([b"\x80\x80\x80\x80\x10\x00"])  # a tag beyond 32 bits
 @given(st.lists(WRAPPERS | st.binary(max_size=12), max_size=8))
 def test_opened_is_what_the_plain_parser_says(contents: list[bytes]) -> None:
-    """A wrapper that is fine has the plain parser's values; what that parser refuses is never fine."""
+    """A good wrapper has the plain parser's values; a wrapper that this parser refuses is never good."""
     result = open_wrappers(raw(*contents))
     assert result.batch.num_rows == len(result.refused) == len(contents)
     for content, reason, row in zip(contents, result.refused.to_pylist(), result.batch.to_pylist(), strict=True):

@@ -153,7 +153,7 @@ def test_an_effect_without_points_is_found(code: str, bare: int) -> None:
 
 
 def test_a_block_is_a_point_before_and_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked at each point sees the effect not yet done, then done; a failed one has no point after it."""
+    """A hook on each point sees the effect not yet done, then done; a failed effect has no point after it."""
     seen: list[str] = []
     monkeypatch.setattr(failpoints, "on_hit", seen.append)
     with effect("publish_commit"):

@@ -228,7 +228,7 @@ def test_tables_that_do_not_exist_read_as_empty(tmp_path: Path) -> None:
 
 
 def test_history_keeps_its_columns(tmp_path: Path) -> None:
-    """What is read has the very types of an empty answer, rows or not."""
+    """Results have the types of an empty answer, with rows or without."""
     tables = MetricsTables(tmp_path, "eu-1")
     tables.add(told(1))
     assert tables.flush()

@@ -62,7 +62,7 @@ def test_a_failing_sink_is_counted_and_survived() -> None:
 
 
 def test_closing_keeps_its_deadline() -> None:
-    """A sink that hangs cannot hold up the end of a process; what it leaves is counted as dropped."""
+    """A hanging sink cannot delay the end of a process; the remaining items count as dropped."""
     gate = Gate()
     outbox = Outbox(10, gate.publish)
     outbox.offer(0)

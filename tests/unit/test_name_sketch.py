@@ -162,7 +162,7 @@ HALF = name_sketch.EMPTY.dumps().replace('"names": {', '"names": {"\\ud800": [1,
 
 @pytest.mark.parametrize("text", [HUGE, HALF, "[" * 100_000, "purple"], ids=["huge", "half", "deep", "purple"])
 def test_what_a_hand_has_spoilt_is_refused_in_a_sentence(text: str) -> None:
-    """What only counts names keeps no ingest from starting: it catches this error and no other."""
+    """A broken sketch does not stop ingest from starting: it catches this error and no other."""
     assert text != name_sketch.EMPTY.dumps()
-    with pytest.raises(Refused, match="Delete it"):
+    with pytest.raises(Refused, match="Delete the row"):
         name_sketch.loads(text)

@@ -1,4 +1,4 @@
-"""Who becomes a game, and that a name that does not costs nothing that grows."""
+"""Which names become games, and that other names cost nothing that grows."""
 
 import json
 from collections import Counter
@@ -216,7 +216,7 @@ def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
 
 
 def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
-    """A refusal holds against schema, name and prefix, and is taken back by approving the name, which says by whom."""
+    """A refusal outranks schema, name and prefix; approving the name undoes it, with the approver recorded."""
     pending.reject(engine, "spam", "ann", "no such game", NOW)
     _register(engine, "spam")
     limits = Limits(names=("spam",), prefixes=("sp",))
@@ -272,9 +272,9 @@ def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     seen = pending.pending(engine, limits, NOW)
     assert [each.game for each in seen.names] == ["studio/x", "evil\n\u202eemag", "chess"]
     assert [
-        next(word for word in ("max_new_per_prefix_per_hour", "no schema is registered") if word in each.why)
+        next(word for word in ("max_new_per_prefix_per_hour", "no registered schema") if word in each.why)
         for each in seen.names
-    ] == ["max_new_per_prefix_per_hour", "no schema is registered", "no schema is registered"]
+    ] == ["max_new_per_prefix_per_hour", "no registered schema", "no registered schema"]
     assert seen.names[2].looks_like == ("Chess",)
     assert (seen.distinct, seen.rows) == (4, 16)
     text = pending.render_pending(seen, 2)
@@ -298,7 +298,7 @@ def test_a_name_approved_at_the_same_moment_is_not_rejected(engine: Engine, monk
     """Of an approval and a rejection of one name at the same moment one wins: no game is rejected as well."""
     pending.approve(engine, LIMITS, "one", "ann", None)
     monkeypatch.setattr(store, "onboarded_names", lambda _: {})  # what was read before the approval
-    with pytest.raises(Refused, match="became a game just now"):
+    with pytest.raises(Refused, match="has just become a game"):
         pending.reject(engine, "one", "bob", None)
     assert store.refusals(engine) == {}
 
@@ -306,9 +306,9 @@ def test_a_name_approved_at_the_same_moment_is_not_rejected(engine: Engine, monk
 def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
     """Both are told instead of done: a game that runs is not stopped by a word about its name."""
     pending.approve(engine, LIMITS, "one", "ann", None)
-    with pytest.raises(Refused, match="is a game already"):
+    with pytest.raises(Refused, match="is already a game"):
         pending.approve(engine, LIMITS, "one", "ann", None)
-    with pytest.raises(Refused, match="only names that wait"):
+    with pytest.raises(Refused, match="only waiting names"):
         pending.reject(engine, "one", "ann", None)
 
 

@@ -74,7 +74,7 @@ def alive(name: str, capacity: float | None = None, **more: object) -> GroupLoad
 
 
 def test_a_games_cores_come_from_rows_bytes_commits_and_lag() -> None:
-    """What is measured adds up as documented; large rows count by their bytes, a lag as up to as much again."""
+    """Measurements add up as documented; large rows count by their bytes, a lag as up to as much again."""
     assert pytest.approx(1000 * ROW_CORE_SECONDS + 0.2 * COMMIT_CORE_SECONDS + IDLE_CORES) == (
         Load(1000.0, 190_000.0, 0.2).cores
     )
@@ -85,7 +85,7 @@ def test_a_games_cores_come_from_rows_bytes_commits_and_lag() -> None:
 
 
 def test_an_unknown_load_counts_as_the_median_and_is_told_as_such() -> None:
-    """Unknown is never 0: without any known one a game counts as one that was measured."""
+    """Unknown is never 0: without any known game a game counts as a measured one."""
     for unknown in (Load(), Load(None, 1.0, 0.2), Load(1.0, 1.0, None)):
         assert unknown.cores is None
         assert [each.cores for each in tallied([("g", None, unknown)], []).games] == [TYPICAL_CORES]
@@ -135,7 +135,7 @@ def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
 @given(worlds())
 @pytest.mark.proves("G110")
 def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
-    """Who gets games has room for them; a full group gives up no more than it must; who is still full is told of."""
+    """Groups that get games have room for them; a full group loses no more than needed; full groups are reported."""
     found = place(loads)
     came = set(found.new_groups.values())
     for name, after in found.after.items():
@@ -310,7 +310,7 @@ def test_what_fits_nowhere_stays_and_says_so() -> None:
     found = place(world({"g": ("a", 0.5), "h": ("b", 0.9)}, alive("a", desired="stopped"), alive("b", 1.0)))
     assert found.placements == ()
     assert [each.why for each in found.unplaced] == [
-        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room has b, 0.1 cores."
+        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room: b, 0.1 cores."
     ]
     (alone,) = place(world({"g": ("a", 2.0)}, alive("a", 1.0))).unplaced
     assert alone.why.endswith("it stays, because its 2 cores fit nowhere: no other group takes games.")
@@ -319,7 +319,7 @@ def test_what_fits_nowhere_stays_and_says_so() -> None:
 
 
 def test_a_full_group_gives_up_no_more_than_it_must() -> None:
-    """Where several must leave, one that left early comes back when larger ones have made room for it."""
+    """When several must leave, a game that left early comes back when larger ones have made room for it."""
     games = {"g1": ("a", 0.05), "g2": ("a", 0.5), "g3": ("a", 0.9), "g4": ("a", 0.9)}
     assert place(world(games, alive("a", 1.0), alive("b", 4.0))).new_groups == {"g2": "b", "g3": "b"}
 
@@ -332,7 +332,7 @@ def test_nobody_is_proposed_into_a_group_without_room() -> None:
 
 
 def test_high_games_leave_last_and_are_placed_first() -> None:
-    """Where not all can stay it is the low ones that leave; where not all fit it is the high ones that are placed."""
+    """When some must leave, low games do; when not all fit, high games are placed."""
     rows = 0.6 / ROW_CORE_SECONDS
     kinds: tuple[Priority, ...] = ("high", "low", "normal")
     games = [(f"g_{each}", "a", Load(rows, 0.0, 0.0, 0.0, each)) for each in kinds]
@@ -341,7 +341,7 @@ def test_high_games_leave_last_and_are_placed_first() -> None:
 
 
 def test_a_group_of_the_games_priority_comes_first_while_it_has_room() -> None:
-    """Class before emptiness, capacity before class; a driver that lives before one that is gone."""
+    """Class before emptiness, capacity before class; a living driver before a dead one."""
     high, normal = alive("high", 1.0, priority="high", cores=0.8), alive("normal", 1.0)
     assert choose(0.1, "high", [high, normal], MOST) == high
     assert choose(0.3, "high", [high, normal], MOST) == normal

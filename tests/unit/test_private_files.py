@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def wide_umask() -> Iterator[None]:
-    """What is private is so whatever the user's mask."""
+    """Files are private whatever the user's mask."""
     before = os.umask(0)
     yield
     os.umask(before)

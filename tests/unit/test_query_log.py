@@ -31,7 +31,7 @@ def test_a13_whatever_a_file_holds_it_is_read_or_found_damaged(tmp_path: Path, c
 
 
 def test_a_query_and_its_batches_are_found(tmp_path: Path) -> None:
-    """What Spark wrote is read back; its temporary and checksum files are no batches."""
+    """Spark's files are read back; its temporary and checksum files are no batches."""
     (tmp_path / "metadata").write_text('{"id":"1"}')
     for name in ("0", "10", "9", ".9.crc", "9.damaged"):
         (tmp_path / name).write_bytes(WHOLE)

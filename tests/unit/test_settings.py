@@ -94,7 +94,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (f"a = {'[' * 3000}{']' * 3000}\n", "nested too deep"),
 ])  # fmt: skip
 def test_a_value_beyond_all_measure_is_one_sentence(text: str, expected: str, tmp_path: Path) -> None:
-    """What Python itself cannot work with is a wrong setting, not a traceback."""
+    """A value that Python cannot process is a wrong setting, not a traceback."""
     (tmp_path / "turnout.toml").write_text(text)
     with pytest.raises(Refused, match=expected):
         load(tmp_path, {})
@@ -175,7 +175,7 @@ def test_a_store_url_that_is_none_is_one_sentence_without_its_password(url: str,
 @pytest.mark.parametrize("folder", ["a%41b", "100%25", "a\\b", "%c3%a9/env"])
 def test_a_path_that_readers_of_tables_take_for_another_is_refused(folder: str, tmp_path: Path) -> None:
     """Refused at the start: later each table would be no such file, or an error of delta-rs. Other signs may stand."""
-    with pytest.raises(Refused, match=r"cannot be an environment: .* in a path for another sign. Name another folder"):
+    with pytest.raises(Refused, match=r"cannot be an environment: .* in a path. Name another folder"):
         load(tmp_path / folder, {})
     for allowed in ("100%", "50 % é", "%zz", "a+b&c#d"):
         assert load(tmp_path / allowed, {})[1].root == tmp_path / allowed
@@ -183,8 +183,8 @@ def test_a_path_that_readers_of_tables_take_for_another_is_refused(folder: str, 
 
 @pytest.mark.parametrize("name", ["TURNOUT_ENVIRONMENT", "TURNOUT_ENV_DIR", "TURNOUT_STORE__URL", "TURNOUT_\udcff"])
 def test_a_variable_that_is_no_utf_8_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
-    """What no table, message or database takes is refused at the start; its value may be a secret."""
-    with pytest.raises(Refused, match="expected text of UTF-8, got bytes that are none") as refused:
+    """A value that no table, message or database accepts is refused at the start; it may be a secret."""
+    with pytest.raises(Refused, match="expected UTF-8 text, got other bytes") as refused:
         load(tmp_path, {name: f"{CANARY}\udcff", "HOME": "\udcff"})
     assert name.encode("ascii", "backslashreplace").decode() in str(refused.value)
     assert CANARY not in str(refused.value)
@@ -207,7 +207,7 @@ def test_a_push_gateway_with_a_password_is_refused_without_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("hours", ["22", "22-25", "6-6", "a-b", "-1-3", "22-6-8", "\u0662-6"])
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
-    """The hours of maintenance are two different hours of a day; what is taken for all day would run by day."""
+    """The hours of maintenance are two different hours of a day; a text misread as all day would run by day."""
     with pytest.raises(Refused, match=r"maintenance\.hours: expected two hours such as '22-6'"):
         load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": hours})
     assert load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": "22-6"})[0].maintenance.hours == "22-6"

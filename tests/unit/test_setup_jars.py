@@ -70,5 +70,5 @@ def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Without Java a person is told to install it."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="Install Java 17"):
+    with pytest.raises(Refused, match="install Java 17"):
         jars.java_executable()

@@ -1,4 +1,4 @@
-"""What a driver has in hand is there for others while it has it, and at no other time."""
+"""The file names a driver's games while it processes them, and at no other time."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pipeline.streams.active_games import ActiveGames, read_leftover
 
 
 def test_it_is_told_only_meanwhile(tmp_path: Path) -> None:
-    """Who asks during a pass or chunk hears of all its games; a pass that ends, or raises, has killed nobody."""
+    """A reader during a pass or chunk finds all its games; a pass that ends, or raises, has killed nobody."""
     shared, catch_up = ActiveGames(tmp_path, "shared"), ActiveGames(tmp_path, "catch-up")
     assert read_leftover(tmp_path) is None
     with shared.track(["b", "a"]), catch_up.track(["c"]):
@@ -20,7 +20,7 @@ def test_it_is_told_only_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_starts_forgets_its_predecessor(tmp_path: Path) -> None:
-    """What is left names the games of the last process only; a file that is torn names none."""
+    """The file names the games of the last process only; a torn file names none."""
     with ActiveGames(tmp_path, "shared").track(["a"]):
         ActiveGames(tmp_path, "shared")
         assert read_leftover(tmp_path) is None

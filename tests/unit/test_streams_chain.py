@@ -46,7 +46,7 @@ def test_what_lies_before_a_gap_is_reached_and_nothing_behind_it(seqs: list[int]
 
 
 def test_rows_at_or_below_the_cursor_do_not_connect() -> None:
-    """What is in the table already must have been filtered out before."""
+    """Rows that the table already has must have been filtered out before."""
     assert not connects(5, [Link(5, 3)])
     assert connects(5, [])
 

@@ -59,7 +59,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
 def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
     roster: Roster, tmp_path: Path, before: int, complete: int, fails: bool, after: int
 ) -> None:
-    """Law L7: a quiet game is not taken for one that is behind, and no game for one that is further than it is."""
+    """Law L7: a quiet game never counts as behind, and no game counts as further than it is."""
     demux, chess = demux_of(roster, tmp_path, fails=fails), roster.streams["chess"]
     demux.frontier_seq, chess.complete_through, chess.cursor = before, complete, complete
     frame: Any = None
@@ -85,7 +85,7 @@ def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster
 
 @pytest.mark.proves("G66")
 def test_a_row_that_an_older_store_did_not_know_is_caught_up(roster: Roster, tmp_path: Path) -> None:
-    """Law L7: a game that was taken for complete by what an old copy of the store told is behind once ingest tells."""
+    """Law L7: a game that an old copy of the store made look complete is behind once ingest reports."""
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
     with roster._engine.begin() as connection:
         connection.execute(update(games).values(last_seq=3))

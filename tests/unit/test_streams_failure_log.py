@@ -14,14 +14,14 @@ def test_a_game_that_fails_is_named_with_the_cause_less_and_less_often(caplog: p
     for now in range(0, 3600, 5):
         log.note({"chess": DISK}, ["go"], (), float(now))
     first, second, *others = caplog.messages
-    assert first == f"chess: its rows do not reach its table: {DISK.evidence}"
-    assert second == f"chess: its rows still do not reach its table, after 7 failures in 30 s: {DISK.evidence}"
+    assert first == f"chess: failed: {DISK.evidence}"
+    assert second == f"chess: still failing after 7 failures in 30 s: {DISK.evidence}"
     assert len(others) == 5  # after 90, 210, 450, 930 and 1890 s
     caplog.clear()
     caplog.set_level("INFO", "turnout")
     log.note({}, ["chess", "go"], (), 3600.0)
     log.note({}, ["chess", "go"], (), 3601.0)
-    assert caplog.messages == ["chess: its rows reach its table again, after 720 failures in 3600 s"]
+    assert caplog.messages == ["chess: recovered after 720 failures in 3600 s"]
 
 
 def test_each_game_is_logged_on_its_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,7 +35,7 @@ def test_each_game_is_logged_on_its_own(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_another_owner_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Who lost a race for a commit has nothing to say."""
+    """Losing a race for a commit is not logged."""
     FailureLog().note({"chess": Failure("expected", "the table is at seq 3")}, (), (), 0.0)
     assert not caplog.messages
 
@@ -43,12 +43,12 @@ def test_another_owner_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_game_that_is_parked_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
     """The last of the retries says that none follows, and what a person can do."""
     FailureLog().note({"chess": DISK}, (), {"chess"}, 0.0)
-    assert "chess: parked, its retries are used up; `turnout repair retry` gives it another try" in caplog.messages
+    assert "chess: parked, its retries are used up; run `turnout repair retry`" in caplog.messages
 
 
 def test_no_value_of_a_row_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What a task says of rows may quote one: the log has the class of the error alone."""
+    """A task's error may quote a row: the log has only the error's class."""
     FailureLog().note({"chess": Failure("poison", "ArrowInvalid: bad 'secret'\nsecret", may_quote=True)}, (), (), 0.0)
     (line,) = caplog.messages
     assert "secret" not in line
-    assert line.startswith("chess: its rows do not reach its table: ArrowInvalid (")
+    assert line.startswith("chess: failed: ArrowInvalid (")

@@ -51,7 +51,7 @@ def test_old_failures_no_longer_count(kind: str, dice: float) -> None:
 
 
 def test_retries_wait_longer_each_time() -> None:
-    """Backoff: a cause that lasts is asked after less and less often."""
+    """Backoff: a lasting cause is retried at growing intervals."""
     decision, waits = StreamControl(), []
     for _ in range(9):
         decision = failed(decision, Failure("transient", "disk full"), 0.0, 0.0)
@@ -96,6 +96,6 @@ def test_failures_have_a_class() -> None:
 
 
 def test_the_evidence_of_a_failure_of_the_jvm_is_its_cause() -> None:
-    """What Spark's writer raises begins with the name of a call, which tells a person nothing."""
+    """Errors of Spark's writer begin with the name of a call, which does not help an operator."""
     told = "An error occurred while calling o7.commit.\n: a.IOException: No space left on device\n\tat a.B"
     assert failure_of(Exception(told)).evidence == "Exception: a.IOException: No space left on device"

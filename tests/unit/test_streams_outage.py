@@ -21,7 +21,7 @@ from tests.unit.test_contracts_messages import bundle, define
 
 @contextmanager
 def away(engine: Engine) -> Iterator[list[str]]:
-    """Let the control store answer nothing; yields what it was asked."""
+    """Make the control store unavailable; yields the attempted requests."""
     asked: list[str] = []
 
     def refuse(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -41,7 +41,7 @@ def register(registry: LocalRegistry, game: str) -> None:
 
 @pytest.mark.proves("B3")
 def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_path: Path) -> None:
-    """B3: with the store away a pass gets the set its driver last heard of; what came meanwhile is heard later."""
+    """B3: without the store a pass gets the set that its driver last read; it reads newer ones later."""
     engine = open_store(*load(tmp_path / "env", {}))
     registry = LocalRegistry(engine)
     register(registry, "chess")
@@ -68,7 +68,7 @@ def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog:
     known = CachedRegistry(LocalRegistry(engine))
     assert known.snapshot(99).version == known.latest_version() == 1
     engine.dispose()
-    assert "begun with schema set 99 are split with the newest" in caplog.text
+    assert "schema set 99 is missing; its rows are split with the newest" in caplog.text
 
 
 def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.LogCaptureFixture) -> None:

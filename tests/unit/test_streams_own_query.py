@@ -143,7 +143,7 @@ def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
 def test_a_listing_that_lacks_a_commit_is_charged_to_no_game(
     group: Group, own: Demux, text: str, failures: int
 ) -> None:
-    """What a listing of bronze's busy log shows ends a game's own query, and says nothing about the game."""
+    """The listing race of bronze's busy log ends a game's own query, and is not the game's failure."""
     query: Any = SimpleNamespace(isActive=False, exception=lambda: text)
     own.query = query
     group.tend()

@@ -1,4 +1,4 @@
-"""Which writer the settings name; what both promise is in tests/spark/test_writers.py."""
+"""The writer that the settings name; tests/spark/test_writers.py has the promises of both."""
 
 from pathlib import Path
 from typing import Any

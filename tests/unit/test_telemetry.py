@@ -1,4 +1,4 @@
-"""What a driver leaves for Prometheus to find it by."""
+"""The file by which Prometheus finds a driver."""
 
 import json
 from pathlib import Path

@@ -56,7 +56,7 @@ class CountingStop(threading.Event):
 
 
 class JavaError(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
-    """What a call into the JVM raises, as text."""
+    """The text of an error of a call into the JVM."""
 
     def __init__(self) -> None:
         """Without a JVM."""
@@ -119,7 +119,7 @@ def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog:
     engine.dispose()
     assert telling.exposition.snapshot().fleet is None
     assert telling.exposition.snapshot().oversight is None, "what was read before is not the present"
-    assert any(each.startswith("the fleet is not judged") for each in caplog.messages)
+    assert any(each.startswith("judging the fleet failed") for each in caplog.messages)
 
 
 def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
@@ -238,7 +238,7 @@ def test_a_listing_that_lacks_a_commit_takes_no_restart_of_the_budget(supervised
 
 @pytest.mark.proves("G7")
 def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised: Supervised) -> None:
-    """What does not pass within half a minute is a failure as any other, and says which commit is missing."""
+    """A gap that lasts half a minute counts as any other failure, and the error names the missing commit."""
     assert supervised.driver.supervise(lambda: ended(SPARK_GAP), lambda: None, lambda: 0, once=False) == 1
     assert [each for each in supervised.stop.waits if each != 0.5] == [5.0, 10.0, 15.0]
     assert supervised.stop.waits.count(0.5) <= 60
