@@ -388,7 +388,7 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
         run(world)
     tick(Control(world.settings, world.engine, world.paths), KINDS)
     done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
-    assert (done.state, "Nothing was done: The table of" in str(done.outcome)) == ("failed", True)
+    assert (done.state, f"Nothing was done: {CHESS.key}: The table of" in str(done.outcome)) == ("failed", True)
 
 
 @pytest.mark.parametrize(
