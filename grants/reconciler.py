@@ -72,8 +72,8 @@ class AccessReconciler:
         at_work = 0.0 if self._round is None else time.monotonic() - self._begun_at
         if at_work > _LONG_SECONDS:
             return (
-                f"access: a round has been at work for {at_work / 60:.0f} min: until it ends the catalog is not read "
-                "again, and no grant that has run out is revoked. Look whether the catalog answers; if it does, "
+                f"access: a round has been running for {at_work / 60:.0f} min: until it ends the catalog is not read "
+                "again and expired grants are not revoked. Check that the catalog answers; if it does, "
                 "restart the controller."
             )
         return self._broken
@@ -94,7 +94,7 @@ class AccessReconciler:
             self._tell(str(problem))
             snapshot.keep(self._context.engine, None, str(problem))
         except SQLAlchemyError as error:
-            _log.warning("the control store is away, access waits: %s", error)
+            _log.warning("the control store is unavailable, access waits: %s", error)
         else:
             self._tell(None)
 
@@ -148,6 +148,6 @@ def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
         if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
             return
     yield (
-        f"{executor}, whose rights turnout uses, neither owns {schema.full_name} or what it lies in nor holds MANAGE "
-        "there: unless it is the metastore's admin, it sees its own grants only. Give it MANAGE on the schema"
+        f"{executor} (turnout's own principal) neither owns {schema.full_name} or its catalog nor holds MANAGE "
+        "there: unless it is the metastore admin, it sees only its own grants. Give it MANAGE on the schema"
     )

@@ -92,7 +92,7 @@ def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
              False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
     st.text(formatting.shown(could[verdict.could_grant_itself], 400))
     for odd in verdict.unknown:
-        text = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
+        text = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: turnout does not know its effect."
         st.text(formatting.shown(text, 400))
 
 

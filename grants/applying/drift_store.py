@@ -78,4 +78,4 @@ def find(observed: Drift, name: str) -> Finding:
         Refused: there is none, or there are several.
     """
     same = [each for each in observed.findings if name and id_of(each).startswith(name)]
-    return only_one(same, name, "finding", "`turnout grants drift` shows those there are.")
+    return only_one(same, name, "finding", "`turnout grants drift` lists them.")

@@ -68,7 +68,7 @@ class Executor:
             message = self._works.pop_result(name)
         except Transient as away:
             return StepResult("waiting", str(away))
-        return StepResult("waiting", "The catalog is being asked.") if message is None else StepResult("done", message)
+        return StepResult("waiting", "Waiting for the catalog.") if message is None else StepResult("done", message)
 
     def _check(self, context: ControlContext, operation: Operation) -> str:
         """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
@@ -83,7 +83,7 @@ class Executor:
             raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
         proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
         ledger.write(context.engine, operation, planned.plan.change_set)
-        return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
+        return f"The plan still holds: {len(planned.plan.changes)} changes to make."
 
     def _apply(self, context: ControlContext, operation: Operation) -> str:
         """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
@@ -102,7 +102,7 @@ class Executor:
     def _record(self, context: ControlContext, operation: Operation) -> StepResult:
         intents = proposals.intents_of(operation.parameters["intents"])
         ledger.keep(context.engine, operation, ledger.done(context.engine, operation.operation_id), intents)
-        return StepResult("done", "Written into the ledger.")
+        return StepResult("done", "Recorded in the ledger.")
 
     def _observe(self, context: ControlContext, operation: Operation) -> str:
         """Read until every applied change is seen, or its time is over."""
@@ -118,7 +118,7 @@ class Executor:
                 if _is_seen(item, seen[where]):
                     ledger.mark(context.engine, operation, item.number, "observed", "")
                 elif time.monotonic() >= until:
-                    message = f"No read has shown it within {self._observe_seconds:g} s."
+                    message = f"Not seen in the catalog within {self._observe_seconds:g} s."
                     ledger.mark(context.engine, operation, item.number, "unseen", message)
             items = ledger.items(context.engine, operation.operation_id)
             if not any(each.state == "applied" for each in items):
@@ -152,11 +152,11 @@ class Executor:
         items = ledger.items(context.engine, operation.operation_id)
         failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
         if not failed:
-            return StepResult("done", "Nothing has failed.")
+            return StepResult("done", "Nothing failed.")
         first = first_lines(
             failed, 3, lambda each: f"{each.change.principal} on {each.change.securable.full_name}: {each.message}"
         )
-        done = f"{len(items) - len(failed)} of {len(items)} changes are done."
+        done = f"{len(items) - len(failed)} of {len(items)} changes were applied."
         return StepResult("failed", f"{done} {len(failed)} not: {'; '.join(first)}")
 
 
@@ -175,7 +175,7 @@ def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalo
         except Refused as refused:
             ledger.mark(context.engine, operation, item.number, "failed", str(refused))
             if item.change.securable.type != "table":  # what is above tables is added before them, taken after them
-                kept_back = f"Not tried, since {item.change.securable.full_name} failed before."
+                kept_back = f"Not tried: a change on {item.change.securable.full_name} failed before."
         else:
             ledger.mark(context.engine, operation, item.number, "applied", "")
 
@@ -196,19 +196,21 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
         Refused: a principal who should read does not, or the other way round, and no part has failed.
     """
     if not tried:
-        return "Nobody gains or loses reading, so nothing was tried."
+        return "No read access changes, so nothing was probed."
     wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
     if wrong:
         who, key, probe = wrong[0]
         sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.message}"
         if not parts_failed:
             raise Refused(f"Applied, but {sentence}")
-        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {sentence}"
+        return f"{len(wrong)} of {len(tried)} probes differ from the plan because some changes failed: {sentence}"
     untried = [probe.message for *_, probe in tried if probe.reads is None]
-    proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
+    proven = f"{len(tried) - len(untried)} probed: each reads or is refused as planned."
     by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]
     if by_group:
-        proven += f" {len(by_group)} of them as {by_group[0]}: the catalog knows no groups, and refuses them by name."
+        proven += (
+            f" {len(by_group)} of them as {by_group[0]}: the catalog does not know groups and refuses them by name."
+        )
     return proven if not untried else f"{proven} {len(untried)} applied, not probed: {untried[0]}"
 
 

@@ -105,7 +105,7 @@ def change_set(engine: Engine, operation_id: str) -> ChangeSet:
     with engine.connect() as connection:
         text = connection.scalar(query)
     if text is None:
-        raise Refused(f"Operation {operation_id[:8]} has planned nothing about access.")
+        raise Refused(f"Operation {operation_id[:8]} has not planned any change of access.")
     return _from_json(text)
 
 

@@ -114,8 +114,8 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
     for intent in intents:
         if intent.read and intent.until is not None and intent.until - now > access.max_grant_days * 86_400:
             raise Refused(
-                f"{intent.principal} cannot be given {intent.key} for longer than {access.max_grant_days:g} days: "
-                "choose an earlier end, or none. The setting access.max_grant_days says how long."
+                f"{intent.principal} cannot be granted {intent.key} for longer than {access.max_grant_days:g} days: "
+                "choose an earlier end, or none. The limit is the setting access.max_grant_days."
             )
     everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
     observed = _observe_games(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
@@ -131,9 +131,9 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
     """
     name = done.operation_id[:8]
     if done.kind != KIND:
-        raise Refused(f"Operation {name} is a {done.kind}: `turnout ops undo` takes it back, where that is possible.")
+        raise Refused(f"Operation {name} is a {done.kind}: use `turnout ops undo`, where that is possible.")
     if done.is_open:
-        raise Refused(f"Operation {name} is {done.state}: it can be taken back when it is over.")
+        raise Refused(f"Operation {name} is {done.state}: undo it when it has ended.")
     now = store_time(engine)
     change_set = ledger.done(engine, done.operation_id)
     observed = _observe_games(engine, catalog, access, now, done.parameters["games"])

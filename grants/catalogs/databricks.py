@@ -82,7 +82,7 @@ class Databricks:
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table on a warehouse, if it is the probe principal that is asked about."""
         if self._prober is None or folded(self._prober[0]) != folded(principal):
-            return Probe(None, "Granted, not probed: there is no token to read with as this principal.")
+            return Probe(None, "Granted, not probed: turnout has no token of this principal.")
         return self._prober[1].probe(table.securable)
 
 
@@ -106,7 +106,7 @@ def _directory(entries: Iterable[_Entry]) -> Directory:
     if len(principals) != len(by_id):
         counts = Counter(folded(each.principal.name) for each in by_id.values())
         doubles = ", ".join(repr(name) for name, count in counts.items() if count > 1)
-        raise Refused(f"Several principals have one name: {doubles}. Rename them: a grant could mean either.")
+        raise Refused(f"Several principals share a name: {doubles}. Rename them: a grant could mean either.")
     groups_of: dict[str, set[str]] = {}
     for group in by_id.values():
         for member in group.members:

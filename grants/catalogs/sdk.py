@@ -49,7 +49,7 @@ def client(
             clock=_Clock(clock),
         )
     except ValueError as error:  # a profile named by the environment that does not exist, and the like
-        raise Refused(f"The client of the catalog at {url} cannot be made: {_short(error)}.") from error
+        raise Refused(f"The client of the catalog at {url} cannot be created: {_short(error)}.") from error
     api_client = WorkspaceClient(config=config).api_client
     session: requests.Session = api_client._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
     session.max_redirects = 0  # a request is answered where it was sent, or not at all
@@ -65,7 +65,7 @@ def translate_error(url: str, error: Exception) -> Refused | Transient:
     if not isinstance(error, DatabricksError):
         return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
     if "unable to parse response" in str(error):  # no JSON: the server that answers does not know the path
-        return CatalogUnavailable(f"What answers at {url} is no catalog, or not one that knows this request.")
+        return CatalogUnavailable(f"The server at {url} is not a catalog, or does not support this request.")
     message = f"The catalog at {url} says: {_short(error)}."
     if isinstance(error, platform.Unauthenticated):
         return Unauthenticated(message.replace(" says: ", " says 401: ", 1))

@@ -19,7 +19,7 @@ _FORMATS: Final = ("yaml", "sql", "terraform")
 @click.command("matrix")
 @click.option("--game", "games", multiple=True, help="Only this game (name or key); repeatable.")
 @click.option("--principal", "principals", multiple=True, help="Only this principal; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="Print also who does not read.")
+@click.option("--all", "everything", is_flag=True, help="Also print cells without read access.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show who reads what, as the controller last read the catalog."""
@@ -31,7 +31,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     names = context.names()
     known = snapshot.read(context.engine)
     if known.observed is None:
-        why = known.problem or "No controller has looked at it yet: start `turnout controller run`."
+        why = known.problem or "Start `turnout controller run`."
         raise Refused(f"The catalog was never read. {why}")
     resolver = Resolver(known.observed)
     keys = keys_of(games, names) if games else sorted(names.keys() & known.observed.tables.keys())
@@ -48,7 +48,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     counts = ", ".join(f"{number} {state}" for state, number in sorted(cells.counts.items()))
     say(f"{len(cells.keys)} games, {len(cells.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
     if known.problem:
-        say(f"Since then it could not be read whole: {known.problem}", err=True)
+        say(f"The newest read failed: {known.problem}", err=True)
 
 
 @click.command("why")
@@ -78,7 +78,7 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
 
 @click.command("plan")
 @INTENTS
-@click.option("--reason", help="Why, for those who ask later.")
+@click.option("--reason", help="Reason, kept in the audit log.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> None:
     """Show what would change, for whom, and the statements; `apply` with the same options does it."""
@@ -94,8 +94,12 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
 
 @click.command("apply")
 @INTENTS
-@click.option("--plan", "fingerprint", help="Only if it is still the plan that `turnout grants plan` showed.")
-@click.option("--request", "as_request", is_flag=True, help="Ask an access admin for it instead of doing it.")
+@click.option(
+    "--plan", "fingerprint", help="Apply only if the plan still has this fingerprint, printed by `turnout grants plan`."
+)
+@click.option(
+    "--request", "as_request", is_flag=True, help="Request the change from an access admin instead of applying it."
+)
 @asking
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
     """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
@@ -104,7 +108,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
     if fingerprint is not None and fingerprint != prepared.plan.fingerprint:
-        raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
+        raise Refused(f"The plan has changed and is {prepared.plan.fingerprint} now. Review it again.")
     if as_request and not how.dry_run:
         for each in desk.lines(prepared):
             say(each, err=how.as_json)
@@ -143,7 +147,9 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
 
 
 @click.command("export")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Of the file.")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Format of the file."
+)
 def export(env_dir: Path, form: Any) -> None:
     """Print what turnout gave and what holds, as a policy, as SQL or as Terraform."""
     from grants.applying import ledger

@@ -25,14 +25,16 @@ def serve(env_dir: Path) -> None:
 
     settings, paths = load(env_dir)
     if settings.access.catalog != "embedded":
-        raise Refused(f"The setting access.catalog is {settings.access.catalog!r}: there is no embedded one to serve.")
+        raise Refused(
+            f"The setting access.catalog is {settings.access.catalog!r}: only the embedded catalog can be served."
+        )
     run(paths.catalog, settings.access.port)
 
 
 @click.command("add-user")
 @click.argument("names", nargs=-1, required=True)
-@click.option("--group", "groups", multiple=True, help="A group they are in, made where it is missing; repeatable.")
-@click.option("--wait", type=Finite(0, 3600), default=0.0, help="Seconds to wait for a catalog that starts.")
+@click.option("--group", "groups", multiple=True, help="Group of the users, created if missing; repeatable.")
+@click.option("--wait", type=Finite(0, 3600), default=0.0, help="Seconds to wait for the catalog to start.")
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
     """Make users NAMES in the embedded catalog, or put those that are there into groups."""
     from grants.applying.proposals import target
@@ -40,7 +42,7 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
     context = AccessContext(env_dir)
     with context.acting("add a user", [target(name) for name in names], groups=list(groups)):
         _add(context, names, groups, wait)
-    say(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
+    say(f"{', '.join(names)}: present{', in ' + ', '.join(groups) if groups else ''}.")
 
 
 def _add(context: AccessContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:

@@ -12,7 +12,7 @@ def commands() -> Sequence[click.Command]:
     return (
         group(
             "grants",
-            "Who may read which game's table: shown, planned, given, taken, proven.",
+            "Show, plan, grant, revoke and probe read access to games' tables.",
             LazyCommand("matrix", "grants.cli.access:matrix"),
             LazyCommand("why", "grants.cli.access:why"),
             LazyCommand("plan", "grants.cli.access:plan"),
@@ -28,7 +28,7 @@ def commands() -> Sequence[click.Command]:
         ),
         group(
             "catalog",
-            "The embedded catalog, a server of this machine's own.",
+            "The embedded catalog, a server on this machine.",
             LazyCommand("serve", "grants.cli.catalog:serve"),
             LazyCommand("add-user", "grants.cli.catalog:add_user"),
         ),

@@ -17,13 +17,17 @@ from pipeline.errors import Refused
 from pipeline.terminal import say
 
 INTENTS: Final = combine_options(
-    click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file: who may read what."),
-    click.option("--prune", is_flag=True, help="With --policy: end what turnout gave and the policy does not name."),
-    click.option("--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to give; repeatable."),
-    click.option("--revoke", "revoked", multiple=True, metavar="GAME", help="A game to take; repeatable."),
-    click.option("--principal", "principals", multiple=True, help="To or from whom; repeatable."),
-    click.option("--until", metavar="TIME", help="When access ends by itself: a day, or a time with its zone."),
-    click.option("--ticket", help="A ticket's number, for those who ask later."),
+    click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file."),
+    click.option("--prune", is_flag=True, help="With --policy: revoke turnout's grants that the policy does not name."),
+    click.option(
+        "--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to grant; repeatable."
+    ),
+    click.option("--revoke", "revoked", multiple=True, metavar="GAME", help="A game to revoke; repeatable."),
+    click.option(
+        "--principal", "principals", multiple=True, help="A principal to grant to or revoke from; repeatable."
+    ),
+    click.option("--until", metavar="TIME", help="End of access: a day, or a time with its zone."),
+    click.option("--ticket", help="Ticket number, kept in the audit log."),
 )
 
 
@@ -70,12 +74,12 @@ def intents_from(
     """
     if policy is not None:
         if any(single[name] for name in ("granted", "revoked", "principals", "until")):
-            raise Refused("A policy says it all: leave out --grant, --revoke, --principal and --until.")
+            raise Refused("--policy cannot be combined with --grant, --revoke, --principal or --until.")
         return _of_policy(context, policy, prune, reason)
     if prune:
-        raise Refused("--prune goes with --policy.")
+        raise Refused("--prune needs --policy.")
     if not single["principals"] or not (single["granted"] or single["revoked"]):
-        raise Refused("Say what to change: --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
+        raise Refused("Give --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
     return singles(context.names(), **single, reason=reason)
 
 
@@ -91,7 +95,7 @@ def singles(
     from grants.formats.expiry import parse_until
 
     if until is not None and not granted:
-        raise Refused("--until is for what is granted: what is revoked ends now.")
+        raise Refused("--until needs --grant: a revoke takes effect at once.")
     end = None if until is None else float(parse_until(until))
     return [
         *(

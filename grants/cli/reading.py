@@ -28,7 +28,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     schema = proposals.schema_of(access)
     table = catalog.tables(schema).get(key)
     if table is None:
-        raise Refused(f"The catalog has no table of {key} yet: the controller registers it when its first rows are in.")
+        raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
     place = unquote(urlsplit(location).path)
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end

@@ -45,7 +45,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 
 @click.command("reject")
 @click.argument("request")
-@click.option("--reason", help="Why; who asked reads it.")
+@click.option("--reason", help="Reason, shown to the requester.")
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
     context = AccessContext(env_dir)

@@ -131,7 +131,7 @@ def _main(verdict: Verdict) -> str:
         return f"{who} reads {key}: {', '.join(need.ways[0].words for need in verdict.needs)}."
     if verdict.reads is None:
         unread = dict.fromkeys(place(each) for need in verdict.needs if need.met is None for each in need.unread)
-        return f"Whether {who} reads {key} is not known: who holds or owns what on {' and '.join(unread)} was not read."
+        return f"It is unknown whether {who} reads {key}: grants and owner of {' and '.join(unread)} were not read."
     missing = [f"{need.privilege} on {place(need.securable)}" for need in verdict.needs if need.met is False]
     return f"{who} does not read {key}: it lacks {' and '.join(missing)}."
 
@@ -139,10 +139,10 @@ def _main(verdict: Verdict) -> str:
 def _notes(verdict: Verdict) -> Iterator[str]:
     groups = verdict.needs[0].ways[0].groups if verdict.apart and verdict.reads else ()
     if groups:
-        yield f"The catalog itself knows no groups: it lets in {groups[-1]}, and refuses {verdict.principal} by name."
+        yield f"The catalog does not know groups: it admits {groups[-1]}, and refuses {verdict.principal} by name."
     if verdict.could_grant_itself and not verdict.reads:
-        yield f"It could grant itself that, by {verdict.granting[0].words}."
+        yield f"It could grant itself access, by {verdict.granting[0].words}."
     if verdict.badges:
-        yield f"The table shows less than is there ({'; '.join(verdict.badges)})."
+        yield f"The table hides some of its data ({'; '.join(verdict.badges)})."
     for each in verdict.unknown:
-        yield f"{each.holder} holds {each.privilege} on {place(each.securable)}; what that allows is not known here."
+        yield f"{each.holder} holds {each.privilege} on {place(each.securable)}, whose effect is unknown here."

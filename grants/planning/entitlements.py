@@ -44,11 +44,11 @@ class AccessIntent:
 
     def __post_init__(self) -> None:
         if self.until is not None and not math.isfinite(self.until):
-            raise Refused(f"{self.until} is no time until which {self.principal} could read {self.key}.")
+            raise Refused(f"{self.until} is not a valid end of access of {self.principal} to {self.key}.")
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
-            raise Refused("To adopt is to give, to revert is to take for good: ask for one of them.")
+            raise Refused("Adopting grants, reverting revokes without an end time. Choose one of them.")
         if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
-            raise Refused("What is to be read, or reverted, is a game: name one.")
+            raise Refused("Only games can be granted or reverted. Name a game.")
 
     @property
     def cell(self) -> Cell:

@@ -61,13 +61,13 @@ class Call:
         """Return a number of the query that is not negative."""
         raw = self.query.get(name, str(default))
         if not (raw.isascii() and raw.isdecimal() and len(raw) < 10):
-            raise invalid(f"{name} is to be a number from 0 on, not {raw!r}.")
+            raise invalid(f"{name} must be a number of at least 0, not {raw!r}.")
         return int(raw)
 
     def require_admin(self) -> None:
         """Let only the metastore's admin go on."""
         if not self.caller["admin"]:
-            raise denied("Only the metastore's admin may do that.")
+            raise denied("Only the metastore admin may do that.")
 
     def commit(self) -> None:
         """Keep what was done so far even when the rest of this request fails."""
@@ -100,13 +100,13 @@ def said(wrong: ApiError) -> JSONResponse:
 async def no_such_endpoint(_request: Request, error: Exception) -> Response:
     """Answer what no route takes, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return said(ApiError(status, "ENDPOINT_NOT_FOUND", "There is no such endpoint, or not with this method."))
+    return said(ApiError(status, "ENDPOINT_NOT_FOUND", "The endpoint does not exist, or does not accept this method."))
 
 
 async def broken(request: Request, error: Exception) -> Response:
     """Answer what is the server's own fault; the traceback goes to the log, not to the caller."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed; its log says why."))
+    return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed. See its log."))
 
 
 def invalid(message: str) -> ApiError:
@@ -122,9 +122,9 @@ def denied(message: str) -> ApiError:
 def as_text(value: object, name: str) -> str:
     """Return a text that can be kept: UTF-8 without control characters, neither empty nor endless."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS:
-        raise invalid(f"{name} is to be a text of 1 to {_MOST_LETTERS} letters.")
+        raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} characters.")
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000 for letter in value):
-        raise invalid(f"{name} has a character that cannot be written.")
+        raise invalid(f"{name} contains a character that is not allowed.")
     return value
 
 
@@ -133,7 +133,7 @@ def as_list(value: object, name: str, kind: type) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
-        raise invalid(f"{name} is to be a list of {'objects' if kind is dict else 'texts'}.")
+        raise invalid(f"{name} must be a list of {'objects' if kind is dict else 'texts'}.")
     return value
 
 
@@ -142,13 +142,13 @@ async def _body(request: Request) -> Mapping[str, Any]:
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MOST_BYTES:
-            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MOST_BYTES} bytes.")
     try:
         body = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:
-        raise ApiError(400, "MALFORMED_REQUEST", "The body is no JSON.") from error
+        raise ApiError(400, "MALFORMED_REQUEST", "The body is not JSON.") from error
     if not isinstance(body, dict):
-        raise ApiError(400, "MALFORMED_REQUEST", "The body is to be a JSON object.")
+        raise ApiError(400, "MALFORMED_REQUEST", "The body must be a JSON object.")
     return body
 
 

@@ -93,7 +93,7 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
     """
     kind = securable_type.lower()
     if kind not in _TYPES:
-        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is no type of securable known here.")
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is not a known type of securable.")
     securable: sqlite3.Row | None
     securable = rows.execute("SELECT * FROM securables WHERE full_name = ?", (full_name.lower(),)).fetchone()
     if securable is None or type_of(securable) != kind:
@@ -111,6 +111,6 @@ def require_administration(call: Call, securable: sqlite3.Row) -> None:
     """Let only those go on who own the securable or what it lies in, have MANAGE on it, or are the admin."""
     if not standing(call.rows, call.caller, securable).administers():
         raise denied(
-            f"{call.caller['name']} neither owns {type_of(securable)} {securable['full_name']!r} nor what it lies in,"
-            " and has no MANAGE on it."
+            f"{call.caller['name']} owns neither {type_of(securable)} {securable['full_name']!r} nor a parent of it,"
+            " and does not hold MANAGE on it."
         )

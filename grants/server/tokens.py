@@ -42,7 +42,7 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
         (_hash(token.strip()),),
     ).fetchone()
     if scheme.lower() != "bearer" or caller is None:
-        raise ApiError(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
+        raise ApiError(401, "UNAUTHENTICATED", "The token is missing or unknown.")
     if caller["expires_at"] is not None and caller["expires_at"] <= now():
         raise ApiError(401, "UNAUTHENTICATED", "The token has expired.")
     if not caller["active"]:
@@ -56,7 +56,7 @@ def mint(call: Call) -> Mapping[str, Any]:
     principal = principal_named(call.rows, call.text("principal"))
     seconds = call.body.get("seconds")
     if type(seconds) is not int or not 0 < seconds <= _LONGEST_SECONDS:
-        raise invalid(f"seconds is to be a number from 1 to {_LONGEST_SECONDS}.")
+        raise invalid(f"seconds must be a number from 1 to {_LONGEST_SECONDS}.")
     if principal["kind"] == "group" or not principal["active"]:
         raise invalid(f"{principal['name']} is {'a group' if principal['kind'] == 'group' else 'not active'}.")
     token, expires_at = secrets.token_urlsafe(32), now() + seconds
@@ -68,7 +68,7 @@ def mint(call: Call) -> Mapping[str, Any]:
 def credentials(call: Call) -> Mapping[str, Any]:
     """Answer with a table's address where the caller may read it: the way every read goes through here."""
     if call.text("operation") != "READ":
-        raise invalid("operation is to be READ: nobody writes with credentials of this catalog.")
+        raise invalid("operation must be READ: this catalog issues no credentials for writing.")
     table_id = call.text("table_id")
     securable = call.rows.execute(
         "SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)

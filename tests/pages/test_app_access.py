@@ -350,7 +350,7 @@ def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Ca
     own = requests.ask(world.store, "root", intents, "for me")
     app = opening("access", view="requests")
     app.button(key=f"reject_{theirs.request_id}").click().run()
-    assert "A rejection needs a reason" in warned(app)
+    assert "Enter a reason for the rejection" in warned(app)
     app.text_input(key=f"said_{theirs.request_id}").set_value("not yours")
     app.button(key=f"reject_{theirs.request_id}").click().run()
     assert requests.request(world.store, theirs.request_id).decision_reason == "not yours"
@@ -361,7 +361,7 @@ def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Ca
 
 @pytest.mark.parametrize(("key", "who", "said"), [
     ("no_such_game", BOB, "no_such_game"),
-    (CHESS, "nobody@example.com", "The directory knows no"),
+    (CHESS, "nobody@example.com", "The directory does not know"),
     (CHESS, "turnout-executor", "it never gets or loses anything through turnout"),
     ("../../catalogs/x", BOB, "x"),
 ])  # fmt: skip

@@ -494,7 +494,7 @@ def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) ->
     found = open_catalog(Access(catalog="databricks", probe_principal="p"), paths, workspace)
     assert found.kind == "databricks"
     assert found.probe("p", GAME) == Probe(
-        None, "Granted, not probed: there is no token to read with as this principal."
+        None, "Granted, not probed: turnout has no token of this principal."
     )
 
 
