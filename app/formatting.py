@@ -129,7 +129,7 @@ def game_text(key: str, name: str) -> str:
 
 
 def principal_text(name: str) -> str:
-    """Return a principal's name; one that cannot be shown as it is gets a mark, so that nobody takes it for another."""
+    """Return a principal's name, with a mark if it cannot be shown as it is, so that nobody mistakes it for another."""
     seen = shown(name, 80)
     return seen if seen == name else f"{seen} (spelled oddly, {hashlib.sha256(name.encode()).hexdigest()[:6]})"
 

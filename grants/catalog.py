@@ -9,7 +9,7 @@ from pipeline.errors import Refused, Transient
 
 
 class CatalogUnavailable(Transient):
-    """The catalog cannot be reached, or asks to be left alone for a while; nothing is known of what was asked last."""
+    """The catalog does not answer, or wants a pause; the outcome of the last call is unknown."""
 
 
 class Denied(Refused):

@@ -79,7 +79,7 @@ class AccessReconciler:
         return self._broken
 
     def stop(self) -> None:
-        """Begin no round any more; one that runs ends by itself."""
+        """Begin no round any more; a running one ends by itself."""
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -111,7 +111,7 @@ class AccessReconciler:
         self._end_what_ran_out(catalog)
 
     def _end_what_ran_out(self, catalog: Catalog) -> None:
-        """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
+        """Submit the end of expired access per principal, so that a blocked principal delays no other."""
         context = self._context
         intents = expired(ledger.managed(context.engine).entitlements, store_time(context.engine))
         busy = open_by_target(context.engine, sorted({proposals.target(each.principal) for each in intents}))

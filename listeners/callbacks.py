@@ -9,7 +9,7 @@ from typing import Any
 
 
 def start_callbacks(gateway: Any) -> None:
-    """Start the callback server with a token that only this process and its JVM know; one that runs stays as it is.
+    """Start the callback server with a token that only this process and its JVM know; a running one stays as it is.
 
     PySpark's own call then finds the server started.
     """

@@ -208,7 +208,7 @@ def _process(known: Snapshot) -> Iterator[Metric]:
     )
     yield _gauge(
         "fleet_group_stopped",
-        "1 for a group that does not run and need not, such as one that was stopped on purpose.",
+        "1 for a group that does not run and need not, such as a stopped group.",
         ("cluster_group",),
         (((name,), 1.0) for name in (fleet.stopped_groups if fleet else ())),
     )
@@ -246,7 +246,7 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
     )
     yield _gauge(
         "operations_open",
-        "Open operations by state; needs_human is one that needs a person.",
+        "Open operations by state; needs_human waits for a person.",
         ("state",),
         (((state,), amount) for state, amount in seen.open_operations.items()),
     )

@@ -5,7 +5,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,6 +17,22 @@ ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 
 _READABLE: Final = 1e300
 _SECRET: Final = re.compile(r"credential|jaas|key|options|password|secret|token|url", re.IGNORECASE)
+
+
+class Range(typing.NamedTuple):
+    """The least and the most that a setting of a number takes, beside its type."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+def ranges_of(cls: type) -> Iterator[tuple[str, Range]]:
+    """Yield name and range of each field of a table of settings that has one."""
+    for name, kind in typing.get_type_hints(cls, include_extras=True).items():
+        yield from ((name, each) for each in getattr(kind, "__metadata__", ()) if isinstance(each, Range))
 
 
 def may_be_secret(name: str, kind: Any, raw: Any) -> bool:

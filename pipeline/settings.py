@@ -1,6 +1,6 @@
 """One frozen tree of settings, read once from `<env-dir>/turnout.toml` and `TURNOUT_*` variables.
 
-Everything wrong is reported in one message. Each field's comment is its entry in docs/settings.md.
+Everything wrong is reported in one message. Each field's docstring is its entry in docs/settings.md.
 """
 
 import dataclasses
@@ -10,17 +10,19 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.setting_values import (
     ISOLATION_LEVELS,
+    Range,
     hours_of,
     kafka_problems,
     may_be_secret,
     number,
     overlay,
+    ranges_of,
     read_toml,
     shape,
     typed,
@@ -36,11 +38,24 @@ _MISREAD: typing.Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 class Source:
     """Where wrappers come from."""
 
-    kind: Literal["delta", "kafka"] = "delta"  # `delta` reads the landing table, `kafka` a topic
-    bootstrap_servers: str = "127.0.0.1:9092"  # Kafka brokers, comma separated
-    topic: str = "turnout-events"  # the Kafka topic that carries the wrappers
-    starting_offsets: str = "earliest"  # where a first start begins: earliest, latest or Spark's JSON
-    kafka_options: Mapping[str, str] = field(default_factory=dict)  # more consumer options, JVM names
+    kind: Literal["delta", "kafka"] = "delta"
+    """`delta` reads the landing table in the environment's folder, `kafka` a topic. `--source` overrides it."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    """Kafka brokers as `host:port`, comma separated. Brokers and topic together name the source: ingest treats
+    another spelling as another source and begins it at `source.starting_offsets`. See docs/kafka.md."""
+
+    topic: str = "turnout-events"
+    """The Kafka topic with the wrappers. turnout refuses a list or a pattern: give each topic its own environment,
+    or mirror the topics into one."""
+
+    starting_offsets: str = "earliest"
+    """Where the first start on a topic begins: `earliest`, `latest`, or Spark's JSON of offsets per partition. Later
+    starts continue where the last one stopped."""
+
+    kafka_options: Mapping[str, str] = field(default_factory=dict)
+    """More options of the Kafka consumer, named as in Kafka's Java client, such as those for security.
+    `isolation.level` is `read_committed` unless set here. See docs/kafka.md."""
 
     @property
     def isolation_level(self) -> str:
@@ -53,79 +68,176 @@ class Source:
 class Ingest:
     """How wrappers become bronze."""
 
-    trigger_seconds: float = 2.0  # time between two micro-batches
-    max_rows: int = 200_000  # most rows of one micro-batch from Kafka
-    max_bytes: str = "64m"  # soft limit of one micro-batch from the landing table
-    bronze_files: int = 2  # files one micro-batch writes; a game's rows always share one
+    trigger_seconds: Annotated[float, Range(0.1, 3600)] = 2.0
+    """Time between two micro-batches. Each micro-batch is one bronze commit. With rows it is one seq, or several
+    above 128 MiB."""
+
+    max_rows: Annotated[int, Range(1, 10_000_000)] = 200_000
+    """Most rows of one micro-batch from Kafka. One task writes it in slices of at most 128 MiB, each a seq of its
+    own, and holds one slice in memory at a time."""
+
+    max_bytes: str = "64m"
+    """Soft limit of one micro-batch from the landing table, in bytes or with `k`, `m` or `g`. Ingest always reads at
+    least one file, whatever its size."""
+
+    bronze_files: Annotated[int, Range(1, 1024)] = 2
+    """Most files that one micro-batch, or one slice of a large one, writes into bronze. One file holds all rows of a
+    game in one seq, so this also limits the tasks of a pass per seq. See docs/decisions/0004-one-ingest-task.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Onboarding:
-    """Which names become games without a registered schema and without a person, and how many."""
+    """Which names become games besides those that a person registers or approves.
 
-    names: tuple[str, ...] = ()  # exact names that are games
-    prefixes: tuple[str, ...] = ()  # names that begin so become games when they come
-    max_games: int = 2_000  # most games
-    max_pending: int = 1_000  # most names that wait and are listed one by one
-    max_new_per_prefix_per_hour: int = 10  # most games of each prefix within an hour
+    Ingest refuses the rows of all other names as `unknown_game`.
+    """
+
+    names: tuple[str, ...] = ()
+    """Exact names that are games from the next micro-batch on, such as `["Chess", "Go"]`. Without a schema the game's
+    rows go to quarantine as `unknown_schema`. A name stays a game after you remove it from this list."""
+
+    prefixes: tuple[str, ...] = ()
+    """Prefixes of names that become games when they arrive, such as `["studio-a/"]`. The busiest name of a
+    micro-batch goes first; a name that looks like another game's never becomes one. The rows that introduced a
+    name stay in quarantine."""
+
+    max_games: Annotated[int, Range(1, 100_000)] = 2_000
+    """Most games. Prefixes create at most half of them, which leaves room for registered, listed and approved
+    names during a flood."""
+
+    max_pending: Annotated[int, Range(1, 10_000)] = 1_000
+    """Most unknown names that `turnout games pending` lists one by one. turnout only estimates the number of the
+    rest."""
+
+    max_new_per_prefix_per_hour: Annotated[int, Range(0, 10_000)] = 10
+    """Most games that one prefix creates within an hour. Further names wait for the next hour or an approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demux:
     """How bronze becomes one table per game."""
 
-    trigger_seconds: float = 5.0  # time between two passes of a cluster group
-    max_bytes: str = "64m"  # soft limit of bronze read by one pass
-    catchup_seqs: int = 200  # most bronze commits one catch-up chunk reads
-    checkpoint_interval: int = 20  # commits between two Delta checkpoints of a game table
-    writer: Literal["direct", "spark"] = "direct"  # who commits to game tables: the driver itself, or Spark
+    trigger_seconds: Annotated[float, Range(0.1, 3600)] = 5.0
+    """Time between two passes of a cluster group."""
+
+    max_bytes: str = "64m"
+    """Soft limit of the bronze that one pass reads, in bytes or with `k`, `m` or `g`. A pass always reads at least
+    one file."""
+
+    catchup_seqs: Annotated[int, Range(1, 100_000)] = 200
+    """Most bronze commits in one chunk of catch-up. A nearly level game waits only for the running chunk: fewer
+    commits shorten that wait and cost more commits per table after an outage."""
+
+    checkpoint_interval: Annotated[int, Range(1, 1000)] = 20
+    """Fewest commits between two Delta checkpoints of a game's table. A checkpoint above 32 kB also waits until the
+    commits since the last one are as large. Fewer checkpoints cost readers time, more cost the writer time. A
+    table that the `spark` writer creates keeps its first number."""
+
+    writer: Literal["direct", "spark"] = "direct"
+    """Who commits to game tables. With `direct`, tasks write into the tables' folders and the driver commits: fast, and
+    two owners never double a row. With `spark`, Spark appends from a staging folder, for tables that only Spark
+    may write; each commit costs many times more, and `store.leases` must be on. A table continues under the new
+    writer after a change. See docs/decisions/0008-the-spark-writer.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
     """The Spark session of every driver."""
 
-    master: str = "local[2]"  # any Spark master
-    driver_memory: str = "1g"  # heap of a driver
-    conf: Mapping[str, str] = field(default_factory=dict)  # more Spark settings, applied last
+    master: str = "local[2]"
+    """The Spark master of every driver. Executors elsewhere must see the environment's folder under the same path.
+    With a master that is not local, put the cluster's `spark.authenticate` and `spark.authenticate.secret` into
+    `spark.conf`: without them everyone who reaches a driver's ports controls it."""
+
+    driver_memory: str = "1g"
+    """Heap of each driver's Java process, in bytes or with `m` or `g`. With a local master the Python workers need
+    more on top."""
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """More Spark settings, which win over those of `pipeline/session.py`. They may hold secrets: turnout passes them in
+    a file that only its owner reads, and deletes it at once. `spark.driver.extraJavaOptions` remains visible on
+    the Java process's command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
     """The control store."""
 
-    url: str = ""  # SQLAlchemy URL; empty means `control.db` in the environment's folder
-    leases: bool = True  # whether a driver runs only while no other process is the same driver
-    lease_seconds: float = 30.0  # after so long without a renewal another process may take over what a driver does
+    url: str = ""
+    """SQLAlchemy URL of the control store. Empty means the SQLite file `control.db` in the environment's folder.
+    PostgreSQL: `postgresql+psycopg://USER@HOST/DATABASE`, with the password in `PGPASSWORD` or a password file.
+    Another SQLite file: `sqlite:////folder/control.db`; turnout refuses one in memory or with a URI (`file:`). The
+    first process of a newer turnout migrates the store in one transaction, so the URL's user must be allowed to
+    create tables. turnout refuses the store of a newer version or of a build before version 0.1. SQLite must be
+    3.37 or newer. The database refuses values of a wrong type or an unknown state; each process refuses, at its
+    start, an SQLite file with such a value from another tool, and names the row."""
+
+    leases: bool = True
+    """Whether a lease keeps a second process of the same driver, and a second owner of a game, from starting. Rows
+    land exactly once without leases too, except with `demux.writer = "spark"`, which requires them. `false` serves
+    tests."""
+
+    lease_seconds: Annotated[float, Range(1, 3600)] = 30.0
+    """After this time without a renewal, by the control store's clock, another process may take over. A driver renews
+    three times as often. turnout replaces a killed driver of the same machine at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which cluster group carries which game; how many each carries follows from their load."""
+    """Which cluster group carries which game. Measured load decides how many each carries: see docs/steering.md."""
 
-    max_games_per_group: int = 1_000  # no group is given more, however little they cost
-    evacuate_after_minutes: float = 10.0  # a group that has been dead so long is relieved of its games; 0 is never
-    restart_hung_after_minutes: float = 5.0  # a driver whose process lives and is silent so long is killed; 0 is never
+    max_games_per_group: Annotated[int, Range(1, 100_000)] = 1_000
+    """Most games of one group, however little they cost. Below it the group's capacity and the games' cost decide. A
+    game that fits nowhere waits for a group."""
+
+    evacuate_after_minutes: Annotated[float, Range(0, 10_080)] = 10.0
+    """After this time without a driver, despite tries to start one or where turnout starts none, the controller
+    evacuates a group once: it moves the games to groups with room. 0 means never. See
+    docs/steering.md#evacuation-of-a-dead-group."""
+
+    restart_hung_after_minutes: Annotated[float, Range(0, 10_080)] = 5.0
+    """After this time without a heartbeat the controller kills a driver whose process still lives, and restarts it
+    where it runs the group. A start may take as long. 0 means never. See docs/steering.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How health is exported."""
+    """How drivers export health."""
 
-    bind: str = "127.0.0.1"  # address the /metrics servers listen on
-    push_gateway: str = ""  # address of a Pushgateway to push to as well; empty means none
-    flush_seconds: float = 10.0  # time between two writes of the metrics tables
-    latency_objective_seconds: float = 60.0  # source time to table commit, per stream
-    heartbeat_seconds: float = 5.0  # time between two heartbeats of a driver
+    bind: str = "127.0.0.1"
+    """Address on which each driver serves `/metrics`. The system chooses the port; `<env-dir>/targets` names it."""
+
+    push_gateway: str = ""
+    """Address of a Pushgateway that each driver also pushes to. Empty means none. turnout refuses an address with a
+    user and a password, which would appear in logs."""
+
+    flush_seconds: Annotated[float, Range(0.5, 3600)] = 10.0
+    """Time between two writes of the metrics tables."""
+
+    latency_objective_seconds: Annotated[float, Range(0.1, 86_400)] = 60.0
+    """Latency that each stream should keep, from the source time to the game table's commit. Status and alerts follow
+    it, including those about rows that wait in the source."""
+
+    heartbeat_seconds: Annotated[float, Range(0.5, 30)] = 5.0
+    """Time between two heartbeats of a driver and between two evaluations of its streams. A driver is unknown after
+    three missed heartbeats and at least 15 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
     """The Streamlit app."""
 
-    port: int = 8501  # where the dashboard listens
-    refresh_seconds: float = 5.0  # how often a page reads again
-    url: str = ""  # address that people's browsers open, for links in alerts; empty means this machine's
+    port: Annotated[int, Range(1, 65_535)] = 8501
+    """Port of the dashboard, on 127.0.0.1 only. A change needs a restart. A Databricks App uses the platform's port.
+    See docs/dashboard.md."""
+
+    refresh_seconds: Annotated[float, Range(1, 3600)] = 5.0
+    """How often an open page reads again."""
+
+    url: str = ""
+    """Address under which browsers reach the dashboard, http or https, without user, password and query. Alerts link
+    to it. Empty means `http://127.0.0.1:` and `dashboard.port`. Generate the alert rules again after a change: see
+    docs/alerts.md."""
 
     @property
     def address(self) -> str:
@@ -135,56 +247,133 @@ class Dashboard:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """How tables are kept small and quick to read."""
+    """How tables stay small and quick to read: see docs/maintenance.md."""
 
-    backend: Literal["none", "local"] = "local"  # who runs it: the controller, as a process beside it, or not turnout
-    interval_minutes: float = 15.0  # time between two rounds
-    hours: str = ""  # the hours of the day, in UTC, in which tables are worked on, such as `22-6`; empty is all
-    small_files: int = 10  # fewest small files of a table that are merged
-    bronze_commits: int = 1_000  # fewest bronze commits that are sorted into one run
-    bronze_age_minutes: float = 60.0  # younger bronze files are left alone
-    run_megabytes: int = 512  # most bytes of one run of bronze or quarantine
-    file_megabytes: int = 32  # about how large merged files become
-    file_retention_hours: float = 168.0  # files that are in no table are kept so long
-    log_retention_hours: float = 720.0  # Delta versions are kept so long at most
-    log_megabytes: int = (
-        40  # a table's log on disk; its oldest versions go before it is larger, but none of the last hour
-    )
+    backend: Literal["none", "local"] = "local"
+    """Who runs maintenance. `local`: the controller, as a process beside it; it waits while a process that you started
+    runs, and never stops that one. `none`: not turnout, and neither `turnout status` nor an alert reports
+    its absence. The next controller stops what an earlier one started."""
+
+    interval_minutes: Annotated[float, Range(1, 1440)] = 15.0
+    """Time between the end of a round and the next one."""
+
+    hours: str = ""
+    """Hours of the day in UTC, such as `22-6`: maintenance works from the first until the second begins. A round
+    that runs out of time pauses between two tables until the hours return. Empty means all day. `turnout maintain
+    --once` ignores it."""
+
+    small_files: Annotated[int, Range(2, 10_000)] = 10
+    """Fewest small files of a game's table, a metrics table or quarantine that maintenance merges."""
+
+    bronze_commits: Annotated[int, Range(2, 100_000)] = 1_000
+    """Fewest bronze commits that maintenance sorts into one run."""
+
+    bronze_age_minutes: Annotated[float, Range(1, 100_000)] = 60.0
+    """Maintenance leaves younger bronze files as ingest wrote them."""
+
+    run_megabytes: Annotated[int, Range(1, 100_000)] = 512
+    """Most megabytes of one run of bronze or quarantine. A longer run makes reading one game cheaper; sorting it needs
+    as much room in the temporary folder, and no more memory."""
+
+    file_megabytes: Annotated[int, Range(1, 1024)] = 32
+    """Approximate size of merged files. Maintenance merges files of a game's table in memory, a few times this size."""
+
+    file_retention_hours: Annotated[float, Range(24, 168)] = 168.0
+    """How long maintenance keeps files that left a table, and files of killed writers. No reader may take longer for
+    one query, and no writer may pause longer between a file and its commit. A week is the most: tables with a
+    raised protocol forget removed files after it."""
+
+    log_retention_hours: Annotated[float, Range(24, 87_600)] = 720.0
+    """Most time for which readers can read old versions of a table. A streaming reader further behind stops with an
+    error. A table with many commits keeps less: see `maintenance.log_megabytes`."""
+
+    log_megabytes: Annotated[int, Range(1, 100_000)] = 40
+    """Most megabytes of one table's log on disk, at least 4 kB a file. Above it maintenance deletes the oldest
+    versions, but none of the last hour. 40 hold about two hours of a game that commits every second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who may steer; where both are empty, all who reach the environment."""
+    """Who may do what.
 
-    operators: tuple[str, ...] = ()  # may pause, resume, retry, replay, rebuild and restart
-    movers: tuple[str, ...] = ()  # may do that, and change who carries what
-    access_admins: tuple[str, ...] = ()  # may give and take access to games' tables, and decide about requests
+    Names are users of the system that run a command or the dashboard; `group:NAME` is everyone in that group of the
+    catalog (`access.identities` maps users to principals). In a Databricks App names are e-mail addresses, compared
+    without case. Where all lists are empty, anyone who reaches the environment may do everything; in a Databricks App
+    everybody may only look. turnout checks roles at the request, and the controller again when it begins. Roles do not
+    bind those who can write the control store or the settings.
+    """
+
+    operators: tuple[str, ...] = ()
+    """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
+    schemas, switch own queries, accept gaps and adopt sources. An operation's kind also decides who may resume,
+    close and cancel it."""
+
+    movers: tuple[str, ...] = ()
+    """They may do what operators may, and also move and retire games, and start, stop, create and change groups."""
+
+    access_admins: tuple[str, ...] = ()
+    """They may grant and revoke access to games' tables, decide about requests, and add users to the embedded catalog.
+    No other role includes this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may read the tables of games, and which catalog keeps it."""
+    """Who may read which game's table, and which catalog keeps it: see docs/access.md."""
 
-    catalog: Literal["embedded", "unity", "databricks"] = "embedded"  # `embedded` is a server of turnout's own
-    catalog_name: str = "turnout"  # the catalog the tables of games lie in
-    schema_name: str = "games"  # its schema; turnout never touches another one
-    port: int = 8810  # where the embedded catalog listens, on loopback
-    refresh_seconds: float = 30.0  # time between two looks of the controller at the whole catalog
-    reads_per_second: float = 10.0  # most reads from a catalog that is not the embedded one
-    max_grant_days: float = 180.0  # longest time for which access can be given that ends by itself
-    allow_everyone: bool = False  # whether `account users`, that is everybody, may be given access
-    identities: Mapping[str, str] = field(default_factory=dict)  # actor → principal, where the two differ
-    members_file: str = ""  # unity: YAML file with who is in which group, since such a server knows none
-    warehouse: str = ""  # databricks: id of a SQL warehouse, for grants by SQL and for trying to read
-    sql_grants: bool = False  # databricks: whether grants are SQL on the warehouse instead of REST
-    probe_principal: str = ""  # databricks: whose token DATABRICKS_PROBE_TOKEN is
+    catalog: Literal["embedded", "unity", "databricks"] = "embedded"
+    """`embedded` is turnout's own server for one machine (`turnout catalog serve`), `unity` an open-source Unity
+    Catalog server, `databricks` a workspace. The environment's variables hold their addresses and tokens."""
+
+    catalog_name: str = "turnout"
+    """The catalog of the games' tables: letters, digits, `_` and `-`."""
+
+    schema_name: str = "games"
+    """The schema of the games' tables. turnout changes access in no other schema."""
+
+    port: Annotated[int, Range(1, 65_535)] = 8810
+    """Port of the embedded catalog, on loopback."""
+
+    refresh_seconds: Annotated[float, Range(1, 3600)] = 30.0
+    """Time between two reads of the whole catalog by the controller, which also reads right after its own changes.
+    Within about this time it reports drift and revokes expired access."""
+
+    reads_per_second: Annotated[float, Range(0.1, 1000)] = 10.0
+    """Most reads per second of one process from a catalog other than the embedded one."""
+
+    max_grant_days: Annotated[float, Range(0.01, 3650)] = 180.0
+    """Longest time until access with an end expires."""
+
+    allow_everyone: bool = False
+    """Whether turnout may grant access to `account users`, which is everyone."""
+
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """User of the system → principal of the catalog, where the two differ, so that nobody grants access to
+    themselves. E-mail addresses compare without case. Except with the embedded catalog, a user without an entry
+    whose own name is not in the catalog may neither grant nor approve."""
+
+    members_file: str = ""
+    """With `unity`: a YAML file with the members of groups, since an open-source server has no groups."""
+
+    warehouse: str = ""
+    """With `databricks`: the id of a SQL warehouse, for grants by SQL and for read probes."""
+
+    sql_grants: bool = False
+    """With `databricks`: whether grants are SQL statements on the warehouse instead of REST requests."""
+
+    probe_principal: str = ""
+    """With `databricks`: the principal of the token `DATABRICKS_PROBE_TOKEN`. turnout probes only this principal's
+    access after a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one environment."""
 
-    environment: str = "local"  # name of the environment; part of every transaction id
+    environment: str = "local"
+    """The environment's name: letters, digits, `-` and `_`. Every transaction id in the tables contains it, so it must
+    not change while its tables are in use. Ingest, its adoption and the drivers of groups refuse a bronze that was
+    written under another name, and change nothing."""
+
     source: Source = field(default_factory=Source)
     ingest: Ingest = field(default_factory=Ingest)
     onboarding: Onboarding = field(default_factory=Onboarding)
@@ -329,11 +518,11 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
 
 def _check(settings: Settings) -> list[str]:
     problems = []
-    for name, low, high in _RANGES:
-        section, _, leaf = name.partition(".")
-        value = getattr(getattr(settings, section), leaf)
-        if not low <= value <= high:
-            problems.append(f"{name}: expected a value from {low:g} to {high:g}, got {number(value)}")
+    for section, cls in typing.get_type_hints(Settings).items():
+        for leaf, limits in ranges_of(cls):
+            value = getattr(getattr(settings, section), leaf)
+            if not limits.low <= value <= limits.high:
+                problems.append(f"{section}.{leaf}: expected a value from {limits}, got {number(value)}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
         problems.append(f"environment: expected letters, digits, '-' and '_', got {settings.environment!r}")
     problems += [
@@ -360,38 +549,3 @@ def _check(settings: Settings) -> list[str]:
     if settings.source.kind == "kafka":
         problems += kafka_problems(settings.source.topic, settings.source.isolation_level)
     return problems
-
-
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("ingest.trigger_seconds", 0.1, 3600),
-    ("ingest.max_rows", 1, 10_000_000),
-    ("ingest.bronze_files", 1, 1024),
-    ("onboarding.max_games", 1, 100_000),
-    ("onboarding.max_pending", 1, 10_000),
-    ("onboarding.max_new_per_prefix_per_hour", 0, 10_000),
-    ("demux.trigger_seconds", 0.1, 3600),
-    ("demux.catchup_seqs", 1, 100_000),
-    ("demux.checkpoint_interval", 1, 1000),
-    ("store.lease_seconds", 1, 3600),
-    ("placement.max_games_per_group", 1, 100_000),
-    ("placement.evacuate_after_minutes", 0, 10_080),
-    ("placement.restart_hung_after_minutes", 0, 10_080),
-    ("metrics.flush_seconds", 0.5, 3600),
-    ("metrics.latency_objective_seconds", 0.1, 86_400),
-    ("metrics.heartbeat_seconds", 0.5, 30),
-    ("dashboard.port", 1, 65_535),
-    ("dashboard.refresh_seconds", 1, 3600),
-    ("access.port", 1, 65_535),
-    ("access.refresh_seconds", 1, 3600),
-    ("access.reads_per_second", 0.1, 1000),
-    ("access.max_grant_days", 0.01, 3650),
-    ("maintenance.interval_minutes", 1, 1440),
-    ("maintenance.small_files", 2, 10_000),
-    ("maintenance.bronze_commits", 2, 100_000),
-    ("maintenance.bronze_age_minutes", 1, 100_000),
-    ("maintenance.run_megabytes", 1, 100_000),
-    ("maintenance.file_megabytes", 1, 1024),
-    ("maintenance.file_retention_hours", 24, 168),
-    ("maintenance.log_retention_hours", 24, 87_600),
-    ("maintenance.log_megabytes", 1, 100_000),
-)

@@ -1,20 +1,21 @@
 """For the tests of all folders: one tuned Spark session of a process, and control stores that are made quickly."""
 
+import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, inspect
-from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import load
-from pipeline.store import migrate
+from pipeline.store import engine, migrate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,31 +28,48 @@ _SESSION = f"""[spark.conf]
 """
 """Settings of the tests' session, which `tests/spark/test_session.py` finds in it."""
 
+_SPARK = ("tests/kafka/", "tests/spark/")
+_ALONE = ("/test_demo.py", "/test_moves.py")  # whose sessions are in other processes
+
 
 # How long an example takes says how busy the machine is, and no test asserts it.
 hypothesis.settings.register_profile("turnout", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("turnout")
 
 
-class OneSession(LoadFileScheduling):
-    """Gives a worker one file after another; all files that share the session and the broker go to one worker."""
-
-    FIRST: Final = ("tests/kafka/", "tests/spark/")
-    ALONE: Final = ("tests/spark/test_demo.py", "tests/spark/test_moves.py")  # their sessions are in other processes
-
-    def _split_scope(self, nodeid: str) -> str:
-        shares = nodeid.startswith(self.FIRST) and not nodeid.startswith(self.ALONE)
-        return "session" if shares else super()._split_scope(nodeid)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker one file after another, and all files that share the session and the broker to one worker."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    made = LoadFileScheduling(config, log)
+    made._split_scope = _share_of
+    return made
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession | None:
-    """Schedule what the launcher runs."""
-    return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+def _share_of(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return "session" if file.startswith(_SPARK) and not file.endswith(_ALONE) else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the longest begin first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(OneSession.FIRST))
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cut() -> Iterator[None]:
+    """Wait for no disk in this process: no test cuts the power, and one that kills a process loses nothing by it."""
+    tune = engine._tune_sqlite
+
+    def tune_without_waiting(connection: sqlite3.Connection, record: object) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+        tune(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _file: None)
+        patch.setattr(engine, "_tune_sqlite", tune_without_waiting)
+        yield
 
 
 @pytest.fixture(scope="session")

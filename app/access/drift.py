@@ -164,7 +164,7 @@ def draw_ending(access: AccessState) -> None:
         hide_index=True,
         height=min(36 * (len(access.ending) + 1), 400),
         column_config=_ENDING,
-        alt="What ends within 14 days, the soonest first.",
+        alt="Access that ends within 14 days, the soonest first.",
         key="ending_table",
     )
     given = {links.short(each.operation_id): access.game(each.game_key) for each in access.ending}

@@ -122,7 +122,7 @@ def _draw_history(environment: Environment, key: str, who: str) -> None:
         pd.DataFrame(_row(each) for each in past),
         hide_index=True,
         column_config=_PAST,
-        alt="What turnout ever gave this principal of this game, newest first.",
+        alt="All that turnout ever granted this principal of this game, newest first.",
         key="why_history",
     )
     st.caption("All times are UTC.")

@@ -106,7 +106,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 
 
 def draw_requests(environment: Environment, access: AccessState) -> None:
-    """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
+    """Draw the requests: open ones on top, for access admins and for their requesters."""
     me, barred = services.actor(), services.missing_role(environment, "decide about a request")
     own = [each for each in access.waiting if same_person(each.requester, me)]
     others = [each for each in access.waiting if each not in own]

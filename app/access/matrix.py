@@ -132,7 +132,7 @@ def draw(access: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Pre
         column_config=_config(known, shown.who),
         on_select=lambda: _prefill(prefill),
         selection_mode="single-cell",
-        alt="Who reads which game: a row per game, a column per principal. Choose a cell to see why.",
+        alt="Readers of games: a row per game, a column per principal. Choose a cell to see why.",
         key=_TABLE,
     )
     st.caption(_legend(known, shown))

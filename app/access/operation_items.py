@@ -29,7 +29,7 @@ _COLUMNS: Final = {
     "who": st.column_config.TextColumn("Who", width=220),
     "what": st.column_config.TextColumn("What", width=190),
     "where": st.column_config.TextColumn("Where", width=330),
-    "said": st.column_config.TextColumn("What was said", width=360),
+    "said": st.column_config.TextColumn("Said", width=360),
 }
 
 

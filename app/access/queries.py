@@ -117,7 +117,7 @@ class AccessState:
 
 @dataclass(frozen=True, slots=True)
 class GrantRecord:
-    """One entitlement there is or was, with who gave it and who ended it."""
+    """A present or past entitlement, with the people who granted and ended it."""
 
     held: Held
     given_by: str

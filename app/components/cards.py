@@ -140,7 +140,7 @@ def _obstacle(kind: str, name: str, steering: ControlState) -> tuple[str | None,
         )
     try:
         if kind == "drain":
-            plan = drains.drain(name, steering.assignments, steering.group_drivers, steering.loads)
+            plan = drains.drain(name, steering.assignments, steering.fleet.judgement.conditions.groups, steering.loads)
             nothing = not plan.moves and not plan.desired
         else:
             nothing = not groups.plan(kind, [name], steering.groups)

@@ -131,7 +131,7 @@ def show(
     if seen is not None:
         _draw_age(drawn.age_place, seen, environment, drawn.paused)
     if refused is not None:
-        kept = " What is shown below is the last that could be read." if seen is not None else ""
+        kept = " The page shows the last reading." if seen is not None else ""
         st.error(formatting.escaped(str(refused)) + kept, icon=":material/database_off:")
     return seen
 

@@ -16,21 +16,19 @@ from app.state.services import BY_STORE, Environment, engine, reading
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.operations.executor import require_undoable
-from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit
-from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.audit_access import changes_of
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
-from pipeline.store.groups import Group, ended_runs, read_groups
+from pipeline.store.groups import Group, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
-from pipeline.store.runs import Run
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000
@@ -46,9 +44,7 @@ class ControlState:
     assignments: Mapping[str, GameAssignment]  # by game key
     decisions: Mapping[str, StreamControl]  # by game key; no entry: nothing was decided
     groups: Mapping[str, Group]  # by name; no entry: it is not registered
-    group_drivers: Mapping[str, GroupDriver]  # likewise
     loads: Loads
-    deaths: Mapping[str, Sequence[Run]]  # by group: the runs of the last hour that died, the newest first
     busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
     controller_runs: bool
     read_at: float
@@ -136,15 +132,12 @@ def steering(environment: Environment) -> ControlState:
         maintenance = environment.settings.maintenance
         seen = read_fleet(control_store, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
         max_games = environment.settings.placement.max_games_per_group
-        ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(
             fleet=seen,
             assignments=read_assignments(control_store),
             decisions=decided(control_store),
             groups=read_groups(control_store),
-            group_drivers=read_group_drivers(control_store, heartbeat_seconds, seen.read_at),
-            loads=read_loads(control_store, seen.read_at, max_games, heartbeat_seconds),
-            deaths={name: [run for run in runs if run.died] for name, runs in ended.items()},
+            loads=read_loads(control_store, max_games=max_games, look=seen.judgement.conditions),
             busy={target: each for each in _open(control_store) for target in each.targets},
             controller_runs=seen.judgement.controller_runs,
             read_at=seen.read_at,

@@ -62,7 +62,7 @@ def actor() -> str:
 
 
 def roles(environment: Environment) -> Roles:
-    """Return the roles, groups replaced by who is in them; nobody is, while the control store cannot be read."""
+    """Return the roles, groups replaced by their members; by nobody without a readable control store."""
     try:
         return current(environment.settings, engine(environment))
     except (SQLAlchemyError, Refused):
@@ -229,7 +229,7 @@ def catalog(environment: Environment) -> Catalog:
 
 @contextmanager
 def catalog_answers(environment: Environment) -> Iterator[None]:
-    """Turn a catalog that is away into a reason for people; what is asked of it next is asked by a new client."""
+    """Turn a catalog that is away into a reason for people; the next request takes a new client."""
     try:
         yield
     except CatalogUnavailable as away:

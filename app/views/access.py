@@ -100,7 +100,7 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
     """Draw how old the picture is, what is wrong with it, what is on its way and what waits."""
     kind = environment.settings.access.catalog
     if access.problem is not None:
-        kept = "" if access.known is None else " What is shown is the last that could be read."
+        kept = "" if access.known is None else " The page shows the last reading."
         st.warning(
             formatting.escaped(f"The catalog could not be read whole: {access.problem}{kept}"),
             icon=":material/cloud_off:",

@@ -64,7 +64,7 @@ def _draw_verdict(environment: Environment) -> None:
             st.caption("`turnout audit verify` prints all.")
         if verdict.unended:
             st.text(f"{len(verdict.unended)} have begun and not ended; open operations are among them")
-        st.caption("Who can write the whole table can make a new chain that holds: keep this hash elsewhere.")
+        st.caption("Keep this hash elsewhere: a writer of the whole table can make a new valid chain.")
     st.button("Verify again", key="verify_again", on_click=_verify, type="tertiary")
 
 

@@ -118,7 +118,7 @@ def _draw_unknown(environment: Environment, game_key: str) -> None:
         st.info("This game is registered, but no event of it has arrived yet. Check that its producer is running.")
         st.text(f"{formatting.shown(registered[-1].game)} (key {game_key})")
     else:
-        st.warning("The control store knows no game with this key. Check the link, or look for it on the Fleet page.")
+        st.warning("There is no game with this key. Check the link, or look for it on the Fleet page.")
         st.code(formatting.shown(game_key, 100), language=None)
 
 

@@ -159,10 +159,10 @@ def _load(loads: Loads, name: str) -> dict[str, str]:
 
 def _deaths(steering: ControlState, name: str) -> str:
     """Count how often a group's driver died; those of a group that another tool starts are not counted."""
-    died, group = steering.deaths.get(name, ()), steering.groups.get(name)
-    if not died:
-        return formatting.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
-    return f"{len(died)}: {formatting.shown(died[0].exit_message or 'nobody knows how', 80)}"
+    condition = steering.fleet.judgement.conditions.groups.get(name)
+    if condition is None or not condition.deaths:
+        return formatting.UNKNOWN_VALUE if condition is None or condition.backend == "none" else "0"
+    return f"{len(condition.deaths)}: {formatting.shown(condition.deaths[0].message or 'nobody knows how', 80)}"
 
 
 def _state(fleet: Fleet, name: str) -> str:

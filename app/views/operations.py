@@ -276,7 +276,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         st.form("close", enter_to_submit=False, border=False),
     ):
         st.markdown("**End it as it is**")
-        st.text("What was done stays done; its games are free for other operations.")
+        st.text("Finished steps stay done; its games are free for other operations.")
         st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
         _draw_act("Close it", _close, environment, operation, barred)
 
@@ -288,7 +288,7 @@ def _draw_cancel(environment: Environment, operation: Operation) -> None:
         st.form("cancel", enter_to_submit=False, border=False),
     ):
         st.markdown("**Cancel it**")
-        st.text("Only while nothing was begun, or while it only waits. What was done stays done.")
+        st.text("Only before it begins, or while it only waits. Finished steps stay done.")
         st.text_input("Why it is not to be done", key=_reason_of(operation, "cancelled"), max_chars=500)
         barred = services.missing_role(environment, operation.kind)
         _draw_act("Cancel operation", _cancel, environment, operation, barred)

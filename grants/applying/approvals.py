@@ -56,7 +56,7 @@ def approved(engine: Engine, settings: Settings, wanted: Request, intent: operat
 
 
 def require_approved(engine: Engine, operation: operations.Operation) -> None:
-    """Let an operation begin that came of no request, or of one which was approved for it.
+    """Let an operation begin that came of no request, or of an approved request.
 
     Raises:
         Undecided: nobody has written a decision yet.

@@ -45,7 +45,7 @@ def ignored(engine: Engine) -> dict[str, str]:
 
 
 def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], actor: str, reason: str) -> None:
-    """Leave findings as they are from now on, as the audit log tells; they stay counted.
+    """Ignore findings from now on and audit it; they stay counted.
 
     Raises:
         Refused: the actor may not, or no reason is given.

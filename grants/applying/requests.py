@@ -94,7 +94,7 @@ def decide(
     decision_reason: str,
     operation_id: str | None = None,
 ) -> Request:
-    """Decide about a request, as the audit log tells.
+    """Decide about a request and audit it.
 
     Raises:
         Refused: who decides is who asked (that one may only withdraw), or no reason is given for a rejection.

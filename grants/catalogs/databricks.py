@@ -80,7 +80,7 @@ class Databricks:
         return unity_rest.register(self._rest, table, location, columns)
 
     def probe(self, principal: str, table: GameTable) -> Probe:
-        """Try to read a table on a warehouse, if it is the probe principal that is asked about."""
+        """Try to read a table on a warehouse, for the probe principal only."""
         if self._prober is None or folded(self._prober[0]) != folded(principal):
             return Probe(None, "Granted, not probed: turnout has no token of this principal.")
         return self._prober[1].probe(table.securable)

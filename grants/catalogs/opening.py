@@ -1,4 +1,4 @@
-"""Which catalog it is, and where: opens its client from settings and the environment. Nothing is asked of it yet."""
+"""Which catalog it is, and where: opens its client from settings and the environment. It sends no request yet."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -39,7 +39,7 @@ def _pool_class(token: str, seconds: float) -> type[HTTPConnectionPool]:
             try:
                 if not _is_proven(self.sock, self.port, token, seconds):
                     raise CatalogUnavailable(
-                        f"The process at 127.0.0.1:{self.port} is not this environment's catalog: it does not know "
+                        f"The server at 127.0.0.1:{self.port} is not this environment's catalog: it does not know "
                         "the token in its folder. No token was sent. Stop it, then start `turnout catalog serve`."
                     )
             except BaseException:

@@ -1,4 +1,4 @@
-"""How fast a catalog is asked, and how long it is waited for."""
+"""Limits the requests to a catalog per second, and the wait for its answers."""
 
 import threading
 import time

@@ -142,7 +142,7 @@ class Rest:
 
 
 def path_of(prefix: str, *segments: str) -> str:
-    """Return a path whose last segments are names: nothing in a name is taken for part of the path.
+    """Return a path whose last segments are names: no part of a name becomes part of the path.
 
     Raises:
         Refused: a name is empty or only dots, which no escaping keeps from changing the path, or is not UTF-8.
@@ -180,7 +180,7 @@ def text_of(answer: Mapping[str, Any], key: str) -> str:
 
 
 def _accepted(path: str) -> str:
-    """Return the media type to ask for: an open-source server answers 500 to who asks for users as plain JSON."""
+    """Return the media type to ask for: an open-source server answers 500 to requests for users as plain JSON."""
     return "application/scim+json" if _SCIM_OF_OPEN_SOURCE in path else "application/json"
 
 

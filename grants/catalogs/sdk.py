@@ -65,7 +65,7 @@ def translate_error(url: str, error: Exception) -> Refused | Transient:
     if not isinstance(error, DatabricksError):
         return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
     if "unable to parse response" in str(error):  # no JSON: the server that answers does not know the path
-        return CatalogUnavailable(f"The server at {url} is not a catalog, or does not support this request.")
+        return CatalogUnavailable(f"The server at {url} is no catalog, or does not know this request.")
     message = f"The catalog at {url} says: {_short(error)}."
     if isinstance(error, platform.Unauthenticated):
         return Unauthenticated(message.replace(" says: ", " says 401: ", 1))

@@ -19,10 +19,14 @@ _FORMATS: Final = ("yaml", "sql", "terraform")
 @click.command("matrix")
 @click.option("--game", "games", multiple=True, help="Only this game (name or key); repeatable.")
 @click.option("--principal", "principals", multiple=True, help="Only this principal; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="Also print cells without read access.")
+@click.option("--all", "everything", is_flag=True, help="Also print principals who do not read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """Show who reads what, as the controller last read the catalog."""
+    """Show who reads which game, as the controller last read the catalog.
+
+    Prints the principals who read, those who could grant it to themselves, and those of whom it is unknown; and the
+    age of the reading.
+    """
     from grants.observing import snapshot
     from grants.observing.matrix import matrix as matrix_of
     from grants.observing.resolver import Resolver
@@ -56,7 +60,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
 @click.argument("principal")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
-    """Tell whether PRINCIPAL reads GAME (name or key), and why, as the catalog says right now."""
+    """Tell whether PRINCIPAL reads GAME (name or key), by which grants, and what is missing; reads the catalog now."""
     from grants.observing import snapshot
     from grants.observing.resolver import Resolver
 
@@ -81,7 +85,10 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
 @click.option("--reason", help="Reason, kept in the audit log.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> None:
-    """Show what would change, for whom, and the statements; `apply` with the same options does it."""
+    """Show the changes of access, for whom, and their statements; `apply` with the same options applies them.
+
+    The last line is the plan's hash for `turnout grants apply --plan`.
+    """
     context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=reason or "", **intents))
     if as_json:
@@ -94,15 +101,21 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
 
 @click.command("apply")
 @INTENTS
+@click.option("--plan", "fingerprint", help="Apply only if the plan still has this hash.")
 @click.option(
-    "--plan", "fingerprint", help="Apply only if the plan still has this fingerprint, printed by `turnout grants plan`."
-)
-@click.option(
-    "--request", "as_request", is_flag=True, help="Request the change from an access admin instead of applying it."
+    "--request",
+    "as_request",
+    is_flag=True,
+    help="Request it from an access admin instead. The same open request is not made twice.",
 )
 @asking
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
-    """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
+    """Grant and revoke access: plan again, check, apply, observe in the catalog, probe.
+
+    The controller plans again, and applies the plan only if it is still the one shown. It applies change by change,
+    waits until the catalog shows it, and reads as those who gained or lost access. Needs `--reason`. Exit code 1 if a
+    part failed.
+    """
     from grants.applying.requests import ask, describe
 
     context = AccessContext(env_dir)
@@ -124,7 +137,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
 @click.argument("operation")
 @asking
 def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
-    """Take back what OPERATION did about access, and only that, as far as nothing newer rests on it."""
+    """Revert what OPERATION did about access, and only that, unless something newer depends on it."""
     from pipeline.store.operations import operation as find
 
     context = AccessContext(env_dir)
@@ -136,7 +149,7 @@ def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 @click.command("expire")
 @asking
 def expire(env_dir: Path, how: SubmitOptions) -> None:
-    """Take what has run out now; a controller that runs does it by itself."""
+    """Revoke expired access now; a running controller does this by itself."""
     from grants.applying import ledger
     from grants.planning.entitlements import expired
     from pipeline.store.leases import store_time
@@ -151,7 +164,7 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
     "--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Format of the file."
 )
 def export(env_dir: Path, form: Any) -> None:
-    """Print what turnout gave and what holds, as a policy, as SQL or as Terraform."""
+    """Print what turnout granted and what is in force, as a policy, as SQL or as Terraform."""
     from grants.applying import ledger
     from grants.formats.exchange import Row, render_rows
     from grants.observing import snapshot

@@ -20,7 +20,7 @@ _LOOK_SECONDS: Final = 0.2
 
 @click.command("serve")
 def serve(env_dir: Path) -> None:
-    """Serve the embedded catalog on loopback until it is stopped."""
+    """Serve the embedded catalog on loopback, at the setting `access.port`, until it is stopped."""
     from grants.server.serving import serve as run
 
     settings, paths = load(env_dir)
@@ -33,10 +33,10 @@ def serve(env_dir: Path) -> None:
 
 @click.command("add-user")
 @click.argument("names", nargs=-1, required=True)
-@click.option("--group", "groups", multiple=True, help="Group of the users, created if missing; repeatable.")
-@click.option("--wait", type=Finite(0, 3600), default=0.0, help="Seconds to wait for the catalog to start.")
+@click.option("--group", "groups", multiple=True, help="Group of these users, created if missing; repeatable.")
+@click.option("--wait", type=Finite(0, 3600), default=0.0, help="Seconds to wait for a starting catalog.")
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
-    """Make users NAMES in the embedded catalog, or put those that are there into groups."""
+    """Create users NAMES in the embedded catalog, or add existing ones to groups."""
     from grants.applying.proposals import target
 
     context = AccessContext(env_dir)
@@ -68,7 +68,10 @@ def _add(context: AccessContext, names: Sequence[str], groups: Sequence[str], wa
 @click.option("--first", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) -> None:
-    """Read GAME (name or key) as a principal, with a credential that the embedded catalog gives or refuses."""
+    """Read GAME (name or key) as a principal, with a credential from the embedded catalog.
+
+    Without the right the catalog answers 403; the command names what is missing and ends with exit code 2.
+    """
     from grants.cli.reading import rows
 
     context = AccessContext(env_dir)

@@ -16,12 +16,18 @@ from pipeline.terminal import say, say_json
 
 @click.command("drift")
 @click.option(
-    "--act", type=click.Choice(["adopt", "revert", "ignore"]), help="Act on the findings named with --finding."
+    "--act",
+    type=click.Choice(["adopt", "revert", "ignore"]),
+    help="Adopt, revert or ignore the findings named by --finding.",
 )
-@click.option("--finding", "chosen", multiple=True, help="A finding's id or its first characters; repeatable.")
+@click.option("--finding", "chosen", multiple=True, help="Id of a finding, or the start of it; repeatable.")
 @asking
 def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOptions) -> None:
-    """Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings."""
+    """Show where the catalog differs now from what turnout granted; or adopt, revert or ignore findings.
+
+    `--act adopt` keeps what is there as granted by turnout, `revert` restores what turnout granted, `ignore` leaves it
+    and counts it; `ignore` needs `--reason`.
+    """
     from grants.planning.drift import intent as about
 
     context = AccessContext(env_dir)

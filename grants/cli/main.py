@@ -12,7 +12,7 @@ def commands() -> Sequence[click.Command]:
     return (
         group(
             "grants",
-            "Show, plan, grant, revoke and probe read access to games' tables.",
+            "Access to games' tables: show, plan, grant, revoke, prove.",
             LazyCommand("matrix", "grants.cli.access:matrix"),
             LazyCommand("why", "grants.cli.access:why"),
             LazyCommand("plan", "grants.cli.access:plan"),

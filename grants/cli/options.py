@@ -17,17 +17,38 @@ from pipeline.errors import Refused
 from pipeline.terminal import say
 
 INTENTS: Final = combine_options(
-    click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file."),
-    click.option("--prune", is_flag=True, help="With --policy: revoke turnout's grants that the policy does not name."),
     click.option(
-        "--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to grant; repeatable."
+        "--policy",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Policy file: who may read what. Revokes nothing without --prune.",
     ),
-    click.option("--revoke", "revoked", multiple=True, metavar="GAME", help="A game to revoke; repeatable."),
     click.option(
-        "--principal", "principals", multiple=True, help="A principal to grant to or revoke from; repeatable."
+        "--prune", is_flag=True, help="With --policy: revoke what turnout granted and the policy does not name."
     ),
-    click.option("--until", metavar="TIME", help="End of access: a day, or a time with its zone."),
-    click.option("--ticket", help="Ticket number, kept in the audit log."),
+    click.option(
+        "--grant",
+        "granted",
+        multiple=True,
+        metavar="GAME",
+        help="Game (name or key) to grant to each principal; repeatable.",
+    ),
+    click.option(
+        "--revoke",
+        "revoked",
+        multiple=True,
+        metavar="GAME",
+        help="Game (name or key) to revoke from each principal; repeatable.",
+    ),
+    click.option(
+        "--principal",
+        "principals",
+        multiple=True,
+        help="User (e-mail), group or service principal (application id); repeatable.",
+    ),
+    click.option(
+        "--until", metavar="TIME", help="When the grant expires: a day (its end in UTC) or a time with its zone."
+    ),
+    click.option("--ticket", help="Ticket number, kept with the grant."),
 )
 
 

@@ -21,7 +21,7 @@ from pipeline.terminal import say, say_json
 @click.command("requests")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def requests(env_dir: Path, as_json: bool) -> None:
-    """List requests: first those that wait for a decision, the oldest on top."""
+    """List requests for access: those that wait for a decision first, oldest on top."""
     listed = list_requests(AccessContext(env_dir).engine)
     if as_json:
         say_json([asdict(each) for each in listed])
@@ -34,7 +34,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @click.argument("request")
 @asking
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
-    """Approve another person's REQUEST: it is planned again and applied."""
+    """Approve another person's REQUEST: plan it again and apply it."""
     context = AccessContext(env_dir)
     wanted = find(context.engine, request)
     prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)

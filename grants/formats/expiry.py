@@ -1,4 +1,4 @@
-"""Until when a grant is wanted: Unix seconds as people write and read them."""
+"""The end of a grant: Unix seconds as people write and read them."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -91,7 +91,7 @@ def read(engine: Engine) -> Picture:
     try:
         observed = None if row.snapshot is None else from_json(row.snapshot)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return Picture(None, "The last snapshot, in table catalog_snapshots, is invalid.", row.tried_at)
+        return Picture(None, "The last reading of the catalog, in table catalog_snapshots, is invalid.", row.tried_at)
     return Picture(observed, row.problem, row.tried_at)
 
 

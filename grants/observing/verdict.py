@@ -92,7 +92,7 @@ class Verdict:
 
 
 def every(answers: Iterable[bool | None]) -> bool | None:
-    """Return whether all are so: one that is not decides, else one that is unknown."""
+    """Return whether all are true: a false answer decides, else an unknown one."""
     known = True
     for each in answers:
         if each is False:

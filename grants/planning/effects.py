@@ -107,7 +107,7 @@ def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> I
 
 
 def _left(after: Resolver, intent: AccessIntent) -> Iterator[UnmetIntent]:
-    """Yield what a principal keeps above the tables where all of it that nobody needs was to be taken."""
+    """Yield what a principal keeps above the tables after a revocation of all that nobody needs."""
     who = after.name(intent.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):

@@ -48,7 +48,7 @@ class AccessIntent:
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
             raise Refused("Adopting grants, reverting revokes without an end time. Choose one of them.")
         if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
-            raise Refused("Only games can be granted or reverted. Name a game.")
+            raise Refused("Name the game to read or revert.")
 
     @property
     def cell(self) -> Cell:

@@ -61,7 +61,7 @@ class Call:
         """Return a number of the query that is not negative."""
         raw = self.query.get(name, str(default))
         if not (raw.isascii() and raw.isdecimal() and len(raw) < 10):
-            raise invalid(f"{name} must be a number of at least 0, not {raw!r}.")
+            raise invalid(f"{name} must be a number from 0 on, not {raw!r}.")
         return int(raw)
 
     def require_admin(self) -> None:
@@ -122,7 +122,7 @@ def denied(message: str) -> ApiError:
 def as_text(value: object, name: str) -> str:
     """Return a text that can be kept: UTF-8 without control characters, neither empty nor endless."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS:
-        raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} characters.")
+        raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} letters.")
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000 for letter in value):
         raise invalid(f"{name} contains a character that is not allowed.")
     return value

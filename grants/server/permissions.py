@@ -72,7 +72,7 @@ def _apply(rows: sqlite3.Connection, securable_id: str, principal_id: str, add: 
 def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
     """Return the grants that the caller may see, one entry per principal."""
     if 0 < call.number("max_results", 0) < 150:
-        raise invalid("max_results must be 0, or at least 150.")
+        raise invalid("max_results must be 0, or 150 and more.")
     securable = _found(call)
     places = chain_of(call.rows, securable) if inherited else (securable,)
     everything = standing(call.rows, call.caller, securable).administers()
@@ -101,6 +101,6 @@ def _source(place: sqlite3.Row) -> dict[str, str]:
 
 
 def _name(rows: sqlite3.Connection, principal_id: str) -> str:
-    """Return a principal's name; empty of one that was deleted."""
+    """Return a principal's name; empty after its deletion."""
     row = rows.execute("SELECT name FROM principals WHERE id = ?", (principal_id,)).fetchone()
     return row["name"] if row else ""

@@ -64,7 +64,7 @@ def serve(folder: Path, port: int, build: Callable[[ServerState], ASGIApp] = app
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose a writable folder.") from error
+        raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose a writable one.") from error
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         token = tokens.keep_own_token(rows, folder / TOKEN_FILE)
         state = ServerState(rows, listener.getsockname()[1], token)

@@ -68,7 +68,7 @@ def mint(call: Call) -> Mapping[str, Any]:
 def credentials(call: Call) -> Mapping[str, Any]:
     """Answer with a table's address where the caller may read it: the way every read goes through here."""
     if call.text("operation") != "READ":
-        raise invalid("operation must be READ: this catalog issues no credentials for writing.")
+        raise invalid("operation must be READ: nobody writes with credentials of this catalog.")
     table_id = call.text("table_id")
     securable = call.rows.execute(
         "SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)

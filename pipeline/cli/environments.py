@@ -30,7 +30,7 @@ _MARKS: Final = ("turnout.toml", "control.db", "bronze")
 _STORE: Final = "TURNOUT_STORE__URL"
 _SHOWN: Final = 5
 _GIVEN: Final = "turnout.env_dir"
-_HELP: Final = "Folder with all state of one environment."
+_HELP: Final = "Folder with all state of one environment. TURNOUT_ENV_DIR sets it too."
 _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 
 

@@ -12,7 +12,10 @@ from pipeline.terminal import say, say_json, say_lines
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_games(env_dir: Path, as_json: bool) -> None:
-    """List every game: since when, by what right, in which group, and what it may be taken for."""
+    """List every game: since when, by what right, its group, and the names people may mistake it for.
+
+    The right is `schema`, `name`, `prefix` or `approval`. Names are quoted, with escapes for invisible characters.
+    """
     from pipeline.ingest import pending
 
     known = pending.games(CommandContext(env_dir).engine)
@@ -26,7 +29,12 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 @click.option("--limit", type=LISTED, default=100, show_default=True, help="Most names to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
-    """List the names that came and are no games, the busiest first, each with the reason."""
+    """List unknown names with the most rows first, each with the reason it is not a game.
+
+    Also prints the rejected names and an estimate of all unknown names. A range of rows means that the name was
+    crowded out of the list for a while. Ingest updates the list about every ten seconds. JSON: `names`, `distinct`,
+    `rows` and `refused`.
+    """
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
@@ -38,10 +46,13 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 
 
 @click.command("approve")
-@click.option("--reason", help="Why, for those who ask later.")
+@click.option("--reason", help="Reason, kept in the audit log.")
 @click.argument("name")
 def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on."""
+    """Make NAME (exact) a game from ingest's next micro-batch on.
+
+    NAME need not have arrived yet. Earlier rows stay in quarantine: replay them. Also reverts a rejection of NAME.
+    """
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
@@ -51,10 +62,13 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
 
 
 @click.command("reject")
-@click.option("--reason", help="Why, for those who ask later.")
+@click.option("--reason", help="Reason, kept in the audit log.")
 @click.argument("name")
 def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Keep NAME (exact) from becoming a game until it is approved."""
+    """Keep NAME (exact) from becoming a game until its approval, and remove it from the list.
+
+    A rejection wins over schemas, names and prefixes, but does not touch an existing game.
+    """
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)

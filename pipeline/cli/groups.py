@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from pipeline.control.group_proposals import GroupProposal  # what lists groups needs no planner
 
 _wanted = combine_options(
-    click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
-    click.option("--cores", type=Finite(0, 10_000, min_open=True), help="What it may use, in processor cores."),
-    click.option("--unlimited", is_flag=True, help="Take the limit on cores away."),
-    click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Which games it is for."),
-    click.option("--spark-master", help="Its own Spark master; an empty text means the setting spark.master."),
-    click.option("--reason", help="Why, for those who ask later."),
+    click.option(
+        "--backend",
+        type=click.Choice(["none", "local"]),
+        help="Starter of its driver: not turnout, or the controller.",
+    ),
+    click.option("--cores", type=Finite(0, 10_000, min_open=True), help="Its capacity in processor cores."),
+    click.option("--unlimited", is_flag=True, help="Remove the limit on cores."),
+    click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Priority of the games it is for."),
+    click.option(
+        "--spark-master", help="Its Spark master from the next start on; empty means the setting spark.master."
+    ),
+    click.option("--reason", help="Reason, kept in the audit log."),
 )
 """What can be wanted of a group."""
 
@@ -34,7 +40,10 @@ _wanted = combine_options(
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_groups(env_dir: Path, as_json: bool) -> None:
-    """List every group: what is wanted, who drives it, its number of games, its deaths in the last hour."""
+    """List every group with its desired state, its driver, its number of games and its deaths in the last hour.
+
+    States of drivers are those of `turnout status`.
+    """
     from pipeline.control.group_changes import render_capacity
 
     context = CommandContext(env_dir)
@@ -56,7 +65,10 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 @click.argument("name")
 @_wanted
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
-    """Make group NAME known; games that wait for a group may go there."""
+    """Register group NAME and print its desired state.
+
+    No game moves, but games without a group may go there.
+    """
     from pipeline.control.group_changes import apply_options
     from pipeline.control.group_proposals import make
 
@@ -68,7 +80,11 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @click.argument("name")
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
-    """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
+    """Change the desired state of group NAME, and print the effects on its driver and its games.
+
+    A change that disturbs the driver or the games needs `--reason`. turnout refuses the second of two concurrent
+    changes.
+    """
     from pipeline.control.group_changes import apply_options
     from pipeline.control.group_proposals import change
 
@@ -88,9 +104,13 @@ def _write(context: CommandContext, proposal: "GroupProposal", reason: str | Non
 
 @click.command("remove")
 @click.argument("name")
-@required_reason("Why, for those who ask later.")
+@required_reason("Reason, kept in the audit log.")
 def remove_group(env_dir: Path, name: str, reason: str) -> None:
-    """Forget group NAME, which is drained or stopped, carries no games and has no process."""
+    """Remove group NAME, which must be drained or stopped, without games, process and open operations.
+
+    `turnout groups drain` and `turnout groups stop` prepare it. The history of its runs goes too; the audit log keeps
+    who removed it. A later group of this name reads on from the old checkpoint.
+    """
     from pipeline.store.groups import remove
 
     context = CommandContext(env_dir)
@@ -127,16 +147,30 @@ def _steering(kind: str, help_text: str) -> click.Command:
     return command
 
 
-start = _steering("start", "Let the controller run the drivers of GROUPS again.")
-stop = _steering("stop", "End the drivers of GROUPS and leave their games standing still.")
-restart = _steering("restart", "Restart the drivers of GROUPS.")
+start = _steering(
+    "start",
+    "Start the drivers of stopped GROUPS; done when they report that they run.",
+)
+stop = _steering(
+    "stop",
+    "Stop the drivers of GROUPS; their games pause.\n\n"
+    "The controller kills a driver that has not ended after a minute.",
+)
+restart = _steering(
+    "restart",
+    "Restart the drivers of GROUPS, and clear the deaths that block a start.",
+)
 
 
 @click.command("run")
 @click.argument("name")
-@click.option("--once", is_flag=True, help="Split what is in bronze now, then end.")
+@click.option("--once", is_flag=True, help="Split what is in bronze now, catch up, then end.")
 def run_group(env_dir: Path, name: str, once: bool) -> None:
-    """Run the driver of cluster group NAME in this very process."""
+    """Run the driver of cluster group NAME in this process: bronze to game tables.
+
+    The first start registers the group. Restarts and exit codes are those of `turnout ingest run`; one process at a
+    time may run a group.
+    """
     from pipeline import wiring
 
     settings, paths = load(env_dir)
@@ -144,23 +178,22 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
-    from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
+    from pipeline.health.condition import judge_group
     from pipeline.store.games import known_groups
-    from pipeline.store.groups import ended_runs, read_groups
+    from pipeline.store.groups import read_groups
     from pipeline.store.liveness import read_drivers
 
-    drivers = read_drivers(engine, heartbeat_seconds)
-    ended = ended_runs(engine, drivers.now - WINDOW_SECONDS)
+    groups, facts = read_groups(engine), read_drivers(engine, heartbeat_seconds)
     counts = Counter(known_groups(engine).values())
     rows = []
-    for name, group in read_groups(engine).items():
-        judged = drivers.judge("group", name).state
-        died = [run for run in ended.get(name, []) if run.died]
+    for name, group in groups.items():
+        condition = judge_group(facts, name)
+        state, deaths = condition.liveness.state, condition.deaths
         told = {
             "games": counts[name],
-            "driver": None if judged == "not_started" else judged,
-            "deaths": len(died),
-            "last_death": died[0].exit_message if died else None,
+            "driver": None if state == "not_started" else state,
+            "deaths": len(deaths),
+            "last_death": deaths[0].message if deaths else None,
         }
         rows.append({**asdict(group), **told})
     return rows

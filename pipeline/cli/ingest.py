@@ -14,7 +14,13 @@ from pipeline.terminal import say, say_lines
 @click.option("--once", is_flag=True, help="Land what is there now, then end.")
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
-    """Run the ingest driver."""
+    """Run the ingest driver: source to bronze.
+
+    One process per environment: turnout refuses a second one with exit code 2 and names the first. After a kill the
+    next start need not wait; on another machine it waits for `store.lease_seconds`. A driver that paused until another
+    took over ends with exit code 2. SIGTERM or Ctrl-C ends it cleanly. It restarts a failed query, and ends with exit
+    code 1 after the fourth failure in a row.
+    """
     from pipeline import wiring
 
     settings, paths = load_with_source(env_dir, source)
@@ -22,10 +28,15 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 
 
 @click.command("adopt")
-@click.option("--accept-loss", is_flag=True, help="Go on without what the source no longer has, and record the gap.")
+@click.option("--accept-loss", is_flag=True, help="Continue without what the source lost, and record the gap.")
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
-    """Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something."""
+    """Continue ingest from bronze after a lost or damaged checkpoint, a restored bronze or losses of the source.
+
+    Begins a new ingest generation, without loss or duplicates. Names what the source lost unread, and then changes
+    nothing without `--accept-loss`. Prints where ingest continues, and after a restored bronze the games to rebuild.
+    See docs/kafka.md and docs/repair.md.
+    """
     from pipeline.ingest import adopt
 
     context = CommandContext(env_dir, source)
@@ -36,7 +47,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
 
 @click.command("gaps")
 def accepted_gaps(env_dir: Path) -> None:
-    """List the gaps that were accepted: what a source had lost before it was read."""
+    """List the accepted gaps of sources: when, source, range, reason, who."""
     from pipeline.ingest.identity import describe_accepted
     from pipeline.store.sources import accepted_gaps as gaps
 

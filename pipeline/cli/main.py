@@ -85,14 +85,14 @@ _COMMANDS: Final = (
     LazyCommand("simulate", "pipeline.cli.simulation:simulate"),
     group(
         "schemas",
-        "The schemas games may use.",
+        "Schemas of games: versions, plans, registration.",
         LazyCommand("plan", "pipeline.cli.schemas:plan_schema"),
         LazyCommand("register", "pipeline.cli.schemas:register_schema"),
         LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
     ),
     group(
         "games",
-        "The games, and the names that wait to become one.",
+        "Games, and unknown names that wait to become games.",
         LazyCommand("list", "pipeline.cli.games:list_games"),
         LazyCommand("pending", "pipeline.cli.games:pending_games"),
         LazyCommand("approve", "pipeline.cli.games:approve_game"),
@@ -103,14 +103,14 @@ _COMMANDS: Final = (
     ),
     group(
         "ingest",
-        "The way from the source into bronze.",
+        "Ingest, from the source into bronze.",
         LazyCommand("run", "pipeline.cli.ingest:run_ingest"),
         LazyCommand("adopt", "pipeline.cli.ingest:adopt_source"),
         LazyCommand("gaps", "pipeline.cli.ingest:accepted_gaps"),
     ),
     group(
         "stream",
-        "What is decided about single games' streams; a driver acts at its next pass.",
+        "Commands to the streams of single games; a driver acts at its next pass.",
         LazyCommand("own-query", "pipeline.cli.steering:own_query"),
         LazyCommand("accept-gap", "pipeline.cli.quarantine:accept_gap"),
     ),
@@ -122,7 +122,7 @@ _COMMANDS: Final = (
     LazyCommand("status", "pipeline.cli.status:status"),
     group(
         "quarantine",
-        "The rows that were refused, and their way back.",
+        "Refused rows.",
         LazyCommand("list", "pipeline.cli.quarantine:list_quarantine"),
         LazyCommand("show", "pipeline.cli.quarantine:show_quarantine"),
     ),
@@ -133,7 +133,7 @@ _COMMANDS: Final = (
     ),
     group(
         "groups",
-        "Cluster groups: what is wanted of them, and their drivers.",
+        "Cluster groups: desired state and drivers.",
         LazyCommand("list", "pipeline.cli.groups:list_groups"),
         LazyCommand("create", "pipeline.cli.groups:create_group"),
         LazyCommand("set", "pipeline.cli.groups:set_group"),
@@ -150,7 +150,7 @@ _COMMANDS: Final = (
     LazyCommand("resume", "pipeline.cli.steering:resume"),
     group(
         "repair",
-        "Repairs of single games, ordered by how much they touch.",
+        "Repairs of single games, least disruptive first.",
         LazyCommand("actions", "pipeline.cli.repairs:actions"),
         LazyCommand("retry", "pipeline.cli.repairs:retry"),
         LazyCommand("replay", "pipeline.cli.repairs:replay"),
@@ -159,7 +159,7 @@ _COMMANDS: Final = (
     ),
     group(
         "ops",
-        "Operations: what was requested, and its progress.",
+        "Operations and their progress.",
         LazyCommand("list", "pipeline.cli.steering:list_operations"),
         LazyCommand("show", "pipeline.cli.steering:show_operation"),
         LazyCommand("resume", "pipeline.cli.steering:resume_operation"),

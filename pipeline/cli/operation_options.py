@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(
-    click.option("--reason", help="Why, for those who ask later."),
-    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-    click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
+    click.option("--reason", help="Reason, kept in the audit log; optional for small repairs of one game."),
+    click.option("--dry-run", is_flag=True, help="Show the effects, and submit nothing."),
+    click.option("--no-wait", is_flag=True, help="Submit and return at once; follow with `turnout ops show`."),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the operation as one JSON object at the end; with --dry-run its preview.",
+    ),
 )
 
 

@@ -16,13 +16,24 @@ from pipeline.terminal import say, say_json
 
 @click.command("propose")
 @asking
-@click.option("--apply", "do_it", is_flag=True, help="Ask for the moves, as one operation.")
+@click.option(
+    "--apply",
+    "do_it",
+    is_flag=True,
+    help="Submit the moves as one operation, without games that wait for their first group.",
+)
 @click.option(
     "--most", "max_moves", type=click.IntRange(0), default=MAX_EVENED, show_default=True,
-    help="Most moves that only even out the load.",
+    help="Most moves that only even out the load; 0 shows only the games that must leave.",
 )  # fmt: skip
 def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> None:
-    """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
+    """Propose moves: games that must leave their group first, then moves that reduce the highest load most.
+
+    Changes nothing without `--apply`. A game must leave a group that does not exist, is drained, stopped or full, or
+    has a dead driver. Each line has the reason, the number of stream restarts (none), and the time until the game has
+    about caught up; the groups follow, before and after. JSON without `--apply`: `moves`, `unplaced`, `before`,
+    `after` and `restarts`. See docs/steering.md.
+    """
     from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
@@ -43,7 +54,11 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
 @click.argument("group")
 @asking
 def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
-    """Move all games of GROUP to groups that have room for them, and let none land there again."""
+    """Move all games of GROUP to groups with room, and keep new games away from it.
+
+    One operation, which sets GROUP to `drained`. Its undo moves the games back and starts GROUP again. turnout refuses
+    it if not all games fit elsewhere.
+    """
     from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
@@ -54,9 +69,13 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
 @click.command("priority")
 @click.argument("games", nargs=-1, required=True)
 @click.argument("priority", type=click.Choice(PRIORITIES))
-@required_reason("Why, for those who ask later.")
+@required_reason("Reason, kept in the audit log.")
 def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) -> None:
-    """Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it."""
+    """Give GAMES (names or keys) a priority for scarce capacity; no game moves because of it.
+
+    A game of the priority of a group with room gets that group, finds room sooner, and leaves a full group later.
+    `turnout groups propose` shows the moves.
+    """
     from pipeline.store.priorities import set_priority
 
     context = CommandContext(env_dir)

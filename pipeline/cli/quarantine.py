@@ -25,9 +25,11 @@ def moment(text: str) -> datetime:
 
 
 _selection = combine_options(
-    click.option("--game", help="Only of this game: its exact name or its key."),
-    click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
-    click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
+    click.option("--game", help="Only this game (name or key)."),
+    click.option("--reason", help="Only this reason of refusal: see docs/data.md."),
+    click.option(
+        "--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601, by default UTC)."
+    ),
     click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
@@ -38,7 +40,10 @@ _selection = combine_options(
 @_selection
 @click.option("--limit", type=LISTED, default=100, show_default=True, help="Most lines to print.")
 def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> None:
-    """Count refused rows by game and reason, the most first."""
+    """Count refused rows by game and reason, most rows first.
+
+    Each line has the first and last time of the rows and their schema ids. See docs/repair.md.
+    """
     from pipeline.repair import report
 
     with _quarantined(env_dir, **rows) as quarantined:
@@ -56,7 +61,7 @@ def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> No
     help="Most bytes of each wrapper to print: as hex, in JSON as base64.",
 )  # fmt: skip
 def show_quarantine(env_dir: Path, as_json: bool, limit: int, most_bytes: int, **rows: Any) -> None:
-    """Show refused rows with their bytes, the newest first."""
+    """Show refused rows, newest first: position, reason, detail, first seen and the wrapper's bytes."""
     from pipeline.repair import report
 
     with _quarantined(env_dir, **rows) as quarantined:
@@ -66,9 +71,15 @@ def show_quarantine(env_dir: Path, as_json: bool, limit: int, most_bytes: int, *
 
 @click.command("accept-gap")
 @click.argument("game")
-@required_reason("Why these rows may be lost; kept in the history of the game's table.")
+@required_reason("Reason why these rows may be lost; kept in the history of the game's table.")
 def accept_gap(env_dir: Path, game: str, reason: str) -> None:
-    """Let GAME go on over rows that bronze has lost before its stream had read them."""
+    """Let GAME continue over rows that bronze lost before its stream read them.
+
+    For a stream that stopped because a person deleted rows from bronze. The cursor moves only over seqs without a row
+    of the game in bronze; turnout refuses it without such a gap. The table's history keeps your user name, the reason
+    and the seqs, and the audit log name and reason. Verify and rebuild leave the gap out, but `turnout verify` still
+    reports the broken chain. Restore bronze instead if you can: see docs/repair.md.
+    """
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.repair import report
     from pipeline.repair.gap import accept_gap as accept

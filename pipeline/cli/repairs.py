@@ -22,7 +22,12 @@ from pipeline.terminal import say, say_json, say_lines
 @click.argument("game")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def actions(env_dir: Path, game: str, as_json: bool) -> None:
-    """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
+    """List repairs for GAME (name or key), least disruptive first, and why others are unavailable.
+
+    The repairs are `retry`, `replay`, `dedupe`, `rebuild` and `restart` of its group, each with its alternative, what
+    it touches and the duration of the last one. JSON: `name`, `possible`, `why_not`, `alternative`, `touches`,
+    `seconds` and `estimate`.
+    """
     from pipeline.control.capabilities import capabilities, read_facts
     from pipeline.store.game_lookup import known_names
     from pipeline.store.leases import store_time
@@ -57,11 +62,24 @@ def _repairing(kind: str, help_text: str) -> click.Command:
     return command
 
 
-retry = _repairing("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
-dedupe = _repairing(
-    "dedupe", "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."
+retry = _repairing(
+    "retry",
+    "Retry now the parked streams of GAMES (names or keys), and those that wait after a failure.\n\n"
+    "Each gets all of its attempts again. Leaves out games for which `turnout repair actions` shows it as "
+    "unavailable: the preview says why, and the exit code is 1. If it is unavailable for all, turnout submits "
+    "nothing and the exit code is 2.",
 )
-rebuild = _repairing("rebuild", "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.")
+dedupe = _repairing(
+    "dedupe",
+    "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each.\n\n"
+    "First counts them and shows the number. Leaves out games as `turnout repair retry` does. See "
+    "docs/repair.md.",
+)
+rebuild = _repairing(
+    "rebuild",
+    "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.\n\n"
+    "Retries their parked streams. Leaves out games as `turnout repair retry` does. See docs/repair.md.",
+)
 
 
 @click.command("replay")
@@ -70,15 +88,19 @@ rebuild = _repairing("rebuild", "Rebuild the tables of GAMES (names or keys) fro
     "--quarantine-reason",
     "refused_for",
     metavar="REASON",
-    help="Only rows refused for it, see `turnout quarantine list`.",
+    help="Only this reason of refusal: see docs/data.md. Replays rows with `kills_worker` only if named here.",
 )
-@click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601).")
+@click.option(
+    "--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601, by default UTC)."
+)
 @click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time.")
 @asking
 def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: Any) -> None:
-    """Decode refused rows with today's schemas and put what decodes into its game's table, exactly once.
+    """Decode refused rows with today's schemas and put those that decode into their game's table, exactly once.
 
-    GAMES are names or keys; without any, all that have such rows and a schema.
+    GAMES are names or keys; without any, all games with such rows and a schema. The operation fails if it cannot
+    replay a game's rows; other games' rows land. `--dry-run` works out in this process which rows would land. Leaves
+    out games as `turnout repair retry` does, but without GAMES that is not a failure. See docs/repair.md.
     """
     from pipeline.control.operations.repairs import choice as chosen_rows
     from pipeline.control.repair_proposals import RepairPlanner
@@ -99,9 +121,14 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
 
 
 retire = deciding(
-    "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
+    "retire",
+    "Take GAMES (names or keys) from their groups until a restore; bronze keeps and counts their rows.\n\n"
+    "See docs/steering.md.",
 )
-restore = deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors.")
+restore = deciding(
+    "restore",
+    "Give retired GAMES (names or keys) a group again; they catch up from their tables' cursors.",
+)
 
 
 def _tried(

@@ -12,7 +12,9 @@ from pipeline.terminal import say
 _schema = combine_options(
     click.option("--game", required=True, help="The game's exact name."),
     click.option("--message", required=True, help="Full name of the payload's message."),
-    click.option("--policy", "policies", multiple=True, help="What to do about a change: kind=policy, repeatable."),
+    click.option(
+        "--policy", "policies", multiple=True, help="Policy of a change, such as incompatible=side-column; repeatable."
+    ),
     click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
 )
 """Says which schema a game is to have, and what may change for it."""
@@ -21,7 +23,11 @@ _schema = combine_options(
 @click.command("plan")
 @_schema
 def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path) -> None:
-    """Show what `schemas register` would do with a schema, and change nothing."""
+    """Show what `turnout schemas register` would do with a schema, and change nothing.
+
+    Prints for each changed field the policy, the column and its type, and the effect on old and new rows; on the last
+    line the plan's hash. Exit code 1 if turnout would refuse a change. See docs/schemas.md.
+    """
     from pipeline.contracts.plans import render_plan
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
@@ -39,7 +45,12 @@ def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...
 def register_schema(
     env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path, plan_hash: str | None
 ) -> None:
-    """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
+    """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE).
+
+    Does exactly what `turnout schemas plan` shows, and prints the schema id for the wrappers. Registers nothing if a
+    policy refuses a change, and names the field. Running queries use a new version without a restart. Its first schema
+    makes a name a game.
+    """
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
     from pipeline.names import game_key
@@ -55,7 +66,7 @@ def register_schema(
 
 @click.command("list")
 def list_schemas(env_dir: Path) -> None:
-    """List every game's schema versions with their ids."""
+    """List every game's schema versions: schema id, message, version, game."""
     from pipeline.store.games import registered
 
     for game, version, schema_id, message in registered(CommandContext(env_dir).engine):

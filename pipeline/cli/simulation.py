@@ -17,11 +17,27 @@ _FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bi
 _simulation = combine_options(
     click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
     click.option(
-        "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
+        "--versions",
+        type=click.IntRange(1, 6),
+        default=5,
+        show_default=True,
+        help="Schema versions per game; each game sends all of them, mixed.",
     ),
     click.option("--bad-share", type=Finite(0, 1), default=0.01, show_default=True, help="Share of bad records."),
-    click.option("--skew", type=Finite(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."),
-    click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
+    click.option(
+        "--skew",
+        type=Finite(0, 5),
+        default=1.1,
+        show_default=True,
+        help="Zipf exponent over games; 0 is an even share.",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Same seed, same bytes. A later run continues the sequence numbers.",
+    ),
     click.option("--hostile", is_flag=True, help="Names that break paths, SQL and labels."),
     click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
 )
@@ -32,12 +48,19 @@ _simulation = combine_options(
 @_simulation
 @click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
 @click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; as fast as possible without.")
-@click.option("--start-time", type=Finite(-_FARTHEST, _FARTHEST), help="Event time of the first event in Unix seconds.")
+@click.option(
+    "--start-time",
+    type=Finite(-_FARTHEST, _FARTHEST),
+    help="Event time of the first event in Unix seconds; a fixed day without.",
+)
 def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     source: str | None, events: int | None, rate: float | None, start_time: float | None,
 ) -> None:  # fmt: skip
-    """Write simulated events to the landing table or the Kafka topic."""
+    """Write simulated events to the landing table or the Kafka topic.
+
+    Registers the sample schemas first. May run beside ingest.
+    """
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import Plan
@@ -53,7 +76,10 @@ def simulate(
 @click.command("dashboard")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
 def dashboard(env_dir: Path, port: int | None) -> None:
-    """Run the dashboard on this machine, for you alone: only the printed URL opens it."""
+    """Run the dashboard on 127.0.0.1 for yourself alone: only the printed URL opens it.
+
+    Runs until Ctrl-C or SIGTERM. See docs/dashboard.md.
+    """
     from pipeline.demo.dashboard import serve
 
     settings, paths = load(env_dir)
@@ -62,17 +88,25 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 
 @click.command("demo")
 @_simulation
-@click.option("--events", type=click.IntRange(1), help="Events of a bounded run  [default: 50000]")
+@click.option("--events", type=click.IntRange(1), help="Events of a run with --once  [default: 50000]")
 @click.option(
-    "--rate", type=Finite(0.1, 10_000_000), default=1000.0, show_default=True, help="Events per second, live."
+    "--rate", type=Finite(0.1, 10_000_000), default=1000.0, show_default=True, help="Events per second of a live run."
 )
-@click.option("--once", is_flag=True, help="One bounded run: simulate, ingest, split, verify, stop.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if the books balance.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
+    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.
+
+    Runs until Ctrl-C, with the controller and the groups `a` and `b`; Prometheus has port 9090. It restarts a driver
+    that dies. With Kafka as the source and no broker in the settings it starts a broker.
+    """
     from pipeline.demo import demo as runs
 
     settings, known = load_with_source(env_dir, source)

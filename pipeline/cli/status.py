@@ -17,10 +17,18 @@ from pipeline.terminal import say, say_json
 
 
 @click.command("status")
-@click.option("--all", "show_all", is_flag=True, help="Print every game, not only those in trouble.")
+@click.option("--all", "show_all", is_flag=True, help="Print every game.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every game.")
 def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
-    """Print how drivers, games and operations are; exit code 1 where a person should look."""
+    """Print the condition in one line, then drivers, games in trouble and operations that need a person.
+
+    Exit code 0: healthy; 1: a person should look, also if something is unknown; 2: no such environment, or its control
+    store is not readable. The Fleet page and the alert TurnoutFleetUnhealthy show the same judgement: see
+    docs/commands.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
+    with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
+    `reason`; `games`, every one with `game_key`, `status`, `cause` and `lag_seconds`; and `source` with `condition`
+    (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds` and `backlog_rows`. Unknown values are null.
+    """
     context = CommandContext(env_dir)
     found = _read(context.engine, context.settings)
     if as_json:

@@ -30,9 +30,17 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.command("run")
-@click.option("--stop-groups", is_flag=True, help="When it is stopped, stop the groups it runs as well.")
+@click.option(
+    "--stop-groups",
+    is_flag=True,
+    help="At its end stop the groups and the maintenance it runs; exit code 1 if it cannot.",
+)
 def run_controller(env_dir: Path, stop_groups: bool) -> None:
-    """Run the controller until it is stopped: it carries out operations and runs the groups with a backend."""
+    """Run the controller: it carries out operations and runs maintenance and the groups with a backend.
+
+    One per environment: turnout refuses a second one. Drivers and maintenance run as processes that outlive it; a
+    later controller finds them again. See docs/steering.md.
+    """
     from pipeline.control.controller import run
 
     code = run(*load(env_dir), stop_groups=stop_groups)
@@ -44,7 +52,11 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 @asking
 @click.option("--to", "group", required=True, help="The cluster group to move them to.")
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) -> None:
-    """Move GAMES (names or keys) to another cluster group while everything runs."""
+    """Move GAMES (names or keys) to another cluster group while everything runs.
+
+    One operation, which ends after the controller has observed its effect. Leaves out games that are there already.
+    Exit code 1 if it failed or needs a person. Needs a running controller.
+    """
     from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
@@ -71,15 +83,26 @@ def deciding(kind: str, help_text: str) -> click.Command:
     return command
 
 
-pause = deciding("pause", "Let nothing more into the tables of GAMES (names or keys) until they are resumed.")
-resume = deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
+pause = deciding(
+    "pause",
+    "Pause the streams of GAMES (names or keys): no more rows enter their tables.\n\n"
+    "Drivers act at their next pass, or after the running chunk of catch-up. Needs a running controller.",
+)
+resume = deciding(
+    "resume",
+    "Resume paused streams of GAMES (names or keys); they catch up from their tables' cursors.",
+)
 
 
 @click.command("own-query")
 @click.argument("game")
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
-    """Give GAME a streaming query of its own, or take it back into its group's pass."""
+    """Give GAME a streaming query of its own, or return it to its group's pass.
+
+    For a very hot game, or to watch one game alone. The cursor is in the game's table, so no row is read twice or left
+    out.
+    """
     from pipeline.store.game_lookup import find
     from pipeline.store.stream_control import ask
 
@@ -90,11 +113,11 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 
 
 @click.command("list")
-@click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=LISTED, default=100, show_default=True, help="Most to print.")
+@click.option("--open", "only_open", is_flag=True, help="Only open operations.")
+@click.option("--limit", type=LISTED, default=100, show_default=True, help="Most operations to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -> None:
-    """List operations: first those that need a person, then those that run, then the newest."""
+    """List operations: those that need a person first, then running ones, then the newest."""
     from pipeline.store.operations import list_operations
 
     listed = list_operations(CommandContext(env_dir).engine, only_open=only_open, limit=limit)
@@ -109,7 +132,7 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
 @click.argument("operation")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
-    """Show OPERATION (its id, or the beginning of it) with the journal of its steps."""
+    """Show OPERATION (its id or the start of it) with state, targets, reason and the journal of its steps."""
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
 
@@ -136,9 +159,12 @@ def _permitted_on(context: CommandContext, operation: str) -> tuple[Operation, s
 
 @click.command("resume")
 @click.argument("operation")
-@click.option("--reason", help="Why, for those who ask later.")
+@click.option("--reason", help="Reason, kept in the audit log.")
 def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
-    """Let OPERATION, which needs a person, go on where it was."""
+    """Resume OPERATION, which needs a person, at its waiting step.
+
+    Not needed if the drivers do it after all: then the controller resumes it.
+    """
     from pipeline.control.operations.executor import resume
 
     context = CommandContext(env_dir)
@@ -149,9 +175,12 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
 
 @click.command("close")
 @click.argument("operation")
-@required_reason("What was found, and done about it.")
+@required_reason("Finding and remedy, kept in the audit log.")
 def close_operation(env_dir: Path, operation: str, reason: str) -> None:
-    """End OPERATION, which needs a person, after you have dealt with it."""
+    """End OPERATION, which needs a person, as failed, after you have dealt with it.
+
+    Releases its targets. Finished steps stay done.
+    """
     from pipeline.control.operations.executor import close
 
     context = CommandContext(env_dir)
@@ -162,9 +191,13 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
 
 @click.command("cancel")
 @click.argument("operation")
-@required_reason("Why it is not to be done.")
+@required_reason("Reason, kept in the audit log.")
 def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
-    """End OPERATION before it is done, where nothing was begun or where it only waits."""
+    """Cancel OPERATION if it has not begun or only waits for an effect.
+
+    Releases its targets. Finished steps stay done: `turnout ops undo` reverts them, and the same operation submitted
+    again finishes them. You cannot interrupt a step that works, such as a rebuild.
+    """
     from pipeline.control.controller import KINDS
     from pipeline.control.operations.executor import cancel
 
@@ -178,7 +211,11 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
 @click.argument("operation")
 @asking
 def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
-    """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
+    """Submit the inverse of OPERATION, within 24 hours of its end.
+
+    For a move, pause, resume, start, stop, drain, retirement or restore, also one that was cancelled, closed or failed
+    after it did something. turnout does not undo a move after a person moved one of its games again.
+    """
     from pipeline.control.proposals import inverse_of, undo
     from pipeline.store.operations import operation as find
 
@@ -190,10 +227,13 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
 @click.command("list")
 @click.option("--since", type=_DAY, metavar="DAY", help="From this day on, like 2026-01-31 (UTC).")
-@click.option("--until", type=_DAY, metavar="DAY", help="Up to this day.")
+@click.option("--until", type=_DAY, metavar="DAY", help="Up to and including this day (UTC).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as_json: bool) -> None:
-    """Print the log, oldest first."""
+    """Print the audit log, oldest first: time, place, who, what, outcome, subject.
+
+    For a change of access or a request the subject is the game, its table and the principal.
+    """
     from pipeline.store.audit import entries
     from pipeline.store.audit_access import changes_of
     from pipeline.store.games import known_games
@@ -213,10 +253,18 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
 
 
 @click.command("verify")
-@click.option("--expect", metavar="HASH", help="A hash that an earlier look has printed: it must still be there.")
+@click.option(
+    "--expect",
+    metavar="HASH",
+    help="Hash from an earlier run, which must still be in the log: detects a rewritten log.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
-    """Prove that no entry of the log was changed, taken out or slipped in; exit code 1 where one was."""
+    """Prove that nobody changed, removed or inserted an entry of the audit log.
+
+    Prints the newest hash, and acts without a recorded end. Exit code 1 if the log is not intact. JSON: `entries`,
+    `head`, `defects`, `unended`, `intact`.
+    """
     from pipeline.store.audit import verify
 
     verdict = verify(CommandContext(env_dir).engine, expect)

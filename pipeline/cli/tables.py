@@ -15,11 +15,16 @@ _NICE = 10  # maintenance yields to drivers: it runs beside them always
 
 @click.command("verify")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-@click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
-@click.option("--values", is_flag=True, help="Decode bronze again and compare every value with the game tables.")
-@click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
+@click.option("--complete", is_flag=True, help="Count rows that wait to be split as a failure.")
+@click.option(
+    "--values", is_flag=True, help="Decode bronze again, independently, and compare every value with the game tables."
+)
+@click.option("--sample", type=click.IntRange(1), help="With --values: most rows of each game to compare.")
 def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
-    """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
+    """Prove that every bronze row is once in its game's table or in quarantine; with --values, also unchanged.
+
+    See docs/verify.md.
+    """
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.ingest.probe import prober
     from pipeline.store.engine import open_store
@@ -51,10 +56,15 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
 
 
 @click.command("maintain")
-@click.option("--once", is_flag=True, help="Look at every table once, then end.")
+@click.option("--once", is_flag=True, help="Run one round, which also searches all of quarantine for copies, then end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
 def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
-    """Merge small files, cut logs and delete old files of all tables, again and again; the controller runs it, too."""
+    """Merge small files, shorten logs and delete old files of all tables, in rounds until Ctrl-C or SIGTERM.
+
+    The controller runs it too, unless `maintenance.backend` is `none`. One process per environment, with low priority
+    (nice 10); no controller stops one that you started. Exit code 1 if a table failed in the only round. See
+    docs/maintenance.md. JSON: `ok`, `seconds`, and `tables` with their changes, `notes` and `error`.
+    """
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.maintenance.process import maintain as run
 
@@ -66,7 +76,10 @@ def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
 @click.command("paths")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def paths(env_dir: Path, as_json: bool) -> None:
-    """Print where the tables of an environment are."""
+    """Print the folders of an environment's tables.
+
+    JSON: `bronze`, `quarantine`, `metrics`, `landing`, `logs`, and `games` with one path per game key.
+    """
     _, known = load(env_dir)
     tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
     places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}

@@ -71,8 +71,9 @@ def run(
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
     most_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
     others = partial(upkeep, engine, settings.maintenance)
-    supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths), others, most_silent)
-    evacuator = Evacuator(engine, settings.placement, settings.metrics.heartbeat_seconds)
+    in_hand, heartbeat_seconds = partial(_in_hand, paths), settings.metrics.heartbeat_seconds
+    supervisor = Supervisor(engine, {"local": backend}, in_hand, others, most_silent, heartbeat_seconds)
+    evacuator = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
@@ -116,8 +117,9 @@ def _parts(
         return supervisor.alarms
 
     def evacuate() -> Sequence[str]:
-        groups_seen = [each for each in supervisor.seen if each.group.kind == "group"]
-        evacuator.tick(groups_seen, supervisor.mass_failure, supervisor.looked_at)
+        if supervisor.conditions is None:
+            return ()  # that look broke
+        evacuator.tick(supervisor.conditions)
         return evacuator.alarms
 
     def extend(extension: Extension) -> Sequence[str]:

@@ -13,10 +13,11 @@ from pipeline.control.operations import drains, groups, moves, pauses, retiremen
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.moves import Plan
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
@@ -52,7 +53,7 @@ class PlacementView:
         self.assignments = read_assignments(engine)
         self.loads = read_loads(engine, now, settings.placement.max_games_per_group, heartbeat_seconds)
         self.trigger_seconds = settings.demux.trigger_seconds
-        self._drivers: Mapping[str, GroupDriver] = read_group_drivers(engine, heartbeat_seconds, now)
+        self._drivers: Mapping[str, GroupCondition] = read_group_drivers(engine, heartbeat_seconds, now)
 
     def move(self, keys: Sequence[str], group: str, actor: str, reason: str = "") -> OperationProposal:
         """Plan to move games, by their keys, to a group.

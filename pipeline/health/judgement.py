@@ -6,11 +6,12 @@ the control store's time. What is not known is never healthy.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
 
 from listeners.sample import STATUSES
+from pipeline.health.condition import Conditions, GroupCondition, judge_group, judge_groups
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
@@ -34,13 +35,10 @@ PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = get_args(ProblemKind)
 class FleetFacts(DriverFacts):
     """All that the judgement depends on, read at one moment."""
 
-    groups: Mapping[str, GroupIntent]  # registered ones, by name
     games: Sequence[AssignedGame]
     waiting_operations: int = 0  # open ones that the controller has to bring on
     stuck_operations: int = 0  # open ones that need a person
     newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
-    unreadable_games: Mapping[str, str] = field(default_factory=dict)  # key → why the game is not among `games`
-    unreadable_streams: Mapping[str, str] = field(default_factory=dict)  # key → why nothing reported of it counts
     source: SourceReading | None = None  # None: ingest has never measured what waits in its source
     upkeep: UpkeepFacts = UNKNOWN
 
@@ -82,6 +80,7 @@ class Judgement:
     games: Mapping[str, Verdict]  # by game key
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
+    conditions: Conditions  # of the registered groups
     supervised_groups: int = 0  # whose drivers the controller should keep running
     source: SourceState = NOT_KNOWN
     group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, or degraded
@@ -119,55 +118,53 @@ class Judgement:
 def judge_fleet(facts: FleetFacts) -> Judgement:
     """Judge the whole fleet.
 
-    Problems are: a stream from AT_RISK on, or a game whose row cannot be read; a group that should run and does not,
-    unless it was stopped on purpose, and then its games are PAUSED; ingest that does not run, or of whose source too
-    much waits or nothing is known; a controller that died or does not run though it is needed; maintenance that died or
-    is overdue; operations that need a person. That a source is late is one problem, and none of each of its streams.
+    Problems are: a stream from AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and
+    then its games are PAUSED; ingest that does not run, or of whose source too much waits or nothing is known; a
+    controller that died or does not run though it is needed; maintenance that died or is overdue; operations that need
+    a person. That a source is late is one problem, and none of each of its streams.
     """
     members = Counter(each.group for each in facts.games if each.retired_at is None)
-    names = {name for kind, name in facts.drivers if kind == "group"} | facts.groups.keys()
+    names = {name for kind, name in facts.drivers if kind == "group"}
     names |= {each.group for each in facts.games if each.group is not None}
-    groups = [_judge_group(name, members[name], facts) for name in sorted(names)]
+    conditions = judge_groups(facts)
+    unregistered = {name: judge_group(facts, name) for name in names - conditions.groups.keys()}
+    known = {**conditions.groups, **unregistered}
+    groups = [_judge_group(each, members[name]) for name, each in sorted(known.items())]
     drivers = (*_judge_ingest(facts), *_judge_controller(facts), *_judge_maintenance(facts), *groups)
-    living = {each.name: each.liveness for each in groups}
     ingest = drivers[0]
     source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
-    judged = {each.game_key: judge_game(each, living.get(each.group or ""), facts) for each in facts.games}
-    games = {key: _behind_source(each, source) for key, each in judged.items()}
+    verdicts = {each.game_key: judge_game(each, known.get(each.group or ""), facts) for each in facts.games}
+    games = {key: _behind_source(each, source) for key, each in verdicts.items()}
     problems = (
         *(_driver_problem(each, facts) for each in drivers if each.is_problem),
         *([Problem("ingest", ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if _is_trouble(each)),
-        *(Problem("stream", key, f"{key}: {why}") for key, why in facts.unreadable_games.items()),
-        *(Problem("stream", key, f"{key}: {facts.unreadable_streams[key]}") for key in _strays(games, facts)),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
     notes = _group_notes(drivers, games, facts)
     headline = _headline(drivers, games, source, facts, notes)
-    return Judgement(drivers, games, problems, headline, supervised, source, tuple(notes))
+    return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes))
 
 
-def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts) -> Verdict:
-    """Decide what may be shown of a game; `liveness` is of its group's driver.
+def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: FleetFacts) -> Verdict:
+    """Decide what may be shown of a game; `condition` is of its group.
 
     The driver's word counts only while the driver runs, carries the game, and has reported it in its present run.
     """
     group, reported = game.group, game.reported
     if game.retired_at is not None:
         return Verdict("PAUSED", game.retired_at, "it is retired: its rows stay in bronze, and no group carries it")
-    if group is None or liveness is None:
+    if group is None or condition is None:
         return Verdict("MISSING", None, "no cluster group carries this game")
-    intent = facts.groups.get(group)
-    if intent is not None and intent.desired == "stopped" and not liveness.is_live:
+    liveness = condition.liveness
+    if condition.desired == "stopped" and not liveness.is_live:
         return Verdict("PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it")
     if liveness.state == "not_started":
         return Verdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
         return Verdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
-    if (unreadable := facts.unreadable_streams.get(game.game_key)) is not None:
-        return Verdict("UNKNOWN", None, unreadable)
     if reported is None:
         return Verdict("STARTING", None, f"group {group} has not reported this game yet")
     if reported.group != group:
@@ -213,14 +210,12 @@ def _judge_report(
     return None
 
 
-def _judge_group(name: str, members: int, facts: FleetFacts) -> DriverState:
-    liveness, intent = facts.judge("group", name), facts.groups.get(name)
-    if intent is not None and intent.defect is not None:
-        return DriverState("group", name, liveness, is_problem=True)
-    if intent is not None and intent.desired == "stopped":
+def _judge_group(condition: GroupCondition, members: int) -> DriverState:
+    name, liveness = condition.name, condition.liveness
+    if condition.desired == "stopped":
         return DriverState("group", name, liveness, is_problem=False)
     if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
-        return DriverState("group", name, liveness, members > 0 or (intent is not None and intent.is_supervised))
+        return DriverState("group", name, liveness, members > 0 or condition.backend != "none")
     bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
     return DriverState("group", name, liveness, bad)
 
@@ -264,9 +259,7 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
         return Problem("maintenance", driver.name, facts.upkeep.problem(driver.liveness, facts.now))
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
-    intent = facts.groups.get(driver.name)
-    defect = None if intent is None else intent.defect
-    return Problem("group", driver.name, f"group {driver.name}: {defect or how}")
+    return Problem("group", driver.name, f"group {driver.name}: {how}")
 
 
 def _operation_problems(facts: FleetFacts) -> list[Problem]:
@@ -295,18 +288,7 @@ def _headline(
             notes.append(facts.upkeep.overdue(facts.now) or f"maintenance {_how(each.liveness)}")
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
-    if left_out := sorted(facts.unreadable_games):
-        named = join_limited(left_out, _MAX_NAMED)
-        notes.append(f"{_plural(len(left_out), 'game')} left out, with an invalid row ({named})")
-    if strays := _strays(games, facts):
-        named = join_limited(strays, _MAX_NAMED)
-        notes.append(f"{_plural(len(strays), 'invalid row')} of streams that no game has ({named})")
     return "; ".join([_streams_sentence(games, "level with bronze" if source.is_problem else "healthy"), *notes])
-
-
-def _strays(games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
-    """Return the keys of rows of streams that cannot be read and are of no game, so that no game's verdict tells it."""
-    return sorted(facts.unreadable_streams.keys() - games.keys() - facts.unreadable_games.keys())
 
 
 def _streams_sentence(games: Mapping[str, Verdict], well: str) -> str:

@@ -4,9 +4,11 @@ Pure: all times are Unix seconds by the store's clock, `now` included. A driver'
 that is surer contradicts it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from pipeline.health.reported import GroupIntent
 
 HEARTBEAT_SECONDS: Final = 5.0
 """The time between two heartbeats by default: the setting metrics.heartbeat_seconds."""
@@ -25,7 +27,6 @@ RUNS: Final = frozenset({"running", "skewed"})
 
 _SKEW: Final = "has a clock that differs from the control store's"
 _LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by seconds
-_QUIET_SECONDS: Final = 60.0  # a process that is stopped, swapped out or tries again is heard of after that, as a rule
 
 State = Literal["not_started", "starting", "running", "stopped", "failed", "dead", "unknown"]
 """`failed`: it reported so itself. `dead`: its process has ended, or lost its lease, without having been stopped.
@@ -45,16 +46,15 @@ class Driver:
     state: str  # starting | running | failed | stopped | skewed
     error: str | None
     frontier_seq: int | None  # None is unknown
-    defect: str | None = None  # why nothing of its row counts, as a predicate; values without sense are 0 or empty
 
     @property
     def process(self) -> tuple[str, int]:
         """Host and process id."""
         return self.host, self.pid
 
-    def heartbeat_age(self, now: float) -> float | None:
-        """Return how many seconds ago it last beat, None where its row does not tell."""
-        return None if self.defect is not None else now - self.heartbeat_at
+    def heartbeat_age(self, now: float) -> float:
+        """Return how many seconds ago it last beat."""
+        return now - self.heartbeat_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
-    """The newest process that the controller started for a group, or for maintenance."""
+    """A process that the controller started for a group, or for maintenance."""
 
     process: tuple[str, int] | None  # None: it is being started, or its start failed
     started_at: float
@@ -84,6 +84,7 @@ class Liveness:
     state: State
     since: float | None
     reason: str | None
+    is_over: bool = False  # its process's end is on record
 
     @property
     def is_live(self) -> bool:
@@ -101,31 +102,21 @@ class DriverFacts:
     """All that is known of drivers, read at one moment; `judge` is the one rule of who lives."""
 
     now: float  # Unix seconds by the control store's clock
-    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of the next one
+    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of all but the last
     leases: Mapping[tuple[str, str], HeldLease]
-    runs: Mapping[tuple[str, str], ProcessRun]
+    runs: Mapping[tuple[str, str], ProcessRun]  # the newest of each
+    ended: Mapping[tuple[str, str], Sequence[ProcessRun]] = field(default_factory=dict, kw_only=True)
+    """The runs that ended within an hour, the newest first."""
+    lived: Mapping[tuple[str, str], float] = field(default_factory=dict, kw_only=True)
+    """When the last run ended that lived for `START_LIMIT_SECONDS` or was asked to end; else when the first began."""
+    groups: Mapping[str, GroupIntent] = field(default_factory=dict, kw_only=True)  # registered ones, by name
     heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
-    defects: Mapping[tuple[str, str], str] = field(default_factory=dict, kw_only=True)
-    """Why drivers cannot be judged whose lease or run makes no sense."""
 
     def judge(self, kind: str, name: str) -> Liveness:
         """Judge one driver; of one that nothing is known of, that it was never started."""
-        if (defect := self.defects.get((kind, name))) is not None:
-            return Liveness("unknown", None, defect)
         key = (kind, name)
         driver, lease, run = self.drivers.get(key), self.leases.get(key), self.runs.get(key)
         return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
-
-    def may_live(self, kind: str, name: str) -> bool:
-        """Whether a process may work on it: it lives, or it was heard of a minute ago, or nothing is known.
-
-        For acts that do harm where it does. A process that stands still beats again, one that has failed tries again.
-        """
-        judged = self.judge(kind, name)
-        if judged.state not in {"unknown", "failed"}:
-            return judged.is_live
-        patience = max(heartbeat_limit(self.heartbeat_seconds), _QUIET_SECONDS)
-        return judged.since is None or self.now - judged.since <= patience
 
 
 def heartbeat_limit(every_seconds: float) -> float:
@@ -139,10 +130,8 @@ def judge_driver(
     """Return the state of what one driver should do.
 
     The controller's record of a process's end and a lost lease count at once, a missed heartbeat after `limit` seconds.
-    What an earlier process reported says nothing about the present one. A row that makes no sense says nothing at all.
+    What an earlier process reported says nothing about the present one.
     """
-    if driver is not None and driver.defect is not None:
-        return Liveness("unknown", None, driver.defect)
     if driver is None or _is_replaced(driver, lease, run, now):
         return _judge_unreported(lease, run, now)
     if (
@@ -222,11 +211,12 @@ def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: floa
 
 def _judge_ended(run: ProcessRun, ended_at: float, now: float, error: str | None) -> Liveness:
     if not run.died:
-        return Liveness("stopped", ended_at, "is stopped")
+        return Liveness("stopped", ended_at, "is stopped", is_over=True)
     ago = f"{_since(ended_at, now)} ago: {run.message or 'how is not known'}"
     if error is not None:
-        return Liveness("failed", ended_at, f"has failed: {error}; its process ended {ago}")
-    return Liveness("dead", ended_at, f"could not be started {ago}" if run.process is None else f"ended {ago}")
+        return Liveness("failed", ended_at, f"has failed: {error}; its process ended {ago}", is_over=True)
+    how = f"could not be started {ago}" if run.process is None else f"ended {ago}"
+    return Liveness("dead", ended_at, how, is_over=True)
 
 
 def _since(at: float, now: float) -> str:

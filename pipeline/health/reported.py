@@ -37,5 +37,9 @@ class GroupIntent:
     """What is wanted of a group."""
 
     desired: str  # running | drained | stopped
-    is_supervised: bool  # the controller starts and restarts its driver
-    defect: str | None = None  # why its row cannot be acted on
+    backend: str = "none"  # what starts its driver; `none`: not turnout
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the controller starts and restarts its driver."""
+        return self.backend != "none"

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, select, update
 
 from pipeline.errors import Conflict, Refused
-from pipeline.health.liveness import HEARTBEAT_SECONDS, Liveness
+from pipeline.health.condition import GroupCondition, judge_groups
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.lists import join_limited
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
@@ -37,16 +38,6 @@ class GameAssignment:
     retired_at: float | None = None  # None: it is not
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDriver:
-    """One group, and whether its driver lives."""
-
-    name: str
-    liveness: Liveness
-    desired: str = "running"  # running | drained | stopped
-    backend: str = "none"  # what starts it; `none`: not turnout
-
-
 def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
     """Return every game by its key."""
     columns = [
@@ -62,15 +53,13 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
 
 def read_group_drivers(
     engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
-) -> dict[str, GroupDriver]:
+) -> dict[str, GroupCondition]:
     """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.
 
     `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
     """
     with engine.connect() as connection:
-        known = drivers_in(connection, heartbeat_seconds, now)
-        rows = connection.execute(select(groups.c.name, groups.c.desired, groups.c.backend))
-        return {row.name: GroupDriver(row.name, known.judge("group", row.name), *row[1:]) for row in rows}
+        return dict(judge_groups(drivers_in(connection, heartbeat_seconds, now)).groups)
 
 
 def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignment]) -> None:

@@ -7,14 +7,14 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.leases import store_now
 from pipeline.store.states import ProcessKind, ProcessState
 from pipeline.store.tables import bronze_commits, drivers, streams
@@ -65,28 +65,12 @@ def beat(
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
 
 
-@dataclass(frozen=True, slots=True)
-class LastBeat:
-    """The last heartbeat of a driver."""
-
-    host: str
-    pid: int
-    at: float  # by the store's clock
-    state: str
-
-
-def last_beats(engine: Engine) -> dict[tuple[str, str], LastBeat]:
-    """Return the last heartbeat of each driver by kind and name."""
-    columns = (drivers.c[name] for name in ("kind", "name", "host", "pid", "heartbeat_at", "state"))
-    with engine.connect() as connection:
-        return {(kind, name): LastBeat(*rest) for kind, name, *rest in connection.execute(select(*columns))}
-
-
-def record_hung(engine: Engine, kind: str, name: str, beat: LastBeat, why: str) -> None:
+def record_hung(engine: Engine, driver: Driver, why: str) -> None:
     """Write that a driver was killed for another one, if it is still the one that beat."""
-    same = (drivers.c.pid == beat.pid) & (drivers.c.host == beat.host)
+    same = (drivers.c.pid == driver.pid) & (drivers.c.host == driver.host)
+    values = {"state": "failed", "error": why}
     with writing(engine) as connection:
-        connection.execute(update(drivers).where(_is_of(kind, name), same).values(state="failed", error=why))
+        connection.execute(update(drivers).where(_is_of(driver.kind, driver.name), same).values(values))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:

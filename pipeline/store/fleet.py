@@ -17,10 +17,9 @@ from pipeline.health.judgement import (
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
-from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
-from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.rounds import ingested_since, newest_rounds
@@ -183,7 +182,9 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         drivers=known.drivers,
         leases=known.leases,
         runs=known.runs,
-        groups={name: _intent(group) for name, group in groups_in(connection).items()},
+        ended=known.ended,
+        lived=known.lived,
+        groups=known.groups,
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
@@ -207,10 +208,6 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         upkeep=facts.upkeep,
         source_clock=newest_clock(connection),
     )
-
-
-def _intent(group: Group) -> GroupIntent:
-    return GroupIntent(group.desired, is_supervised=group.backend != "none")
 
 
 def _open_operations(connection: Connection) -> tuple[int, int]:

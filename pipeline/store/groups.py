@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
+from pipeline.health.condition import judge_group
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
@@ -209,10 +210,10 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
             f"Group {name} is part of operation {operation_id[:8]}, which is open. Wait for it, or cancel it with "
             f"`turnout ops cancel {operation_id[:8]}`."
         )
-    known = drivers_in(connection, heartbeat_seconds)  # without leases only this tells
-    judged = known.judge("group", name)
-    if known.may_live("group", name):
-        how = "lives" if judged.is_live else f"may live: it {(judged.reason or '').rstrip('.')}"
+    condition = judge_group(drivers_in(connection, heartbeat_seconds), name)  # without leases only this tells
+    if condition.may_live:
+        liveness = condition.liveness
+        how = "lives" if liveness.is_live else f"may live: it {(liveness.reason or '').rstrip('.')}"
         raise Refused(
             f"Group {name} still has a driver that {how}. End it where it runs; if it was killed, retry later."
         )
@@ -264,19 +265,6 @@ def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, l
         for row in connection.execute(query):
             runs_by_group.setdefault(row.group_name, []).append(Run(*row))
     return runs_by_group
-
-
-def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
-    """Return when the last process of each group ended that lived so long or was asked to end; Unix seconds.
-
-    Where none ever did it is when the group's first process began. One that goes on does not count.
-    """
-    lived = (group_runs.c.ended_at - group_runs.c.started_at >= seconds) | (group_runs.c.died == 0)
-    newest = func.max(case((lived, group_runs.c.ended_at)))
-    query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.started_at)))
-    with engine.connect() as connection:
-        rows = connection.execute(query.where(group_runs.c.kind == "group").group_by(group_runs.c.group_name))
-        return {name: float(at) for name, at in rows}
 
 
 def begin_run(engine: Engine, name: str, reference: str | None = None, kind: str = "group") -> int | None:

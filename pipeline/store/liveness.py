@@ -1,22 +1,29 @@
 """Reads what tells whether drivers live: their heartbeats, leases and processes. Never writes.
 
-What is shown, exported or steered goes by `DriverFacts.judge` of what this reads, and by nothing else.
+What is shown, exported or steered goes by `judge_groups` and `DriverFacts.judge` of what this reads.
 """
 
 import json
-from typing import Final
+from collections import defaultdict
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, case, func, select
 
-from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, HeldLease, Liveness, ProcessRun
-from pipeline.store.leases import store_now
-from pipeline.store.runs import runs_in
-from pipeline.store.tables import drivers, group_runs, leases
-
-_DRIVER: Final = tuple(
-    drivers.c[name]
-    for name in ("kind", "name", "host", "pid", "started_at", "heartbeat_at", "state", "error", "frontier_seq")
+from pipeline.health.condition import WINDOW_SECONDS
+from pipeline.health.liveness import (
+    HEARTBEAT_SECONDS,
+    START_LIMIT_SECONDS,
+    Driver,
+    DriverFacts,
+    HeldLease,
+    Liveness,
+    ProcessRun,
 )
+from pipeline.health.reported import GroupIntent
+from pipeline.store.leases import store_now
+from pipeline.store.runs import Run, runs_in
+from pipeline.store.tables import drivers, group_runs, groups, leases
+
+_Key = tuple[str, str]  # kind and name
 
 
 def read_drivers(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None) -> DriverFacts:
@@ -33,12 +40,23 @@ def drivers_in(
 ) -> DriverFacts:
     """Return the same within a transaction."""
     moment = float(connection.execute(select(store_now())).scalar_one()) if now is None else now
-    found = [Driver(*row) for row in connection.execute(select(*_DRIVER))]
+    found = [Driver(*row) for row in connection.execute(select(*(drivers.c[each] for each in Driver.__slots__)))]
+    columns = (leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at"))
+    held = {
+        (kind, name): HeldLease((host, pid), *times)
+        for kind, name, host, pid, *times in connection.execute(select(*columns))
+    }
+    newest_ids, lived = _newest_runs(connection)
+    newest, ended = _runs(connection, newest_ids, moment - WINDOW_SECONDS)
+    wanted = connection.execute(select(groups.c.name, groups.c.desired, groups.c.backend))
     return DriverFacts(
         moment,
         {(each.kind, each.name): each for each in found},
-        _leases(connection),
-        _runs(connection),
+        held,
+        newest,
+        ended=ended,
+        lived=lived,
+        groups={name: GroupIntent(desired, backend) for name, desired, backend in wanted},
         heartbeat_seconds=heartbeat_seconds,
     )
 
@@ -48,27 +66,41 @@ def judge_controller(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECOND
     return read_drivers(engine, heartbeat_seconds).judge("controller", "main")
 
 
-def _leases(connection: Connection) -> dict[tuple[str, str], HeldLease]:
-    """Return the leases by kind and name."""
-    query = select(*(leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at")))
-    return {(kind, name): HeldLease((host, pid), *times) for kind, name, host, pid, *times in connection.execute(query)}
+def _newest_runs(connection: Connection) -> tuple[list[int], dict[_Key, float]]:
+    """Return the ids of the newest runs, and when the last run of each ended that lived, see `DriverFacts.lived`."""
+    has_lived = group_runs.c.ended_at - group_runs.c.started_at >= START_LIMIT_SECONDS
+    lived = func.max(case((has_lived | (group_runs.c.died == 0), group_runs.c.ended_at)))
+    columns = (
+        group_runs.c.kind,
+        group_runs.c.group_name,
+        func.max(group_runs.c.run_id),
+        func.coalesce(lived, func.min(group_runs.c.started_at)),
+    )
+    query = select(*columns).group_by(group_runs.c.kind, group_runs.c.group_name)
+    rows = connection.execute(query).all()
+    return [row[2] for row in rows], {(kind, name): float(at) for kind, name, _, at in rows}
 
 
-def _runs(connection: Connection) -> dict[tuple[str, str], ProcessRun]:
-    """Return the newest run of all that the controller ever started a process for."""
-    newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.kind, group_runs.c.group_name)
-    return {
-        (run.kind, run.group_name): ProcessRun(
-            _process(run.reference), run.started_at, run.ended_at, run.died, run.exit_message
-        )
-        for run in runs_in(connection, group_runs.c.run_id.in_(newest))
-    }
+def _runs(
+    connection: Connection, newest_ids: list[int], since: float
+) -> tuple[dict[_Key, ProcessRun], dict[_Key, list[ProcessRun]]]:
+    """Return the newest runs, and those of each that ended after `since`, the newest first."""
+    newest: dict[_Key, ProcessRun] = {}
+    ended: defaultdict[_Key, list[ProcessRun]] = defaultdict(list)
+    wanted = group_runs.c.run_id.in_(newest_ids) | (group_runs.c.ended_at > since)
+    for run in sorted(runs_in(connection, wanted), key=lambda each: each.run_id, reverse=True):
+        key, process = (run.kind, run.group_name), _process(run)
+        each = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
+        newest.setdefault(key, each)
+        if run.ended_at is not None and run.ended_at > since:
+            ended[key].append(each)
+    return newest, dict(ended)
 
 
-def _process(reference: str | None) -> tuple[str, int] | None:
+def _process(run: Run) -> tuple[str, int] | None:
     """Return host and process id of what a backend started; None where its reference does not say."""
     try:
-        found = json.loads(reference or "null")
+        found = json.loads(run.reference or "null")
         return found["host"], found["pid"]
     except (KeyError, TypeError, ValueError):
         return None  # another backend has a form of its own

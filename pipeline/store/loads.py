@@ -4,7 +4,8 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
+from pipeline.health.condition import Conditions, judge_groups
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
 from pipeline.store.liveness import drivers_in
 from pipeline.store.tables import games, groups, streams
@@ -17,17 +18,23 @@ def read_loads(
     now: float | None = None,
     max_games: int = MAX_GAMES,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    look: Conditions | None = None,
 ) -> Loads:
     """Return every group, and every game that is not retired; `now` is Unix seconds, by default the store's time.
 
-    `max_games` is the setting placement.max_games_per_group, `heartbeat_seconds` is metrics.heartbeat_seconds.
+    `max_games` is the setting placement.max_games_per_group, `heartbeat_seconds` is metrics.heartbeat_seconds. The
+    groups are as they were judged in `look`, where that is given.
     """
     with engine.connect() as connection:
-        return loads_in(connection, now, max_games, heartbeat_seconds)
+        return loads_in(connection, now, max_games, heartbeat_seconds, look)
 
 
 def loads_in(
-    connection: Connection, now: float | None, max_games: int, heartbeat_seconds: float = HEARTBEAT_SECONDS
+    connection: Connection,
+    now: float | None,
+    max_games: int,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    look: Conditions | None = None,
 ) -> Loads:
     """Return the same within a transaction."""
     measured = (streams.c[name] for name in (*_MEASURED, "backlog_age_seconds", "lane"))
@@ -41,23 +48,16 @@ def loads_in(
         # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, priority)))
-    return tallied(loads, _groups(connection, drivers_in(connection, heartbeat_seconds, now)), max_games)
+    look = look or judge_groups(drivers_in(connection, heartbeat_seconds, now))
+    return tallied(loads, _groups(connection, look), max_games)
 
 
-def _groups(connection: Connection, known: DriverFacts) -> list[GroupLoad]:
+def _groups(connection: Connection, look: Conditions) -> list[GroupLoad]:
     wanted = [groups.c[name] for name in ("name", "desired", "capacity_cores", "priority")]
     loads = []
-    for name, desired, capacity, priority in connection.execute(select(*wanted)):
-        judged = known.judge("group", name)
-        alive = None if judged.state == "not_started" else judged.is_live
-        may_return = alive is False and _may_return(judged, known.now)
-        loads.append(GroupLoad(name, desired, alive, judged.silence, capacity, priority, may_return=may_return))
+    for name, desired, capacity, priority in connection.execute(select(*wanted).where(groups.c.name.in_(look.groups))):
+        condition = look.groups[name]
+        liveness, may_return = condition.liveness, condition.may_return
+        alive = None if liveness.state == "not_started" else liveness.is_live
+        loads.append(GroupLoad(name, desired, alive, liveness.silence, capacity, priority, may_return=may_return))
     return loads
-
-
-def _may_return(judged: Liveness, now: float) -> bool:
-    """Tell whether a restart may bring a driver back before its games would be anywhere else; so it is of unknown age.
-
-    Nobody leaves a group because three heartbeats were missed, or because its driver is just being restarted.
-    """
-    return judged.since is None or now - judged.since < START_LIMIT_SECONDS

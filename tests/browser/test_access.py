@@ -188,6 +188,7 @@ def _until_some_are_applied(world: Catalogued) -> None:
     raise AssertionError("nothing is applied")
 
 
+@pytest.mark.proves("H7")
 def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     """H7: two fast clicks are one operation, one begun and one ended entry of the audit log."""
     open_change(page, "give", ["Tarot"], [DAN])
@@ -219,6 +220,7 @@ def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catal
     assert "view=drift" in page.url
 
 
+@pytest.mark.proves("H4")
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
     """H4: names with markup, scripts and turned text are letters in every view, and addresses in them are no links."""
     intents = [asdict(AccessIntent(TURNED, game_key(name), True, None, name)) for name in HOSTILE]

@@ -36,6 +36,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.proves("H1")
 def test_headers_of_a_proxy_make_nobody_else(guarded: str, browser: Browser) -> None:
     """H1: behind no proxy, headers that name somebody with roles are ignored: who runs the dashboard may only look."""
     context = browser.new_context(base_url=guarded, extra_http_headers=FORGED)
@@ -48,6 +49,7 @@ def test_headers_of_a_proxy_make_nobody_else(guarded: str, browser: Browser) -> 
     context.close()
 
 
+@pytest.mark.proves("G171")
 def test_the_printed_url_opens_the_page_and_leaves_the_address_bar(guarded: str, browser: Browser) -> None:
     """Opening the URL draws the page without the token in its address, and a second tab needs no token any more."""
     context = browser.new_context(base_url=guarded)
@@ -66,6 +68,7 @@ def test_the_printed_url_opens_the_page_and_leaves_the_address_bar(guarded: str,
     context.close()
 
 
+@pytest.mark.proves("G174", "H3")
 def test_pages_of_others_cannot_speak_to_the_dashboard(guarded: str, browser: Browser) -> None:
     """H3: a foreign origin, and a foreign name that leads here, get no connection; the dashboard's own page does."""
     own = origin_of(guarded)

@@ -110,6 +110,7 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     page.wait_for_url(lambda url: "/operations?operation=" in url)
 
 
+@pytest.mark.proves("G116")
 def test_a_double_click_asks_once(page: Page, store: Engine) -> None:
     """Two fast clicks on the confirmation are one operation."""
     page.goto(f"/game?game={game_key('Gale quest')}")
@@ -120,6 +121,7 @@ def test_a_double_click_asks_once(page: Page, store: Engine) -> None:
     assert operations_of(store, "Gale quest") == ["pause"]
 
 
+@pytest.mark.proves("G116")
 def test_a_tab_that_is_closed_loses_nothing(browser: Browser, address: str, store: Engine) -> None:
     """A tab closed in the very moment of the confirmation leaves an operation that is brought to its end."""
     with opened(browser, address) as page:

@@ -169,6 +169,7 @@ def in_catalog(catalog: Embedded, schema: Securable) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.proves("G125", "H6", "H8")
 def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     """H6, H8: what the ledger holds, the catalog grants and the edits came to are one; audit is one to one."""
     settings, paths = load(env, {})

@@ -33,6 +33,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.timeout(600 + SEQUENCES * 10)
+@pytest.mark.proves("G114")
 def test_no_order_of_accidents_breaks_a_law_of_steering(caplog: pytest.LogCaptureFixture) -> None:
     """D1 to D5, D7, D8, D9, D17, D18: after each step the laws hold, and at the end all comes to rest by itself."""
     caplog.set_level(logging.CRITICAL, "turnout")
@@ -123,6 +124,7 @@ MUTANTS: dict[str, Plant] = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.proves("G169")
 def test_the_model_sees_every_planted_bug(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:

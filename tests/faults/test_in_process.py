@@ -15,12 +15,14 @@ EVENTS = int(os.environ.get("PROOF_EVENTS", str(FAULTS * 500)))
 pytestmark = pytest.mark.timeout(1500 + FAULTS * 10)
 
 
+@pytest.mark.proves("G162")
 def test_no_fault_at_a_named_point_loses_or_doubles_a_row(world: Any, faults: Faults) -> None:
     """Laws L1 to L7 and L12 under fire: every fail-point raises at least five times, and the books balance exactly."""
     fired = fail_everywhere(world, faults, FAULTS, EVENTS)
     assert all(fired[point] >= FAULTS // len(WAYS) // 2 for point in WAYS), fired
 
 
+@pytest.mark.proves("G166")
 def test_a_hang_at_a_named_point_costs_only_its_time(world: Any, faults: Faults) -> None:
     """Laws L1 to L7: what hangs for 30 s goes on, and nobody takes its silence for its end."""
     life = Life(world, faults, 6_000)

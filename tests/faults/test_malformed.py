@@ -65,6 +65,7 @@ def _hostile(plan: Plan, ids: dict[tuple[str, int], int]) -> list[bytes]:
     return made
 
 
+@pytest.mark.proves("B1", "G167")
 def test_no_input_stops_a_stream_and_every_one_is_accounted_for(world: Any) -> None:
     """Fault cases B1 to B14 at random: garbage, cut and flipped messages land or are refused, once each."""
     plan = Plan(games=6, versions=4, events=400, seed=21, hostile=True)

@@ -218,6 +218,7 @@ MUTANTS: dict[str, tuple[Plant, Story]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.proves("D11", "G165", "G169")
 def test_the_oracle_sees_every_planted_bug(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -232,6 +233,7 @@ def test_the_oracle_sees_every_planted_bug(
 
 
 @pytest.mark.parametrize("story", list(dict.fromkeys(story for _, story in MUTANTS.values())))
+@pytest.mark.proves("G169")
 def test_without_a_bug_the_same_life_is_clean(world: Any, faults: Faults, story: Story) -> None:
     """It is the planted bug that the oracle sees, not the life it was planted in."""
     life = Life(world, faults, events=EVENTS * 4)

@@ -102,6 +102,7 @@ DAMAGES: dict[Damage | None, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__ if each else "none")
+@pytest.mark.proves("G165")
 def test_each_kind_of_damage_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
     """An oracle that cannot fail proves nothing: lost, doubled, misrouted and changed rows are told apart."""
     log = environment(tmp_path, damage)
@@ -113,6 +114,7 @@ def test_each_kind_of_damage_is_counted(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("compared", "mismatches"), [(0, 0), (5, 1)])
+@pytest.mark.proves("G165")
 def test_values_must_be_compared_and_equal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int, mismatches: int
 ) -> None:

@@ -114,6 +114,7 @@ def bronze_rows(paths: Paths) -> int:
 
 
 @pytest.mark.parametrize("leases", [True, False], ids=["with leases", "without leases"])
+@pytest.mark.proves("D6", "G96")
 def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_harm(
     tmp_path: Path, leases: bool
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_
     assert verdict.clean, verdict
 
 
+@pytest.mark.proves("G97")
 def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
     """Law L4 without leases or assignments: two control stores, one set of tables, both drivers own all games."""
     place = Place(tmp_path, leases=False)

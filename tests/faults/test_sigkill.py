@@ -112,6 +112,7 @@ def _hits_until_kill(point: str, number: int) -> int:
     return 1 + number % 3 if point in _SEVERAL_HITS else 1
 
 
+@pytest.mark.proves("A2", "A3", "A4", "A5", "G163")
 def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None:
     """Laws L1 to L7 under SIGKILL: driver, JVM and workers die together, and Spark is seen to repeat batches.
 

@@ -33,6 +33,7 @@ def landed(place: Place) -> int:
     return sum(DeltaTable(each).to_pyarrow_dataset().count_rows() for each in tables)
 
 
+@pytest.mark.proves("B3")
 def test_b3_drivers_that_run_go_on_landing_rows_while_the_store_is_away(tmp_path: Path) -> None:
     """B3: what comes in while the store cannot be written to is in the tables before it can be again, once."""
     place = Place(tmp_path)

@@ -53,6 +53,7 @@ def is_clean(life: Life) -> bool:
 
 
 @pytest.mark.parametrize("module", [demux, ingest_query])
+@pytest.mark.proves("A1")
 def test_a1_a_batch_that_was_only_planned_is_run_once(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
@@ -81,6 +82,7 @@ def _die(*_: object) -> int:
         pytest.param("after_bronze_write", id="A5-ingest"),
     ],
 )
+@pytest.mark.proves("A2", "A3", "A4", "A5")
 def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
     world: Any, faults: Faults, point: str
 ) -> None:
@@ -100,6 +102,7 @@ def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
 
 
 @pytest.mark.parametrize("victim", ["a game's table", "quarantine", "bronze"])
+@pytest.mark.proves("A6", "G38")
 def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
@@ -143,6 +146,7 @@ def _added(table: Path) -> list[str]:
     return [action["add"]["path"] for action in actions if "add" in action]
 
 
+@pytest.mark.proves("A7")
 def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_batch(world: Any, faults: Faults) -> None:
     """A7, law L5: a row that the first attempt refused is refused by the second, though its schema is known by now."""
     producer, group = Producer(world), world.group("a")
@@ -169,6 +173,7 @@ def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_ba
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proves("A11")
 def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
     """A11: Spark ends one of the two queries, or both in turn; the tables take each row once.
 
@@ -208,6 +213,7 @@ def run_once(env: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.proves("A12")
 def test_a12_a_group_that_is_started_twice_in_one_process_is_refused(world: Any, faults: Faults) -> None:
     """A12: Spark takes no second query of one name; the older run is untouched, before its first batch and after."""
     life = Life(world, faults, PLENTY)
@@ -231,6 +237,7 @@ def test_a12_a_group_that_is_started_twice_in_one_process_is_refused(world: Any,
     assert is_clean(life)
 
 
+@pytest.mark.proves("A18")
 def test_a18_games_that_are_reassigned_between_two_attempts_lack_nothing(world: Any, faults: Faults) -> None:
     """A18: the first attempt of a batch had all games, its repetition has half of them; the others are caught up."""
     life = Life(world, faults, PLENTY)
@@ -258,6 +265,7 @@ def test_a18_games_that_are_reassigned_between_two_attempts_lack_nothing(world: 
 # ----------------------------------------------------------------------------------------- A19, A22, A23: bronze itself
 
 
+@pytest.mark.proves("A19", "G49")
 def test_a19_rows_deleted_from_bronze_by_hand_disturb_no_stream_that_has_them(world: Any, faults: Faults) -> None:
     """A19: the query goes on over the deletion, no game fails, and verify names what bronze lacks."""
     life = Life(world, faults, PLENTY)
@@ -286,6 +294,7 @@ def seqs_of(world: Any, key: str) -> list[int]:
     ("seq", "sentence"),
     [(2, "bronze rows above seq 1 do not connect"), (3, "bronze has lost the rows of seq 3")],
 )
+@pytest.mark.proves("A19", "G49", "G56")
 def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     world: Any, faults: Faults, seq: int, sentence: str
 ) -> None:
@@ -312,6 +321,7 @@ def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     assert not any(stream.behind for stream in life.group.streams.values())
 
 
+@pytest.mark.proves("A19")
 def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -> None:
     """A19, law L5: with the deleted rows back, the next attempt lands them, each once, and no stream has stopped."""
     life = Life(world, faults, PLENTY)
@@ -331,6 +341,7 @@ def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -
     assert is_clean(life)
 
 
+@pytest.mark.proves("A22", "G27")
 def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Faults) -> None:
     """A22: from a new bronze everything below the cursors would be skipped; with the old one back, all goes on."""
     life = Life(world, faults, PLENTY)
@@ -358,6 +369,7 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
     assert is_clean(life)
 
 
+@pytest.mark.proves("A23")
 def test_a23_a_column_that_bronze_gets_costs_one_restart_of_the_query(world: Any, faults: Faults) -> None:
     """A23: Spark ends the query once, no stream is charged for it, and the next start has every row."""
     life = Life(world, faults, PLENTY)

@@ -41,6 +41,7 @@ def replay(world: Any) -> None:
     replay_all(world.paths, world.settings.environment, schemas, {KEY: GAME}, Selection(), dry_run=False)
 
 
+@pytest.mark.proves("B1")
 def test_b1_empty_payloads_and_noise_cost_themselves_only(world: Any) -> None:
     """B1: cut, random and empty payloads are each one row of quarantine with its bytes; the good beside them land."""
     producer, group = Producer(world), world.group("a")
@@ -60,6 +61,7 @@ def test_b1_empty_payloads_and_noise_cost_themselves_only(world: Any) -> None:
     group.stop()
 
 
+@pytest.mark.proves("B2")
 def test_b2_rows_of_an_unknown_schema_wait_and_land_when_it_is_registered(world: Any) -> None:
     """B2: refused with a reason, not lost: a replay after the registration puts each into the table once."""
     producer, group = Producer(world), world.group("a")
@@ -80,6 +82,7 @@ def test_b2_rows_of_an_unknown_schema_wait_and_land_when_it_is_registered(world:
 
 
 @pytest.mark.parametrize("lane", ["RUN", "CATCHUP"])
+@pytest.mark.proves("B3", "G50")
 def test_b3_known_schemas_flow_on_while_the_store_is_away(world: Any, lane: str) -> None:
     """B3: passes and chunks go on with what they last heard; an unknown schema's rows wait for a replay."""
     producer, group = Producer(world), world.group("a")
@@ -104,6 +107,7 @@ def test_b3_known_schemas_flow_on_while_the_store_is_away(world: Any, lane: str)
     require_clean_books(world.paths.root)
 
 
+@pytest.mark.proves("B24")
 def test_b24_a_game_that_sends_nothing_but_poison_is_told_of_and_disturbs_nobody(world: Any) -> None:
     """B24: every row of it is in quarantine, its stream is not failed, and the alert's ratio is that of this game."""
     world.simulate(300, games=4, bad_share=0)

@@ -39,6 +39,7 @@ while done < commits:
 
 
 @pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.proves("A27")
 def test_a27_two_processes_on_one_local_table_give_no_seq_twice(tmp_path: Path, plain: bool) -> None:
     """A27, law L4: each commit of either is in the table once, also over checkpoints and by delta-rs's own way."""
     path = tmp_path / "t"

@@ -32,6 +32,7 @@ def topic(broker: Broker) -> Source:
     return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
 
 
+@pytest.mark.proves("G160")
 def test_a_broker_tells_what_bronze_lacks(topic: Source, broker: Broker) -> None:
     """Records are records; markers, aborted ones and nothing at all are none; what is gone is not known."""
     probe = prober(topic)

@@ -60,6 +60,7 @@ def since(offset: int, records: list[Record]) -> list[Record]:
     return [record for record in records if record.offset >= offset]
 
 
+@pytest.mark.proves("G3")
 def test_only_what_was_committed_is_read(make: Make) -> None:
     """Law L1: aborted transactions are not in bronze, committed ones once; markers are no gaps, also for adoption."""
     world = make()
@@ -94,6 +95,7 @@ def test_only_what_was_committed_is_read(make: Make) -> None:
     world.split_all()
 
 
+@pytest.mark.proves("G3")
 def test_an_open_transaction_is_no_loss(make: Make) -> None:
     """What was read with `read_uncommitted` may lie behind an open transaction: wait for its end, and call no gap."""
     world = make(partitions=1)
@@ -115,6 +117,7 @@ def test_an_open_transaction_is_no_loss(make: Make) -> None:
     world.split_all()
 
 
+@pytest.mark.proves("G3")
 def test_the_end_of_a_topic_is_before_an_open_transaction(make: Make) -> None:
     """A first start at `latest` leaves out what was committed by then, and nothing of a transaction that is open."""
     world = make(partitions=1)
@@ -132,6 +135,7 @@ def test_the_end_of_a_topic_is_before_an_open_transaction(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("kind", "clock"), [("CreateTime", "producer"), ("LogAppendTime", "broker")])
+@pytest.mark.proves("G2")
 def test_headers_keys_and_clocks_are_kept(make: Make, kind: str, clock: str, caplog: pytest.LogCaptureFixture) -> None:
     """Law L1: each record keeps its key, headers in their order, time, and whose clock that is of."""
     caplog.set_level(logging.INFO, "turnout")
@@ -164,6 +168,7 @@ def test_headers_keys_and_clocks_are_kept(make: Make, kind: str, clock: str, cap
     world.split_all()
 
 
+@pytest.mark.proves("G3")
 def test_a_compacted_topic_is_read_with_its_holes(make: Make) -> None:
     """Law L1: what compaction has left is in bronze once, a tombstone is refused with a reason of its own."""
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
@@ -220,6 +225,7 @@ def _land_as_before() -> Callable[[Iterator[pa.RecordBatch], bronze_writer.Inges
     return land
 
 
+@pytest.mark.proves("G2")
 def test_bronze_from_before_headers_gets_them(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws L1, L7: old and new files of bronze are split, rebuilt, merged and verified alike, and headers stay."""
     world = make()

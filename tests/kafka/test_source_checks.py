@@ -139,6 +139,7 @@ def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
         topic.observe_topic(replace(stage.settings.source, topic="typo"))
 
 
+@pytest.mark.proves("A24", "G15")
 def test_a_topic_made_anew_is_refused_before_it_is_read(stage: Stage) -> None:
     """A24: a topic with another id is refused, also when it is longer already; accepted, it is read from its start."""
     stage.send(5, 0, 1)
@@ -158,6 +159,7 @@ def test_a_topic_made_anew_is_refused_before_it_is_read(stage: Stage) -> None:
     assert stage.adopt().position == Offsets({0: 20, 1: 20})
 
 
+@pytest.mark.proves("A25", "G16")
 def test_what_retention_took_is_named_exactly(stage: Stage) -> None:
     """A25: unread records that are gone are named by partition and both ends; accepted, the gap is recorded."""
     stage.send(5, 0, 1)
@@ -176,6 +178,7 @@ def test_what_retention_took_is_named_exactly(stage: Stage) -> None:
     assert once(p0=(0, 5), p1=(0, 10)) + once(p0=(8, 10)) == stage.bronze()
 
 
+@pytest.mark.proves("A25", "G16")
 def test_retention_during_a_batch_fails_it_and_is_named_at_the_next_start(stage: Stage) -> None:
     """A25: records that go while a batch waits to be read end the query; the next start names the range."""
     stage.send(5, 0, 1)
@@ -197,6 +200,7 @@ def test_retention_during_a_batch_fails_it_and_is_named_at_the_next_start(stage:
         stage.ingest()
 
 
+@pytest.mark.proves("A26", "G17")
 def test_added_partitions_are_read_from_their_beginning(stage: Stage) -> None:
     """A26: partitions that were added, before a start or before an adoption, lose nothing."""
     stage.send(5, 0, 1)
@@ -216,6 +220,7 @@ def test_added_partitions_are_read_from_their_beginning(stage: Stage) -> None:
     assert once(p0=(0, 8), p1=(0, 5), p2=(0, 3), p3=(0, 2), p4=(0, 2)) == stage.bronze()
 
 
+@pytest.mark.proves("G11")
 def test_a_lost_checkpoint_is_adopted_from_the_offsets_in_bronze(stage: Stage) -> None:
     """A9: each partition goes on behind its last row in bronze, also one that was quiet for long or never had any."""
     stage.send(4, 1)

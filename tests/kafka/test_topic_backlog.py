@@ -54,6 +54,7 @@ def passed(topic: Source, *offsets: int) -> dict[str, Any]:
     return {topic.topic: {str(number): at for number, at in enumerate(offsets)}}
 
 
+@pytest.mark.proves("G130")
 def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: TopicBacklog) -> None:
     """The oldest record of all partitions counts, by its own time; what only markers follow has nothing that waits."""
     for place, rows, oldest_ms in (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain, count, product
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -157,6 +157,7 @@ class ControlStore:
         self._unfinished: set[str] = set()  # tables that the running transaction has written to
         self._known: dict[Any, Any] = {}  # answers about rows that are there at the beginning
         self._known_now: dict[Any, Any] = {}  # answers of this schedule
+        self._versions = count(1_000)  # of the schema; no image has one of them
         self._images = self._all_images()
         event.listen(self.engine, "before_cursor_execute", self._note_write)
         event.listen(self.engine, "commit", self._note_commit)
@@ -165,7 +166,7 @@ class ControlStore:
         self.engine.connect, self.engine.begin = self._connected, self._begun  # type: ignore[method-assign,assignment]
 
     def begin(self, beginning: Beginning) -> None:
-        self._raw().deserialize(self._images[beginning])
+        self._restore(self._images[beginning])
         self._states = dict.fromkeys(chain(*REMEMBERED.values()), beginning)
         self._known_now.clear()
 
@@ -202,7 +203,7 @@ class ControlStore:
         register_group(self.engine, "a")
         made, empty = {}, self._raw().serialize()
         for with_games, two_groups in product((False, True), repeat=2):
-            self._raw().deserialize(empty)
+            self._restore(empty)
             if with_games:
                 for game in GAMES:
                     record_one(self.engine, game.key, game.name, 0)
@@ -212,6 +213,12 @@ class ControlStore:
                 register_group(self.engine, "b")
             made[Beginning(with_games, two_groups)] = self._raw().serialize()
         return made
+
+    def _restore(self, image: bytes) -> None:
+        """Go on with an image; without a new version SQLite crashes of statements prepared for its tables before."""
+        raw = self._raw()
+        raw.deserialize(image)
+        raw.execute(f"PRAGMA schema_version = {next(self._versions)}")
 
     def _connected(self) -> "_Connection":
         self._used()

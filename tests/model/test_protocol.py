@@ -78,6 +78,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.proves("G168")
 def test_no_order_of_steps_breaks_a_law(name: str) -> None:
     """Laws L1 to L7 and L12 hold in each state that can be reached, and a sample of them comes to rest whole."""
     found = explore(WHOLE[name], drain_every=11)
@@ -176,6 +177,7 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
 
 
 @pytest.mark.parametrize("name", REMOVED)
+@pytest.mark.proves("G168")
 def test_each_rule_left_out_breaks_a_law(name: str) -> None:
     """Every rule is needed: without it the shortest way to a broken law is found, in so many steps."""
     rules, scenario, sentence, steps = REMOVED[name]
@@ -190,6 +192,7 @@ def test_each_rule_left_out_breaks_a_law(name: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["commit_expects_split_position", "claims"])
+@pytest.mark.proves("G168")
 def test_of_two_protections_against_doubled_rows_either_is_enough(rule: str) -> None:
     """Law L4: rows are not doubled while commits expect the split's position, nor while a stream has one reader."""
     found = explore(replace(QUIET, budget=Budget(crashes=1, failures=1), rules=Rules(**{rule: False})))
@@ -212,6 +215,7 @@ def test_a_counter_example_reads_as_a_story() -> None:
 
 
 @pytest.mark.timeout(0)
+@pytest.mark.proves("G168")
 def test_the_largest_world_holds_as_far_as_it_is_explored() -> None:
     """Laws L1 to L7 and L12 for three games, four seqs, two owners of all of them, a crash anywhere and a rebuild."""
     found = explore(LARGEST, most_states=STATES, drain_every=997)

@@ -80,6 +80,7 @@ def first_of_commit() -> int:
         pytest.param(1, LONG_SCHEDULES, id="the-first", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.proves("G34")
 def test_no_order_loses_or_doubles_a_row(first: int, count: int) -> None:
     """Laws L3 to L8 and L12: in whatever order passes, catch-up, own queries, moves, repairs and crashes come."""
     done = ran("--schedules", str(count), "--first", str(first), "--json")
@@ -107,6 +108,7 @@ def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.proves("G34")
 def test_every_planted_race_is_found(name: str) -> None:
     """A search that cannot find a race proves nothing by finding none; the defect that doubled rows takes a minute."""
     told = planted()[name]

@@ -167,6 +167,7 @@ def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:
     assert {key for key, _ in cells(app)} == set(map(game_key, GAMES)), "the executor owns and reads all"
 
 
+@pytest.mark.proves("H4")
 def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) -> None:
     """H4: names of games and principals act nowhere, in no view, and one that hides characters is marked."""
     requests.ask(

@@ -15,8 +15,8 @@ from app.state import control_queries, identity, previews, services
 from app.state.services import Environment
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
-from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
+from pipeline.health.condition import WINDOW_SECONDS
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control, tables
@@ -197,6 +197,7 @@ def staged_pause(opening: Opening) -> AppTest:
     return fill(app, reason="a deploy")
 
 
+@pytest.mark.proves("G173")
 def test_a_role_that_was_taken_away_is_gone_in_pages_that_are_open(
     store: Engine, opening: Opening, tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_role_that_was_taken_away_is_gone_in_pages_that_are_open(
     assert "no role: you may only look" in texts(app)
 
 
+@pytest.mark.proves("G173")
 def test_settings_that_went_wrong_stop_what_is_submitted(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """While the settings cannot be read nothing is submitted by those of before, and the page says what is wrong."""
     app = staged_pause(opening)
@@ -223,6 +225,7 @@ def test_settings_that_went_wrong_stop_what_is_submitted(store: Engine, opening:
     assert len(list_operations(store)) == 1
 
 
+@pytest.mark.proves("G173")
 def test_another_control_store_than_the_one_on_screen_takes_nothing(
     store: Engine, opening: Opening, tmp_path: Path
 ) -> None:
@@ -238,6 +241,7 @@ def test_another_control_store_than_the_one_on_screen_takes_nothing(
     replacement.dispose()
 
 
+@pytest.mark.proves("G172")
 def test_in_a_workspace_no_roles_let_nobody_act(
     environment: Environment, store: Engine, opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +323,7 @@ def test_deaths_of_the_last_hour_are_counted_with_the_last_word(store: Engine, o
     assert str(table.loc["a", "deaths"]).startswith("2: **bold**")
 
 
+@pytest.mark.proves("G132")
 def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine, opening: Opening) -> None:
     """All alarms are shown while their controller beats, its lease or none; without it each page says what that means.
 

@@ -220,6 +220,7 @@ def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
     assert entries(store) == [(services.actor(), "change group", "b goes under the controller")]
 
 
+@pytest.mark.proves("G106")
 def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, opening: Opening) -> None:
     """Of two that look at the same group the slower is told what the other changed, at the preview and at the end."""
     late, slow = opened(opening, "a"), opened(opening, "a")

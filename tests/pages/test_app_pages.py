@@ -209,7 +209,7 @@ def test_a_store_that_breaks_keeps_the_last_data_on_screen(tmp_path: Path, openi
     st.cache_data.clear()
     app.run()
     assert "no such table" in app.error[0].value
-    assert "the last that could be read" in app.error[0].value
+    assert "The page shows the last reading." in app.error[0].value
     assert "1 stream healthy" in texts(app)
 
 
@@ -263,7 +263,7 @@ def test_unknown_games_are_told_apart(tmp_path: Path, opening: Opening) -> None:
     with open_store(Settings(), Paths(tmp_path)).begin() as connection:
         row = {"game_key": "quiet_x", "game": "quiet", "version": 1, "schema_id": 1, "created_at": 1.0}
         connection.execute(insert(tables.registrations).values(row))
-    assert "knows no game with this key" in opening("game", game="nobody_x").warning[0].value
+    assert "There is no game with this key" in opening("game", game="nobody_x").warning[0].value
     assert "No game is chosen" in opening("game").info[0].value
     assert "no event of it has arrived" in opening("game", game="quiet_x").info[0].value
 

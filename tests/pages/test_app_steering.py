@@ -137,7 +137,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
     app.run()
     assert not app.exception
     assert "no such table" in app.error[0].value
-    assert "the last that could be read" in app.error[0].value
+    assert "The page shows the last reading." in app.error[0].value
     assert [str(frame.value) for frame in app.dataframe] == before
     assert "Operations (–)" in links(app)
 
@@ -173,6 +173,7 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     assert "No controller runs" in app.warning[0].value
 
 
+@pytest.mark.proves("G116")
 def test_a_second_click_is_the_same_operation(store: Engine, opening: Opening) -> None:
     """A click whose first run was killed before it could note what it did asks again under the preview's key."""
     app = opening("game", game=KEY["Chess"])
@@ -202,6 +203,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
         previews.ask(environment, second.intent)
 
 
+@pytest.mark.proves("G116")
 def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, opening: Opening) -> None:
     """Between choosing and asking the worst game becomes the best; the game that was chosen by name is acted on."""
     stream_control.record_failures(store, {KEY["Go"]: stream_control.StreamControl(failures=1, failed_at=1.0)})

@@ -488,6 +488,7 @@ def run_rules(folder: Path, test: Mapping[str, object]) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.law for scenario in SCENARIOS])
+@pytest.mark.proves("B24", "G131", "G137")
 def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path: Path) -> None:
     """At each told second exactly the told alerts fire: what is not told must be silent."""
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)

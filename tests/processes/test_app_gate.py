@@ -80,6 +80,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     "path",
     ["/", "/audit", "/favicon.png", "/static/js/x.js", "/_stcore/health", "/_stcore/host-config", "/media/x.csv"],
 )
+@pytest.mark.proves("G171")
 def test_without_the_printed_url_there_is_one_sentence(dashboard: Dashboard, path: str) -> None:
     """Another user of the machine, who has neither token nor cookie, gets nothing of any page or file."""
     for headers in ((), (("Cookie", dashboard.cookie[1][:-1]),), (("Cookie", f"turnout={dashboard.token}"),)):
@@ -89,6 +90,7 @@ def test_without_the_printed_url_there_is_one_sentence(dashboard: Dashboard, pat
     assert ask(dashboard.origin, f"{path}?token={dashboard.token}&token=x").status == 403
 
 
+@pytest.mark.proves("G171")
 def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_have(dashboard: Dashboard) -> None:
     """The first request changes the URL's token into a cookie, and goes on to the same page without the token."""
     answer = ask(dashboard.origin, f"/groups?steer=a&token={dashboard.token}&to=b")
@@ -102,6 +104,7 @@ def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_have(das
     assert '<div id="root">' in ask(dashboard.origin, "/groups", [("Cookie", others)]).body
 
 
+@pytest.mark.proves("G171")
 def test_the_token_is_in_a_file_of_its_user_and_nowhere_else(dashboard: Dashboard) -> None:
     """Neither the process list nor the log shows the token to others of the machine."""
     file = dashboard.folder / "dashboard.token"
@@ -127,6 +130,7 @@ def test_the_token_is_in_a_file_of_its_user_and_nowhere_else(dashboard: Dashboar
         ("evil.example@127.0.0.1", "http://evil.example@127.0.0.1", 403),
     ],
 )
+@pytest.mark.proves("G174")
 def test_only_the_dashboards_own_pages_speak_to_it(
     dashboard: Dashboard, host: str, origin: str | None, expected: int
 ) -> None:
@@ -143,6 +147,7 @@ def test_only_the_dashboards_own_pages_speak_to_it(
     assert reads == (200 if expected == 101 or origin is None else 403)
 
 
+@pytest.mark.proves("G174")
 def test_two_origins_or_two_hosts_are_none(dashboard: Dashboard) -> None:
     """A header that stands twice is refused, whichever of the two would have been right."""
     own, port = dashboard.origin, urlsplit(dashboard.origin).port
@@ -156,6 +161,7 @@ def test_two_origins_or_two_hosts_are_none(dashboard: Dashboard) -> None:
     assert shake_hands(own, [dashboard.cookie, ("Origin", own)]).status == 101
 
 
+@pytest.mark.proves("G171", "H1")
 def test_no_header_makes_anybody_else_of_who_acts(dashboard: Dashboard) -> None:
     """H1: the page is the user's who started it, whatever a client says of a proxy, or in the gate's own header."""
     forged = [
@@ -172,6 +178,7 @@ def test_no_header_makes_anybody_else_of_who_acts(dashboard: Dashboard) -> None:
     assert "boss" not in text
 
 
+@pytest.mark.proves("G175")
 def test_settings_go_with_the_process_and_not_with_its_working_folder(dashboard: Dashboard) -> None:
     """Started in another folder the dashboard is its own package, looks as ours and opens nothing that is closed."""
     own = [dashboard.cookie, ("Origin", dashboard.origin)]
@@ -183,6 +190,7 @@ def test_settings_go_with_the_process_and_not_with_its_working_folder(dashboard:
     assert "enableAgentApi" in ask(dashboard.origin, "/_stcore/agent/openapi.json", own).body
 
 
+@pytest.mark.proves("G173")
 def test_an_open_tab_loses_a_role_that_is_taken_away(dashboard: Dashboard) -> None:
     """What a tab draws again by itself is by the settings of that moment; wrong ones are said, and put right again."""
     file = dashboard.folder / "turnout.toml"
@@ -200,6 +208,7 @@ def test_an_open_tab_loses_a_role_that_is_taken_away(dashboard: Dashboard) -> No
         assert "you may only look" not in draw(fragment).text
 
 
+@pytest.mark.proves("G175")
 def test_every_answer_has_the_headers_that_confine_it(dashboard: Dashboard) -> None:
     """A page, a file, a refusal, an error and a refused websocket: none can be framed, sniffed or made to run more."""
     script = ask(dashboard.origin, "/", [dashboard.cookie]).body.partition('src="./static/js/')[2].partition('"')[0]

@@ -67,6 +67,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedApp]:
         [("Cookie", "turnout-8000=x"), ("X-Turnout-Person", "x platform ann@example.com")],
     ],
 )
+@pytest.mark.proves("G172")
 def test_who_is_not_named_sees_one_sentence(app: DeployedApp, headers: Sent) -> None:
     """Without one name from the proxy nothing is shown, and neither the process's user nor a second name stands in."""
     for path in ("/", "/?token=x", "/_stcore/host-config", "/_stcore/metrics"):
@@ -75,6 +76,7 @@ def test_who_is_not_named_sees_one_sentence(app: DeployedApp, headers: Sent) -> 
     assert shake_hands(app.origin, [HOST, ("Origin", OWN), *headers]).status == 403
 
 
+@pytest.mark.proves("G174")
 def test_only_pages_of_the_app_itself_speak_to_it(app: DeployedApp) -> None:
     """The origin must be the host that the browser asked, as the proxy names it, and by https."""
     for origin in ("http://turnout-1234.aws.databricksapps.com", "https://evil.example", app.origin, "null"):
@@ -84,6 +86,7 @@ def test_only_pages_of_the_app_itself_speak_to_it(app: DeployedApp) -> None:
     assert shake_hands(app.origin, [HOST, ANN, ("Origin", OWN)]).status == 101
 
 
+@pytest.mark.proves("G172")
 def test_the_person_is_the_proxys_and_without_roles_may_only_look(app: DeployedApp) -> None:
     """The page is the signed-in person's; roles of the settings count for them, and no roles let nobody act."""
     settings = app.folder / "turnout.toml"
@@ -101,6 +104,7 @@ def test_the_person_is_the_proxys_and_without_roles_may_only_look(app: DeployedA
         assert "you are 4711@1234 (no roles are set" in draw().text
 
 
+@pytest.mark.proves("G172")
 def test_a_header_that_this_process_did_not_seal_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages believe the gate's own header only, once; a tab that was just closed stays its person's to the end."""
     monkeypatch.setattr(st, "session_state", {})
@@ -122,6 +126,7 @@ def test_a_header_that_this_process_did_not_seal_is_nobody(monkeypatch: pytest.M
     assert known() is None
 
 
+@pytest.mark.proves("G172")
 def test_headers_count_in_a_databricks_app_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where one of the platform's variables is missing nothing listens: the headers would be anybody's."""
     assert platform(APP)[1] == 8000

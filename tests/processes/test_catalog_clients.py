@@ -90,6 +90,7 @@ def hostile_names(count: int) -> Iterator[str]:
         yield "".join(pick.choice(_BAIT) for _ in range(pick.randrange(1, 9)))
 
 
+@pytest.mark.proves("G120")
 def test_no_hostile_name_reaches_another_securable(stub: Recorder) -> None:
     """Of 2,000 names made to be misread, none changes where a grant goes, as principal or as part of a path (H)."""
     clients = (Databricks(rest(stub)), Unity(rest(stub), Members(None)))

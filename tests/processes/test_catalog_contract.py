@@ -277,6 +277,7 @@ def test_what_does_not_fit_on_a_page_is_read_all_the_same(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.proves("G123")
 def test_what_we_work_out_is_what_the_catalog_does(world: World, seed: int) -> None:
     """Whatever was granted on whatever level, by whatever group: who reads by our reckoning can read, no one else."""
     pick = random.Random(seed)

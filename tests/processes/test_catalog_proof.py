@@ -99,13 +99,16 @@ ANSWERS: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.proves("G121")
 def test_a_program_that_takes_the_port_gets_no_token(answer: str, tmp_path: Path) -> None:
     """A program that listens where the catalog should gets one question and no token, whatever it answers."""
     with squatted(ANSWERS[answer]) as squatter:
         settings, paths = environment(tmp_path, squatter.port)
         paths.catalog.mkdir()
         (paths.catalog / "token").write_text(TOKEN)
-        with pytest.raises(CatalogUnavailable, match=rf"listens at 127.0.0.1:{squatter.port} is not this environment"):
+        with pytest.raises(
+            CatalogUnavailable, match=rf"The server at 127.0.0.1:{squatter.port} is not this environment"
+        ):
             embedded(settings.access, paths).directory()
         assert squatter.got.startswith(b"GET /turnout/proof/")
         assert TOKEN.encode() not in squatter.got
@@ -128,6 +131,7 @@ def test_a_program_that_never_finishes_its_answer_holds_nobody(said: bytes) -> N
         assert TOKEN.encode() not in squatter.got
 
 
+@pytest.mark.proves("G121")
 def test_a_proof_passed_on_from_another_port_does_not_count(tmp_path: Path) -> None:
     """A program that asks the true catalog at its other port gets an answer that counts for that port only."""
     with served(tmp_path / "catalog") as server:
@@ -148,6 +152,7 @@ def test_a_proof_passed_on_from_another_port_does_not_count(tmp_path: Path) -> N
             assert token.encode() not in squatter.got
 
 
+@pytest.mark.proves("G121")
 def test_each_connection_is_proven(tmp_path: Path) -> None:
     """A client that has spoken with the catalog sends no token to a program that takes the port after that."""
     server = Server(tmp_path / "catalog")

@@ -69,9 +69,9 @@ def test_a_command_that_reads_the_store_imports_no_library_of_tables(name: str, 
 
 @pytest.mark.parametrize("command", list(lazy(cli.commands)), ids=lambda command: str(command.place))
 def test_the_help_of_a_group_says_what_the_command_says(command: LazyCommand) -> None:
-    """The sentence that stands for a command until it is imported is the first one of its own help, and so its name."""
+    """A group reads the name and first sentence of a command from its source; the imported command has the same."""
     for width in (45, 1_000):
-        assert command.command.get_short_help_str(width) == command.get_short_help_str(width)
+        assert command.get_short_help_str(width) == command.command.get_short_help_str(width)
     assert command.command.name == command.name
 
 

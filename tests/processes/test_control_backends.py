@@ -19,8 +19,8 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Dead, dead
-from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
@@ -37,6 +37,7 @@ from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
@@ -57,6 +58,7 @@ with leased(engine, settings.store, "group", name):
 
 CARRIER = """
 import os, pathlib, signal, sys, time
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
@@ -193,6 +195,7 @@ def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None
     later.kill("purple")
 
 
+@pytest.mark.proves("G93")
 def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     """A group that shall run does so again after its driver was killed, and its death is written down."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -207,6 +210,7 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     world.tick_until(lambda: world.is_told() and world.pid() != first)
 
 
+@pytest.mark.proves("G133")
 def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> None:
     """What the controller knows counts at once: after one look the command says how the driver ended, not `running`."""
     world.mode = "carries"
@@ -233,6 +237,7 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
     assert str(reason).endswith("killed by SIGKILL")
 
 
+@pytest.mark.proves("G93")
 def test_a_later_controller_adopts_what_lives(world: World) -> None:
     """A controller's restart restarts no group: its run is found by the reference that was kept."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -253,6 +258,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
     assert world.supervisor.tick() == []
 
 
+@pytest.mark.proves("D15", "G93")
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
@@ -293,6 +299,7 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
     assert said == [("wait", "it died: exit code 3")]
 
 
+@pytest.mark.proves("D22")
 def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_work_is_not(world: World) -> None:
     """D22: what the supervisor has written down tells the two apart; only the first is relieved of its games."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -312,14 +319,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         world.tick_until(three_more)
         with world.engine.begin() as connection:  # a rest was written as an end before the beginning
             connection.execute(update(group_runs).values(ended_at=group_runs.c.started_at + 1))
-        now = store_time(world.engine) + 600
-        seen = [each for each in world.supervisor.seen if each.group.name != "a"]
-        died = tuple(store.ended_runs(world.engine, 0)["a"])
-        mine = GroupObservation(
-            Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
-        )
-        lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], read_drivers(world.engine, now=now), lived, 10.0) or []
+        return dead(judge_groups(read_drivers(world.engine, now=store_time(world.engine) + 600)), 10.0)
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"
@@ -336,6 +336,7 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     assert store.begin_run(world.engine, "a") is None
 
 
+@pytest.mark.proves("D14", "G94")
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     """D14: those in hand at two deaths are halved between the group and new ones until the killer is alone."""
     world.mode = "carries"

@@ -16,7 +16,6 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, upkeep
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Maintenance, load
-from pipeline.store.drivers import last_beats
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, active_drivers, create, ended_runs, open_runs
 from pipeline.store.liveness import read_drivers
@@ -107,6 +106,7 @@ class World:
 
 
 @pytest.mark.parametrize("how", ["stopped", "stuck"])
+@pytest.mark.proves("G95")
 def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str) -> None:
     """A process that lives and does not beat carries nothing: it ends, the run says why, and the next one begins."""
     create(world.engine, Group("a", "local"), "ann", "")
@@ -130,6 +130,7 @@ def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str)
     world.tick_until(lambda: world.pid() not in {-1, first} and world.beats("group", "a"))
 
 
+@pytest.mark.proves("G95")
 def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     """A service manager and the demo see only whether a process lives: it ends, and how is told until the next one."""
     ingest = world.start("ingest", "main")
@@ -144,6 +145,7 @@ def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     world.tick_until(lambda: read_drivers(world.engine).judge("ingest", "main").state == "running")
 
 
+@pytest.mark.proves("G95")
 def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World) -> None:
     """After the store was away, or the machine asleep, all are silent at once: they beat again before any is judged."""
     ingest = world.start("ingest", "main")
@@ -153,16 +155,17 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
         os.kill(pid, signal.SIGSTOP)
     with world.engine.begin() as connection:
         connection.execute(update(drivers).values(heartbeat_at=1.0))
-    assert {each.at for each in last_beats(world.engine).values()} == {1.0}
+    assert {each.heartbeat_at for each in read_drivers(world.engine).drivers.values()} == {1.0}
     world.supervisor = world.another(most_silent=25.0)
     assert world.supervisor.tick() == []
     for pid in (ingest.pid, world.pid()):
         os.kill(pid, signal.SIGCONT)
-    world.tick_until(lambda: min(each.at for each in last_beats(world.engine).values()) > 1.0)
+    world.tick_until(lambda: min(each.heartbeat_at for each in read_drivers(world.engine).drivers.values()) > 1.0)
     assert world.supervisor.tick() == []
     assert ingest.poll() is None
 
 
+@pytest.mark.proves("G149")
 def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None:
     """It is started, restarted when it has died, adopted by the next controller, and ended where it is turned off."""
     world.wanted, world.supervisor = Maintenance(), world.another(most_silent=600.0)
@@ -188,6 +191,7 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
     assert (process.pid, newest.died, newest.exit_message) == (second, False, "exit code 0")
 
 
+@pytest.mark.proves("G150")
 def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
     """A person's or a service's process goes on with the controller and without; killed where it hangs, as others."""
     own = world.start("maintenance", "main")

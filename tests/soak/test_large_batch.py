@@ -93,6 +93,7 @@ def land_one_file(world: World, schema_ids: Mapping[GameKey, int], message: Mess
 
 
 @pytest.mark.parametrize("refused_every", [100, 1], ids=["some refused", "all refused"])
+@pytest.mark.proves("G20")
 def test_more_than_an_arrow_column_holds_lands_in_bounded_memory(
     refused_every: int, world: World, peak: list[int]
 ) -> None:

@@ -72,6 +72,7 @@ def held(game: Game, peaks: list[Peak], round_seconds: float, began: float) -> N
         assert last.checkpoint_bytes <= 1.05 * first.checkpoint_bytes, "it grows with time"
 
 
+@pytest.mark.proves("G146")
 def test_a_month_at_a_commit_in_twenty_seconds(memory: Path) -> None:
     """What a log fills does not depend on how long the game has been there: day 30 is as day 15.
 
@@ -84,6 +85,7 @@ def test_a_month_at_a_commit_in_twenty_seconds(memory: Path) -> None:
         held(game, days(game, number, HOUR), HOUR, began)
 
 
+@pytest.mark.proves("G146")
 def test_a_day_at_a_commit_a_second(memory: Path) -> None:
     """At the full rate the same formulas hold, so a month of it, or a year, is as this day."""
     began = time.monotonic()

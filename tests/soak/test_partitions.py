@@ -23,6 +23,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
+@pytest.mark.proves("G3")
 def test_two_hundred_partitions_are_read_once_each(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Law L1: each record of each partition is in bronze once, over restarts, aborted transactions and an adoption."""
     world = topic_world(spark, broker, tmp_path / "env", PARTITIONS)

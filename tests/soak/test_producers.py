@@ -57,6 +57,7 @@ def require_alive(children: Children) -> None:
     assert not children.dead(), "\n".join(children.tail(child.name) for child in children.dead())
 
 
+@pytest.mark.proves("G6")
 def test_three_producers_beside_a_long_log_never_hold_up_ingest(tmp_path: Path) -> None:
     """Law L1: however busy and long the landing log is, ingest never ends, stands still for 10 s, or misses a row."""
     env = tmp_path / "env"

@@ -32,6 +32,7 @@ BUSY = max(1, GAMES // 20)
 pytestmark = pytest.mark.timeout(int(MINUTES * 60 + READY_SECONDS + REST_SECONDS + 3600))
 
 
+@pytest.mark.proves("G164")
 def test_an_hour_with_quiet_games_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """All laws over many orders: games that are quiet when drivers start, rejoin or change queries stay exact."""
     env = tmp_path / "env"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 STRANGER = """
@@ -45,6 +46,7 @@ def replies_to_a_stranger(port: int, packets: Sequence[str | bytes]) -> list[str
     return replies
 
 
+@pytest.mark.proves("G179")
 def test_a_session_has_the_token_before_anything_calls_back(spark: SparkSession) -> None:
     """Each session of turnout starts the server with a token, and its JVM knows it; no listener or query has to."""
     gateway: Any = spark.sparkContext._gateway
@@ -55,6 +57,7 @@ def test_a_session_has_the_token_before_anything_calls_back(spark: SparkSession)
     assert token == held.get(gateway.java_gateway_server.getCallbackClient())
 
 
+@pytest.mark.proves("G179")
 def test_another_user_commands_no_driver(spark: SparkSession, tmp_path: Path) -> None:
     """Packets without the token and with a wrong one are refused, and foreachBatch is called as before."""
     gateway: Any = spark.sparkContext._gateway
@@ -84,6 +87,7 @@ def test_another_user_commands_no_driver(spark: SparkSession, tmp_path: Path) ->
     assert seen == ["first", "second"]
 
 
+@pytest.mark.proves("G179")
 def test_another_user_commands_no_jvm(spark: SparkSession) -> None:
     """The other direction has PySpark's own token: the JVM answers no packet that comes without it."""
     gateway: Any = spark.sparkContext._gateway
@@ -93,6 +97,7 @@ def test_another_user_commands_no_jvm(spark: SparkSession) -> None:
     assert not guessed.startswith("!y")
 
 
+@pytest.mark.proves("G179")
 def test_another_user_commands_no_spark(spark: SparkSession) -> None:
     """Spark's own port obeys its own session alone: a stranger's message that ends all tasks is not taken."""
     jvm: Any = spark._jvm

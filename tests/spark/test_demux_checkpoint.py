@@ -134,6 +134,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.proves("A9", "A13", "A14", "A15", "A16", "A17", "G59")
 def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: World, damage: str) -> None:
     """A9, A13 to A17, laws L3 and L7: the group starts as if nothing had been, and a second start adds nothing."""
     DAMAGE[damage](query_of(copied))
@@ -143,6 +144,7 @@ def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: Wor
     assert totals == settled(copied)
 
 
+@pytest.mark.proves("A10", "G59")
 def test_a10_a_copied_checkpoint_is_as_good_as_none(copied: World) -> None:
     """A10: a group that runs on another's checkpoint, over games of which it never read a row, lacks and doubles none.
 
@@ -168,6 +170,7 @@ def test_a10_a_copied_checkpoint_is_as_good_as_none(copied: World) -> None:
     assert totals == settled(copied)
 
 
+@pytest.mark.proves("A21", "G60")
 def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: World) -> None:
     """A21: the log no longer has what the query reads next, but the table has its rows; none is skipped."""
     bronze = DeltaTable(copied.paths.bronze)

@@ -10,6 +10,7 @@ from tests.faults.life import WAYS, fail_everywhere
 
 
 @pytest.mark.long
+@pytest.mark.proves("G162")
 def test_a_fault_at_each_point_loses_and_doubles_nothing(world: Any, faults: Faults) -> None:
     """Laws L1 to L7 and L12: each fail-point raises once, over 12 games, and the books balance exactly."""
     fired = fail_everywhere(world, faults, count=len(WAYS) + 1, events=3_000)

@@ -40,6 +40,7 @@ def _bronze(world: Any) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["seq"], row["pos"]))
 
 
+@pytest.mark.proves("G1")
 def test_what_arrives_is_kept_byte_for_byte_in_its_order(world: Any) -> None:
     """Law L1: bronze holds every message untouched, with its place; also garbage, an empty one and null."""
     good = [Wrapper(game=name, schema_id=4_294_967_295, payload=b"\x08\x01").SerializeToString() for name in HOSTILE]
@@ -86,6 +87,7 @@ def _waited(world: Any, monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     return seen
 
 
+@pytest.mark.proves("G130")
 def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that takes long is seen while it runs, and a restart goes on where bronze is."""
     for rows in (3, 2):
@@ -93,6 +95,7 @@ def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, mo
         assert _waited(world, monkeypatch) == [rows, 0]
 
 
+@pytest.mark.proves("G19")
 def test_one_games_rows_of_one_seq_lie_in_one_file(world: Any) -> None:
     """Law L2: so no micro-batch boundary can split a game's rows of one bronze commit."""
     for _ in range(2):
@@ -108,6 +111,7 @@ def test_one_games_rows_of_one_seq_lie_in_one_file(world: Any) -> None:
     assert all(len(files) == 1 for files in places.values())
 
 
+@pytest.mark.proves("G5")
 def test_the_chain_goes_on_over_restarts_and_a_lost_snapshot(world: Any) -> None:
     """Law L1: each game's `prev_seq` is its seq before, whether ingest went on, restarted, or lost its snapshot."""
     for number in range(4):
@@ -152,6 +156,7 @@ def test_the_chain_survives_another_ingest_in_between(world: Any) -> None:
     assert world.verify().totals.broken_chain == 0
 
 
+@pytest.mark.proves("G9")
 def test_a_second_ingest_cannot_give_a_seq_twice(world: Any) -> None:
     """Two ingests on one bronze: the one that comes second commits nothing and says so."""
     world.simulate(100)
@@ -174,6 +179,7 @@ def test_a_second_ingest_cannot_give_a_seq_twice(world: Any) -> None:
     assert rows == world.verify().totals.bronze_rows
 
 
+@pytest.mark.proves("G10")
 def test_a_lost_checkpoint_is_refused_not_ingested_again(world: Any) -> None:
     """Starting anew would land everything twice, so it does not start, and says what to do."""
     world.simulate(100)

@@ -81,6 +81,7 @@ def require_complete(world: World, rows: int) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.proves("G20")
 def test_a_cut_batch_that_is_killed_lands_once(world: World, step: str) -> None:
     """Laws L1 and L5: all of its seqs are committed at once or none, also when the repetition cuts it otherwise."""
     world.simulate(EVENTS, games=6, bad_share=0.2)
@@ -123,6 +124,7 @@ def test_adoption_closes_above_a_cut_batch_that_was_killed(world: World) -> None
     require_complete(world, EVENTS)
 
 
+@pytest.mark.proves("G19")
 def test_each_seq_of_a_cut_batch_has_its_own_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L2: no boundary of a pass can divide a game's rows of one seq, however small the passes are."""
     cut(monkeypatch, 20_000)

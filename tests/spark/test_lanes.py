@@ -30,6 +30,7 @@ def _cursor(world: Any, key: str) -> int:
     return int(version or 0)
 
 
+@pytest.mark.proves("G61")
 def test_a_paused_stream_gets_nothing_and_lacks_nothing_afterwards(world: Any) -> None:
     """Lane PAUSED: the cursor stands still while others go on; resumed, the stream is merely behind (law L7)."""
     world.simulate(400, games=4)
@@ -49,6 +50,7 @@ def test_a_paused_stream_gets_nothing_and_lacks_nothing_afterwards(world: Any) -
     assert world.verify().complete
 
 
+@pytest.mark.proves("G62")
 def test_a_game_changes_between_the_pass_and_its_own_query_and_lacks_nothing(world: Any) -> None:
     """Law L11: the cursor is the table's, so which query reads a game is only a setting, changed while it runs."""
     world.simulate(400, games=4)
@@ -77,6 +79,7 @@ def _tended(group: Any, key: str) -> bool:
     return own is not None and own.query is not None and own.query.isActive
 
 
+@pytest.mark.proves("G64")
 def test_a_chunk_that_was_cut_short_is_repeated_with_its_own_schemas(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def ran_out(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("ingest", "main"), ("group", "a")])
+@pytest.mark.proves("G89")
 def test_a27_a_second_driver_is_refused_before_it_starts_anything(
     kind: Any, name: str, engine: Engine, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_a27_a_second_driver_is_refused_before_it_starts_anything(
     assert not (tmp_path / "env" / "targets").exists(), "it began to tell of itself"
 
 
+@pytest.mark.proves("G90")
 def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine, tmp_path: Path) -> None:
     """Group a: taken over after a stop too long; each other driver ends, and leaves the heir alone."""
     env = tmp_path / "env"
@@ -125,6 +127,7 @@ def _move(world: Any, group: str, *keys: str) -> None:
         connection.execute(moved.values(group_name=group, epoch=games.c.epoch + 1))
 
 
+@pytest.mark.proves("G92")
 def test_a_game_moves_between_two_drivers_without_ever_having_two(world: Any) -> None:
     """A move under leases: b gets the game when a's pass has ended and a let it go, and no row is lost or doubled."""
     moved = GAMES[:3]

@@ -114,6 +114,7 @@ def test_this_spark_gets_the_lean_adapter(spark: SparkSession) -> None:
     assert attached.kind == "lean"
 
 
+@pytest.mark.proves("G135")
 def test_a_raising_sink_does_not_disturb_the_query(spark: SparkSession, tmp_path: Path) -> None:
     """The query runs to its end, and every event that could not be handed over is counted."""
     inbox = Inbox()

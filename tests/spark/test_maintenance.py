@@ -34,6 +34,7 @@ def files_of(path: Path) -> int:
     return len(table_files(DeltaTable(path)))
 
 
+@pytest.mark.proves("A20", "G141")
 def test_a20_live_readers_go_on_over_sorted_and_vacuumed_bronze(world: Any) -> None:
     """Fault A20: a group that stands in the middle of bronze goes on after a round sorted, deleted and cut it."""
     group = world.group("a")
@@ -49,6 +50,7 @@ def test_a20_live_readers_go_on_over_sorted_and_vacuumed_bronze(world: Any) -> N
     group.stop()
 
 
+@pytest.mark.proves("G141")
 def test_a_group_that_comes_late_catches_up_from_sorted_bronze(world: Any) -> None:
     """Laws L2 and L7: what is sorted by game is caught up like what is not, row for row."""
     land(world, 2)
@@ -62,6 +64,7 @@ def test_a_group_that_comes_late_catches_up_from_sorted_bronze(world: Any) -> No
     group.stop()
 
 
+@pytest.mark.proves("G138")
 def test_verify_and_spark_say_the_same_before_and_after_a_round(world: Any) -> None:
     """Law L10: maintenance changes files, not rows: books, ingest's chain, cursors and all values are as they were."""
     group = world.group("a")
@@ -86,6 +89,7 @@ def test_verify_and_spark_say_the_same_before_and_after_a_round(world: Any) -> N
     group.stop()
 
 
+@pytest.mark.proves("A21", "G143")
 def test_a21_a_reader_behind_the_log_fails_loudly(world: Any) -> None:
     """Fault A21: a reader that slept past log retention stops with an error; it never skips what it missed."""
     land(world, 2)
@@ -125,6 +129,7 @@ def round_elsewhere(root: Path, now: float, faults: Path) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.proves("G138")
 def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """SIGKILL between files and commit, and between commit and deletion, of every table: the next round finishes."""
     paths = Paths(tmp_path / "env")

@@ -45,6 +45,7 @@ def _go_on(world: Any, group: Any) -> None:
         pytest.param(2, id="killed after the switch"),
     ],
 )
+@pytest.mark.proves("A8", "G154")
 def test_the_group_goes_on_by_itself(world: Any, tmp_path: Path, crash: int | None) -> None:
     """A8 and law L12: the owner finds the new generation, whether or not the rebuild lived to tell of it."""
     world.simulate(1_500, games=4, bad_share=0.1)

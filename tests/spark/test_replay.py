@@ -33,6 +33,7 @@ def _register_late(world: Any) -> None:
 
 
 @pytest.mark.long  # tests/tables kill a replay for real, too, without Spark
+@pytest.mark.proves("A29", "G152")
 def test_a_game_that_was_not_known_gets_its_past_back_though_the_replay_is_killed_twice(
     world: Any, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def recover(world: World) -> None:
     again.stop()
 
 
+@pytest.mark.proves("G26")
 def test_an_older_bronze_is_refused_and_comes_back_complete(world: World) -> None:
     """Law L1: neither ingest nor a group goes on with it in silence; adopted and rebuilt, each row is there once."""
     group = world.group("a")
@@ -115,6 +116,7 @@ def flow_refused(world: World) -> None:
         pytest.param("checkpoint", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.proves("G23")
 def test_each_witness_of_the_lost_rows_is_enough(world: World, also: str) -> None:
     """Law L1: also with the store or the checkpoint restored with it, as far as something newer is left to tell."""
     group = world.group("a")
@@ -135,6 +137,7 @@ def test_each_witness_of_the_lost_rows_is_enough(world: World, also: str) -> Non
     require_complete(world, 400)
 
 
+@pytest.mark.proves("G23")
 def test_the_checkpoint_alone_tells_of_lost_batches(world: World) -> None:
     """Law L1: nothing was split and the store forgot, but the checkpoint has batches that bronze lacks."""
     flow(world)
@@ -154,6 +157,7 @@ def test_the_checkpoint_alone_tells_of_lost_batches(world: World) -> None:
     require_complete(world, 200)
 
 
+@pytest.mark.proves("G26")
 def test_bronze_from_before_an_adoption_is_read_again_from_there(world: World) -> None:
     """Law L1: what was read by the generation before the last is read again, too, when bronze has lost it."""
     group = world.group("a")
@@ -170,6 +174,7 @@ def test_bronze_from_before_an_adoption_is_read_again_from_there(world: World) -
     require_complete(world, 500)
 
 
+@pytest.mark.proves("G26")
 def test_an_adoption_of_an_older_bronze_can_be_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: killed between any two steps and run again, adoption records the loss once and nothing is missing."""
     group = world.group("a")

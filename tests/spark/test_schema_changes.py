@@ -101,6 +101,7 @@ def _rows(world: Any) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.proves("B22", "B23", "G73")
 def test_old_and_new_schemas_land_in_one_batch_without_a_restart(world: Any) -> None:
     """B22, B23: widened, renamed, removed, retyped fields of three versions are exact in one table, for any reader."""
     producer, group = Producer(world), world.group("a")
@@ -140,6 +141,7 @@ def _fields(schema: str) -> list[dict[str, Any]]:
     return list(json.loads(schema)["fields"])
 
 
+@pytest.mark.proves("B22")
 def test_rows_of_a_quarantined_schema_wait_outside(world: Any) -> None:
     """B22: with `quarantine` a schema's rows are refused with a reason of their own, until the schema is let in."""
     producer, group = Producer(world), world.group("a")

@@ -66,6 +66,7 @@ def lose_checkpoint(world: Any) -> None:
     shutil.rmtree(query_folder(world).parent)
 
 
+@pytest.mark.proves("A9", "G11")
 def test_a_lost_checkpoint_is_adopted_without_loss_or_doubling(world: Any) -> None:
     """A9: a deleted checkpoint is refused with the way out; adopted, ingest goes on behind the last row of bronze."""
     sent = []
@@ -101,6 +102,7 @@ def test_adoption_at_the_end_of_the_source_waits_for_the_next_commit(world: Any)
     assert Counter(several(0, 10, 20)) == bronze(world)
 
 
+@pytest.mark.proves("G11")
 def test_a_landing_commit_that_landed_in_part_is_completed(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a commit of which bronze has some files, adoption reads exactly the others."""
     world.settings = replace(world.settings, ingest=replace(world.settings.ingest, max_bytes="1b"))
@@ -127,6 +129,7 @@ def test_a_landing_commit_that_landed_in_part_is_completed(world: Any, monkeypat
     assert Counter(several(0, 10, 20, 30, 40, 100)) == bronze(world)
 
 
+@pytest.mark.proves("G13")
 def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: Any) -> None:
     """Law L1: Spark gives a file's URI, where bronze and the position have its name."""
     world.ingest()
@@ -154,6 +157,7 @@ def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: A
 
 
 @pytest.mark.parametrize("step", ["source_checks.forget_refused", "_replace"])
+@pytest.mark.proves("G11")
 def test_an_adoption_that_was_killed_is_finished_by_the_next(
     world: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -177,6 +181,7 @@ def test_an_adoption_that_was_killed_is_finished_by_the_next(
     assert Counter(several(0, 10)) == bronze(world)
 
 
+@pytest.mark.proves("G14")
 def test_an_ingest_that_runs_on_during_adoption_lands_nothing_more(world: Any) -> None:
     """Law L4: a batch that was being written when its generation was closed is not landed twice."""
     land(world, wrappers(0))
@@ -219,6 +224,7 @@ def test_refused_rows_of_a_batch_that_never_landed_leave_no_trace(world: Any, mo
     assert world.verify().totals.quarantined == 6
 
 
+@pytest.mark.proves("G15")
 def test_a_landing_table_made_anew_is_refused_and_adopted_with_its_loss(world: Any) -> None:
     """A new table in the old one's place is told by its id, also when it is longer, and then read from its start."""
     land(world, wrappers(0))
@@ -241,6 +247,7 @@ def test_a_landing_table_made_anew_is_refused_and_adopted_with_its_loss(world: A
     assert Counter(several(0, 10, 20, 30)) == bronze(world)
 
 
+@pytest.mark.proves("G16")
 def test_a_rewritten_landing_table_is_refused_and_compaction_is_not(world: Any) -> None:
     """Compaction (no change of data) reads on exactly once; a deletion is named before anything is read."""
     land(world, wrappers(0))
@@ -293,6 +300,7 @@ def test_a_log_that_was_cleaned_up_is_a_named_gap_or_none(world: Any) -> None:
     assert Counter(several(0, 10, 20, 30)) == bronze(world)
 
 
+@pytest.mark.proves("A22")
 def test_bronze_made_anew_is_refused(world: Any) -> None:
     """A22: a checkpoint that belongs to another bronze would leave a gap without a word, so ingest does not start."""
     land(world, wrappers(0))
@@ -304,6 +312,7 @@ def test_bronze_made_anew_is_refused(world: Any) -> None:
 
 
 @pytest.mark.parametrize("damage", ["commit emptied", "commits gone", "metadata gone", "last offsets garbled"])
+@pytest.mark.proves("A13", "A14", "A15", "A16", "G18")
 def test_a_damaged_checkpoint_is_mended_where_nothing_can_go_wrong(world: Any, damage: str) -> None:
     """A13–A16: Spark takes up the mended checkpoint, and each row is in bronze once."""
     for number in range(4):
@@ -328,6 +337,7 @@ def test_a_damaged_checkpoint_is_mended_where_nothing_can_go_wrong(world: Any, d
     assert Counter([*sent, *wrappers(100), *wrappers(200)]) == bronze(world)
 
 
+@pytest.mark.proves("A13")
 def test_damage_that_hides_the_position_is_refused_and_adopted(world: Any) -> None:
     """A13: the file that cannot be read is named, and adoption finds the position in bronze."""
     for number in range(2):

@@ -29,6 +29,7 @@ def _table(world: Any, key: str) -> pa.Table:
     return DeltaTable(world.paths.table(key)).to_pyarrow_table()
 
 
+@pytest.mark.proves("G44")
 def test_everything_lands_once_in_two_groups_and_a_second_run_adds_only_the_new(world: Any) -> None:
     """Laws L1 to L5: whatever was sent is in one game's table or in quarantine, once; what was done is not redone."""
     sent = world.simulate(4_000)
@@ -53,6 +54,7 @@ def test_everything_lands_once_in_two_groups_and_a_second_run_adds_only_the_new(
     assert {key: commits[key] for key in idle} == {key: DeltaTable(world.paths.table(key)).version() for key in idle}
 
 
+@pytest.mark.proves("G67")
 def test_a_group_that_comes_late_catches_up(world: Any) -> None:
     """Law L7: what lies before the first micro-batch is read by catch-up, in bounded chunks, without a gap."""
     for _ in range(3):
@@ -70,6 +72,7 @@ def test_a_group_that_comes_late_catches_up(world: Any) -> None:
     assert world.verify().complete
 
 
+@pytest.mark.proves("G72")
 def test_a_schema_that_grows_needs_no_restart(world: Any) -> None:
     """Old and new versions are decoded side by side; new fields become columns, and are null in older rows."""
     group = world.group("a")
@@ -93,6 +96,7 @@ def test_a_schema_that_grows_needs_no_restart(world: Any) -> None:
     assert after.num_rows == by_name.count()
 
 
+@pytest.mark.proves("D11", "G31")
 def test_two_owners_of_one_game_neither_lose_nor_double_a_row(world: Any) -> None:
     """Law L4, D11: a driver that writes on after a move cannot put a row in twice, nor make the other skip one."""
     zombie = world.group("a")
@@ -120,6 +124,7 @@ def _deadly(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Rec
     yield from split(batches, job)
 
 
+@pytest.mark.proves("D12", "G53")
 def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +164,7 @@ def _kills_at_one_record(batches: Iterator[pa.RecordBatch], job: SplitJob) -> It
     ("number", "lane"),
     [(signal.SIGSEGV, "RUN"), pytest.param(signal.SIGKILL, "CATCHUP", marks=pytest.mark.long)],
 )
+@pytest.mark.proves("G54")
 def test_a_record_that_kills_the_worker_is_quarantined_alone(
     world: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, lane: str
 ) -> None:
@@ -180,6 +186,7 @@ def test_a_record_that_kills_the_worker_is_quarantined_alone(
     assert balance.totals.landed == 599
 
 
+@pytest.mark.proves("G45")
 def test_a_replayed_batch_changes_nothing(world: Any) -> None:
     """Spark repeats the last micro-batch after a crash before its commit log: cursors and quarantine keep it out."""
     world.simulate(800)
@@ -210,6 +217,7 @@ def test_a_table_that_was_moved_away_is_filled_again_from_bronze(world: Any) -> 
 
 
 @pytest.mark.parametrize("harm", ["deleted", "doubled", "moved"])
+@pytest.mark.proves("G159")
 def test_verify_fails_when_one_row_is_changed_by_hand(world: Any, harm: str) -> None:
     """The proof is one: a row deleted from, doubled in, or moved between tables makes the exit code 1."""
     world.simulate(400, games=4)

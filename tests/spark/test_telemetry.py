@@ -3,6 +3,7 @@ import urllib.request
 from typing import Any
 
 import pyarrow.compute as pc
+import pytest
 
 from listeners import history
 from listeners.listener import attach
@@ -18,6 +19,7 @@ def _scraped(address: str, metric: str, key: str) -> float:
     return sum(float(value) for value in found)
 
 
+@pytest.mark.proves("G136")
 def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> None:
     """What a pass did is told once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
     telling = Telemetry(world.settings.metrics, world.paths, "group", "a")

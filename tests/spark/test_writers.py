@@ -138,6 +138,7 @@ def test_the_first_commit_creates_the_table_and_each_has_its_rows_and_its_cursor
 
 
 @both
+@pytest.mark.proves("G40")
 def test_the_second_of_two_owners_adds_nothing(world: Any, kind: Kind) -> None:
     """Law L4: who does not know of the last commit adds nothing, be it a replay of it or newer, and learns of it."""
     first, second = Owner(world, kind), Owner(world, kind, "b")
@@ -156,6 +157,7 @@ def test_the_second_of_two_owners_adds_nothing(world: Any, kind: Kind) -> None:
 
 
 @both
+@pytest.mark.proves("G43")
 def test_what_no_commit_has_named_is_not_in_the_table(world: Any, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws L5 and L9: a driver that dies between files and commit leaves files that are in no table, and no cursor."""
     owner = Owner(world, kind)
@@ -218,6 +220,7 @@ def test_rows_that_were_all_refused_move_the_cursor_alone(world: Any, kind: Kind
     assert DeltaTable(world.paths.table(KEY)).version() == 3
 
 
+@pytest.mark.proves("G40")
 def test_each_writer_goes_on_with_the_others_table(world: Any) -> None:
     """Law L10: one table, one cursor, whoever wrote last; switching is a setting."""
     kinds: list[Kind] = ["spark", "direct", "spark", "direct"]
@@ -288,6 +291,7 @@ VALUES: list[dict[str, Any]] = [
 
 
 @both
+@pytest.mark.proves("G42")
 def test_every_reader_reads_back_what_was_written(world: Any, kind: Kind) -> None:
     """Law L10: of every type a payload becomes, to its limits, Spark, delta-rs and DuckDB read what the task wrote."""
     owner = Owner(world, kind)
@@ -325,6 +329,7 @@ def test_a_feature_that_only_spark_knows_is_named_and_spark_goes_on(world: Any) 
 # What holds for the `spark` writer only, because Spark compares no cursor.
 
 
+@pytest.mark.proves("G41")
 def test_without_the_lease_nothing_is_written(world: Any) -> None:
     """Law L10: the lease is asked right before the write; a driver that lost it is told of a conflict."""
     owner = Owner(world, "spark")
@@ -346,6 +351,7 @@ def test_an_owner_that_commits_the_same_between_look_and_write_is_not_doubled(wo
     assert cursors_of(world) == [1, 2]
 
 
+@pytest.mark.proves("G41")
 def test_an_owner_that_commits_while_spark_writes_is_found_by_spark(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +380,7 @@ def _overtake(path: Path, app_id: str, batches: Iterator[pd.DataFrame]) -> Itera
     yield from batches
 
 
+@pytest.mark.proves("G41")
 def test_what_only_the_lease_prevents_is_told(world: Any) -> None:
     """Law L10: a second owner that wrote less between look and write, against its lease, doubles rows: not silently."""
     owner, rival = Owner(world, "spark"), Owner(world, "direct", "b")
@@ -405,6 +412,7 @@ def test_a_table_is_opened_in_a_thread_that_has_no_session(world: Any) -> None:
         assert pool.submit(open_alone).result() == 4
 
 
+@pytest.mark.proves("G40")
 def test_a_whole_life_under_the_spark_writer(world: Any) -> None:
     """Law L10: passes, rebuild, replay, maintenance and verify know no difference, and `direct` goes on afterwards."""
     live(world, "spark", versions=2)

@@ -146,7 +146,6 @@ def simulated(folder: Path, settings: Settings, seconds_between: float) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         for module in (delta_table, delta_checkpoint, delta_rewrite, removals):
             patch.setattr(module, "time", clock)
-        patch.setattr(os, "fsync", lambda _handle: None)  # no power cut is simulated
         yield Game(settings, Paths(folder), clock, seconds_between)
 
 

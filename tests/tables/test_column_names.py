@@ -160,6 +160,7 @@ def begun(world: World, number: int, names: Sequence[str]) -> Many:
     return Many(game, newest, second)
 
 
+@pytest.mark.proves("B29", "G81")
 def test_a_field_may_have_any_name_that_is_used_on_its_way(world: World) -> None:
     """B29, law L6: pass, replay, rebuild, maintenance and verify never take a payload's column for one of theirs."""
     every = [begun(world, number, names) for number, names in enumerate(spelled())]
@@ -180,6 +181,7 @@ def test_a_field_may_have_any_name_that_is_used_on_its_way(world: World) -> None
     assert world.verify().problems == ()
 
 
+@pytest.mark.proves("G81")
 def test_our_own_names_are_refused_or_renamed_and_no_other_name_is(world: World) -> None:
     """Law L6: what begins with `_` is ours; every other name is a field's to have, without any policy."""
     ours = {name.lower() for name in OWN_COLUMNS.names}

@@ -181,6 +181,7 @@ def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
 
 @pytest.mark.parametrize("lives", range(1, 11))
 @pytest.mark.parametrize("kind", ["replay", "rebuild"])
+@pytest.mark.proves("G107")
 def test_a_controller_killed_anywhere_is_carried_on(tables: Tables, kind: str, lives: int) -> None:
     """Whatever a controller wrote last, the next one ends the repair; a table is switched and a row lands once."""
     begun, left = asked(tables, kind), lives
@@ -220,6 +221,7 @@ def test_a_controller_killed_anywhere_is_carried_on(tables: Tables, kind: str, l
 
 
 @pytest.mark.parametrize(("kind", "point"), [("rebuild", "in_rebuild_switch"), ("replay", "in_replay")])
+@pytest.mark.proves("G107")
 def test_a_controller_that_is_killed_in_the_work_is_carried_on(
     tables: Tables, tmp_path: Path, kind: str, point: str
 ) -> None:
@@ -247,6 +249,7 @@ def test_a_controller_that_is_killed_in_the_work_is_carried_on(
 
 
 @pytest.mark.parametrize("kind", ["replay", "rebuild"])
+@pytest.mark.proves("G107")
 def test_two_controllers_do_no_harm(tables: Tables, kind: str) -> None:
     """D7: two that do the same repair at once switch a table once and land each row once."""
     begun, worlds = asked(tables, kind), [controller(tables), controller(tables)]

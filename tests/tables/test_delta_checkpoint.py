@@ -77,6 +77,7 @@ def state(path: Path) -> tuple[Any, ...]:
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(STEP, max_size=25))
+@pytest.mark.proves("G147")
 def test_a_checkpoint_says_what_the_whole_log_says(steps: list[Any]) -> None:
     """Whatever was committed, and whoever wrote the checkpoints before: what is read from ours alone is the table."""
     with tempfile.TemporaryDirectory() as folder:
@@ -129,6 +130,7 @@ def _removed(path: Path, version: int) -> set[str]:
     return {row["path"] for row in rows if row is not None}
 
 
+@pytest.mark.proves("G147")
 def test_what_was_merged_is_named_for_an_hour_and_what_was_deleted_for_a_week(tmp_path: Path) -> None:
     """Checkpoints do not carry a week of merged files; a removal without a time may have been a moment ago."""
     path = tmp_path / "t"
@@ -178,6 +180,7 @@ def test_a_log_that_is_not_understood_is_left_to_delta_rs(tmp_path: Path) -> Non
     assert not list((path / "_delta_log").glob("*checkpoint*parquet"))
 
 
+@pytest.mark.proves("G147")
 def test_checkpoints_are_no_more_bytes_than_commits(tmp_path: Path) -> None:
     """A larger checkpoint is written less often, so the log of an hour does not grow with the number of files."""
     path = tmp_path / "t"
@@ -200,6 +203,7 @@ def _cut(path: Path, end: int) -> None:
 
 
 @pytest.mark.parametrize("same_cursor", [True, False])
+@pytest.mark.proves("G144")
 def test_an_owner_who_stood_still_while_the_log_was_cut_writes_nothing_into_the_gap(
     tmp_path: Path, same_cursor: bool
 ) -> None:
@@ -223,6 +227,7 @@ def test_an_owner_who_stood_still_while_the_log_was_cut_writes_nothing_into_the_
     assert not commit_file(path, 3).exists()
 
 
+@pytest.mark.proves("G144")
 def test_a_view_that_the_log_no_longer_reaches_is_renewed(tmp_path: Path) -> None:
     """Nothing follows a version that was cleaned away; that is not the same as nothing new."""
     path = tmp_path / "t"

@@ -54,6 +54,7 @@ def state(world: World) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("act", [begin_ingest, adopt_source, drive, check])
+@pytest.mark.proves("G24")
 def test_a_wrong_name_is_refused_and_changes_nothing(tmp_path: Path, act: Callable[[World], None]) -> None:
     """Laws L1, L5: no seq is given twice, quarantine keeps its rows, and no game is split a second time."""
     world = landing_world(tmp_path / "env")
@@ -99,6 +100,7 @@ def test_who_wrote_last_owns_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_delta_rs", [False, True])
+@pytest.mark.proves("G24")
 def test_the_owner_is_known_when_its_commits_are_cleaned_away(tmp_path: Path, by_delta_rs: bool) -> None:
     """The newest checkpoint keeps the transactions; commits after it are read, too."""
     table = bronze(tmp_path, "a")

@@ -41,6 +41,7 @@ def world(tmp_path: Path) -> World:
     return made
 
 
+@pytest.mark.proves("G139")
 def test_a_game_is_rebuilt_beside_refused_rows_that_delta_rs_rewrote(world: World) -> None:
     """Law L5: what lands by the rebuild leaves quarantine."""
     done = rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
@@ -48,6 +49,7 @@ def test_a_game_is_rebuilt_beside_refused_rows_that_delta_rs_rewrote(world: Worl
     assert (world.refused(), world.verify().ok) == ([(1, 0)], True)
 
 
+@pytest.mark.proves("G139")
 def test_refused_rows_that_delta_rs_rewrote_are_replayed(world: World) -> None:
     """Law L5: what lands by the replay leaves quarantine."""
     (done,) = replay_all(
@@ -57,6 +59,7 @@ def test_refused_rows_that_delta_rs_rewrote_are_replayed(world: World) -> None:
     assert (world.refused(), world.verify().ok) == ([(1, 0)], True)
 
 
+@pytest.mark.proves("G139")
 def test_a_thorough_round_looks_through_refused_rows_that_delta_rs_rewrote(world: World) -> None:
     """Law L5: maintenance removes landed rows from quarantine, and cleans up behind itself."""
     world.quarantine([{"game_key": CHESS.key, "game": CHESS.name, "seq": 1, "pos": 1, "reason": "malformed_payload"}])
@@ -65,6 +68,7 @@ def test_a_thorough_round_looks_through_refused_rows_that_delta_rs_rewrote(world
     assert world.refused() == [(1, 0), (1, 2), (2, 0)]
 
 
+@pytest.mark.proves("G139")
 def test_how_far_bronze_has_a_topic_is_read_where_delta_rs_rewrote_it(tmp_path: Path) -> None:
     """Law L1: a hand may have deleted rows of bronze by delta-rs."""
     bronze = CursorTable.create(tmp_path / "bronze", BRONZE, "app")
@@ -89,6 +93,7 @@ def texts(tmp_path: Path) -> World:
     return made
 
 
+@pytest.mark.proves("G139")
 def test_values_are_compared_where_delta_rs_rewrote_them(texts: World) -> None:
     """Law L5: verify names the row that a hand deleted, and compares the others."""
     wanted = Wanted(texts.registry.snapshot())
@@ -98,6 +103,7 @@ def test_values_are_compared_where_delta_rs_rewrote_them(texts: World) -> None:
     assert (found.values.mismatches, found.values.rows) == (0, 2)
 
 
+@pytest.mark.proves("G139")
 def test_second_copies_leave_a_table_that_delta_rs_rewrote(texts: World) -> None:
     """Law L5: a removal takes what is doubled and nothing else."""
     folder = texts.paths.table(CHESS.key)

@@ -34,6 +34,7 @@ def _read(path: Path) -> list[int]:
     return sorted(DeltaTable(path).to_pyarrow_table().column("_seq").to_pylist())
 
 
+@pytest.mark.proves("G30")
 def test_rows_and_cursor_are_one_commit(path: Path) -> None:
     """Law L3: whoever sees the rows sees the cursor, and a reopened table knows where it stands."""
     table = CursorTable.create(path, SCHEMA, APP)
@@ -45,6 +46,7 @@ def test_rows_and_cursor_are_one_commit(path: Path) -> None:
     assert _read(path) == [1, 2]
 
 
+@pytest.mark.proves("G31")
 def test_the_second_of_two_owners_adds_nothing(path: Path) -> None:
     """Law L4: a commit is a compare-and-set, also against an owner who looked at the same moment."""
     table = CursorTable.create(path, SCHEMA, APP)
@@ -59,6 +61,7 @@ def test_the_second_of_two_owners_adds_nothing(path: Path) -> None:
     assert _read(path) == [1]
 
 
+@pytest.mark.proves("G39")
 def test_other_writers_of_the_table_do_not_disturb_a_commit(path: Path) -> None:
     """Compaction or another application id is rebased, not a conflict."""
     table = CursorTable.create(path, SCHEMA, APP)
@@ -93,6 +96,7 @@ def test_many_commits_stay_readable(path: Path) -> None:
     assert 4 <= len(list((path / "_delta_log").glob("*.checkpoint.parquet"))) <= 5
 
 
+@pytest.mark.proves("G70")
 def test_a_pin_outlives_what_was_proposed_later(tmp_path: Path) -> None:
     """Law L5: a replayed batch is classified with the schema set of its first attempt."""
     assert pin(tmp_path / "pins", 3, lambda: 7) == 7
@@ -142,6 +146,7 @@ SEPARATORS = "Caf\u0085e \u2028 Par\u2029is \x1c\x0b"
 """Characters at which `str.splitlines` ends a line; the last two are escaped in JSON, the others are not."""
 
 
+@pytest.mark.proves("G28")
 def test_a_commit_with_line_separators_in_its_statistics_is_read(path: Path) -> None:
     """Lines of the log end at a line feed only: what is between stands in names and statistics as it is."""
     table = CursorTable.create(path, SCHEMA, APP)

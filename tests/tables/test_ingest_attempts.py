@@ -52,6 +52,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.mark.proves("G21")
 def test_a_batch_of_one_slice_may_have_other_places_when_it_is_repeated(world: World) -> None:
     """Law L5: files of a landing table that was merged meanwhile come in another order; no refused row is left."""
     assert world.attempts().write(world.refused(4), 7, 4, 4)
@@ -97,6 +98,7 @@ def dying(call: Callable[..., object] | None) -> Callable[..., None]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["bronze", "delete", "quarantine"])
+@pytest.mark.proves("G21")
 def test_giving_up_can_be_killed_anywhere(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
 ) -> None:
@@ -118,6 +120,7 @@ def test_giving_up_can_be_killed_anywhere(
     assert world.seqs() == [2, 8]
 
 
+@pytest.mark.proves("G21")
 def test_who_is_still_at_work_on_the_attempt_cannot_land_it(world: World) -> None:
     """Law L4: its refused rows are gone, so its rows must not come into bronze; it finds its seq taken."""
     late = CursorTable.open(world.bronze.path, "turnout/test/bronze")
@@ -151,6 +154,7 @@ def give_up_all(world: World, *apps: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["", "bronze", "delete", "quarantine"])
+@pytest.mark.proves("G22")
 def test_an_attempt_that_is_not_repeated_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Law L5: before another source gets seqs, those of an open attempt are passed over, wherever that is killed."""
     assert world.attempts().write(world.refused(4, 6), 7, 4, 7)
@@ -180,6 +184,7 @@ def test_an_attempt_that_is_not_repeated_is_given_up(world: World, monkeypatch: 
     assert world.seqs() == [2, 8]
 
 
+@pytest.mark.proves("G22")
 def test_an_attempt_that_was_committed_is_not_given_up(world: World) -> None:
     """Law L5: refused rows whose batch is in bronze stay, also those of a generation that was closed later."""
     assert world.attempts().write(world.refused(4), 7, 4, 4)

@@ -135,6 +135,7 @@ lives = st.lists(
 
 @effort(max_examples=10, deadline=None)
 @given(lives=lives)
+@pytest.mark.proves("G21")
 def test_a_batch_lands_once_through_any_lives(
     template: Path, tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[str, int, bool, bool]]
 ) -> None:

@@ -106,6 +106,7 @@ def test_damage_to_what_was_kept_of_bronze_stops_nothing(tmp_path: Path, damage:
 
 
 @pytest.mark.parametrize("damage", [b"", b"v1", b"v1\n{", b"\xff\xfe", b"v1\n{}"])
+@pytest.mark.proves("G18")
 def test_damaged_last_offsets_are_put_aside_only_if_nothing_came_of_them(tmp_path: Path, damage: bytes) -> None:
     """A13: unreadable offsets of a batch without a trace are planned anew; of any other batch the file is named."""
     for name, landed_batch, quarantined, committed in (("b", 3, 2, 2), ("q", 2, 3, 2), ("c", 2, 2, 3)):
@@ -122,6 +123,7 @@ def test_damaged_last_offsets_are_put_aside_only_if_nothing_came_of_them(tmp_pat
 
 
 @pytest.mark.parametrize("left", [".0.6b9f.tmp", "..0.6b9f.tmp.crc", "0"])
+@pytest.mark.proves("D13")
 def test_a_first_batch_that_a_full_disk_cut_short_is_planned_again(tmp_path: Path, left: str) -> None:
     """A13: Spark plans its first batch in an empty folder only: what was left in it kept ingest from ever starting."""
     query = checkpoint_of(tmp_path / "query", -1, -1)

@@ -50,6 +50,7 @@ DAMAGE: dict[str, Callable[[str], str | bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.proves("G8")
 def test_a_damaged_snapshot_is_read_anew_from_bronze(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_damaged_snapshot_is_read_anew_from_bronze(
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255), cut=st.booleans())
+@pytest.mark.proves("G8")
 def test_no_byte_of_the_snapshot_can_bend_the_chain(
     tmp_path_factory: pytest.TempPathFactory, place: float, byte: int, cut: bool
 ) -> None:

@@ -34,6 +34,7 @@ ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
     ends=st.lists(ENDS, min_size=1, max_size=4),
     read=st.dictionaries(PARTITIONS, st.integers(0, 20), max_size=4),
 )
+@pytest.mark.proves("G16")
 def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dict[int, int]) -> None:
     """A25, A26: each unread offset is in a named gap or still read, never both; what is there is never called a gap."""
     seen = TopicSeen(
@@ -301,6 +302,7 @@ def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("log_is_cut", [False, True])
+@pytest.mark.proves("G11")
 def test_a_landing_commit_is_looked_for_in_all_of_a_cut_micro_batch(tmp_path: Path, log_is_cut: bool) -> None:
     """Law L1: Spark reads the largest file first, so an older commit's file may come behind those of the newest one."""
     table = CursorTable.create(tmp_path, BRONZE, "bronze")

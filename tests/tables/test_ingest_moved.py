@@ -43,6 +43,7 @@ def landing_world(env: Path) -> World:
     return world
 
 
+@pytest.mark.proves("G12")
 def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Path) -> None:
     """Law L1: the place of the folder is no part of the source."""
     world = landing_world(tmp_path / "env")
@@ -64,6 +65,7 @@ def test_one_topic_under_two_names_is_compared(tmp_path: Path) -> None:
     assert not verified.observe(world.settings, world.paths, world.engine).mixed
 
 
+@pytest.mark.proves("G12")
 def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def require_exact(world: World, rows: int) -> None:
     assert (balance.totals.bronze_rows, balance.totals.quarantined, balance.totals.quarantine_copies) == (rows, rows, 0)
 
 
+@pytest.mark.proves("G22")
 def test_a_start_with_another_source_gives_up_what_was_half_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L5: the rows of the open attempt are in quarantine only once their own source has landed them."""
     landing_killed(world)
@@ -76,6 +77,7 @@ def test_a_start_with_another_source_gives_up_what_was_half_done(world: World, m
     require_exact(world, 27)
 
 
+@pytest.mark.proves("G22")
 def test_an_adoption_of_another_source_gives_up_what_was_half_done(world: World) -> None:
     """Law L5: the seq that closes a generation is none of an attempt that somebody else began."""
     choose(world, TOPIC)

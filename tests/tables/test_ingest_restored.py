@@ -33,6 +33,7 @@ def require(world: World) -> None:
     require_newest(world.paths, world.environment, world.engine, bronze_of(world))
 
 
+@pytest.mark.proves("G25")
 def test_a_bronze_that_was_taken_back_is_refused_until_it_is_taken_forth(world: World) -> None:
     """Law L1: what its log says it has is not enough, where rows of the last seqs were taken back."""
     require(world)

@@ -71,6 +71,7 @@ def read(folder: Path, reports: list[dict[str, Any]]) -> list[tuple[str, dict[st
     batches=st.lists(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 300)), max_size=8), max_size=5),
     slice_bytes=st.integers(1, 3_000),
 )
+@pytest.mark.proves("G20")
 def test_slices_are_consecutive_seqs_with_an_unbroken_chain(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, int]]], slice_bytes: int
 ) -> None:
@@ -147,6 +148,7 @@ def world(tmp_path: Path) -> repair_world.World:
     return repair_world.make_world(tmp_path)
 
 
+@pytest.mark.proves("G20")
 def test_a_task_with_many_rows_splits_them_slice_by_slice(world: repair_world.World) -> None:
     """Laws L4 and L5: the slices of a task together report the rows, links and refusals of the task as a whole."""
     world.register()

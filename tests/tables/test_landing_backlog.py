@@ -128,6 +128,7 @@ def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[S
     assert "is damaged" in str(spoilt.reason)
 
 
+@pytest.mark.proves("G130")
 def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engine]) -> None:
     """The measurement waits for no micro-batch: what arrives while one runs is counted before it ends."""
     settings, paths, engine = world

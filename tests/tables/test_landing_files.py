@@ -32,6 +32,7 @@ from tests.tables.test_ingest_slices import batch_of
         ("/elsewhere/d.parquet", "d.parquet"),
     ],
 )
+@pytest.mark.proves("G13")
 def test_a_file_has_one_name_however_it_is_written(uri: str, name: str) -> None:
     """Law L1: bronze, the log and Spark's URI give one name, and it is the last part only for a file elsewhere."""
     assert file_name(uri, Path("/env/landing")) == name
@@ -64,6 +65,7 @@ def land(world: World, *uris: str) -> None:
         ingest._batch(landed, batch)
 
 
+@pytest.mark.proves("G13")
 def test_files_of_one_name_in_two_partitions_are_two(tmp_path: Path) -> None:
     """Law L1: verify takes them for no duplicates, and an adoption goes on with the first that is not in bronze."""
     world = partitioned(tmp_path / "env", "part-0.parquet", 3)

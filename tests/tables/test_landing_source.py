@@ -54,6 +54,7 @@ def test_reading_goes_on_after_the_last_commit_there_is(tmp_path: Path) -> None:
     assert (rows(tmp_path, files), last) == ([b"3"], offset("id", 3))
 
 
+@pytest.mark.proves("G6")
 def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: a listing of a busy log may show a commit but not the one before it; each is looked up by its name."""
     for number in range(4):
@@ -71,6 +72,7 @@ def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("gone", [(2,), (2, 3)])
+@pytest.mark.proves("G6")
 def test_a_commit_that_is_really_missing_is_named(
     tmp_path: Path, gone: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_table_that_was_set_back_is_not_read_on(tmp_path: Path, monkeypatch: p
         reader(tmp_path).read(offset("id", 5))
 
 
+@pytest.mark.proves("G6")
 def test_a_large_commit_is_read_in_parts_that_can_be_read_again(tmp_path: Path) -> None:
     """Law L1: a batch that is repeated has the same files, whatever bounded it; at least one file is read."""
     for number in range(3):

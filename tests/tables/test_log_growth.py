@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from pipeline.settings import Maintenance, Settings
 from tests.tables.log_growth_world import Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND = 900.0
 
 
+@pytest.mark.proves("G146")
 def test_a_log_stops_growing(tmp_path: Path) -> None:
     """However long a game commits, its log and checkpoints are as large as at the beginning, and it can be read."""
     settings = Settings(environment="test", maintenance=Maintenance(log_megabytes=1, file_retention_hours=24))

@@ -60,6 +60,7 @@ def test_a_merge_goes_behind_what_others_appended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
+@pytest.mark.proves("G140")
 def test_a_merge_of_files_that_left_the_table_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_merge_of_files_that_left_the_table_is_given_up(
     assert [row["_seq"] for row in content(path)] == [1, 2]
 
 
+@pytest.mark.proves("G138")
 def test_two_merges_of_the_same_files_do_not_double_them(tmp_path: Path) -> None:
     """Correctness needs no lock: of two maintainers that merge the same files one gives up and cleans up."""
     game_table(tmp_path / "t", 4)
@@ -113,6 +115,7 @@ def test_a_merge_that_would_lose_rows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "delta-rs"])
+@pytest.mark.proves("G138")
 def test_an_open_table_goes_on_over_a_merge(tmp_path: Path, plain: bool) -> None:
     """Law L4: a driver that holds the table open commits on after a round, and its rivals still find a conflict."""
     paths = Paths(tmp_path)
@@ -148,6 +151,7 @@ def test_a_games_files_become_one_sorted_file_and_older_columns_stay_null(tmp_pa
     assert before == content(path)
 
 
+@pytest.mark.proves("G141")
 def test_sorted_bronze_keeps_each_row_and_each_pair_in_one_file(tmp_path: Path) -> None:
     """Laws L1 and L2: sorted bronze has the same rows, one file per (game, seq), and statistics to skip by."""
     paths = Paths(tmp_path)

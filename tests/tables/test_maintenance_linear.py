@@ -80,6 +80,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("games", [2, 12])
+@pytest.mark.proves("G145")
 def test_rows_of_no_game_are_read_as_often_however_many_games_there_are(
     tmp_path: Path, rows_read: Callable[[], int], games: int
 ) -> None:

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +92,7 @@ LOG = st.dictionaries(
 
 
 @given(LOG, st.floats(0, 100), st.floats(0, 100), st.integers(0, 300_000), st.integers(-1, 30))
+@pytest.mark.proves("G144")
 def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(
     entries: dict[str, plan.LogFile], recent: float, oldest: float, most_bytes: int, pointed_to: int
 ) -> None:
@@ -136,6 +138,7 @@ def test_drafts_of_killed_writers_go_by_age() -> None:
     st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 100)),
     st.floats(0, 100),
 )
+@pytest.mark.proves("G142")
 def test_a_file_goes_only_when_nobody_can_need_it(
     found: dict[str, float], living: set[str], removed_at: dict[str, float], cutoff: float
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_round_that_fails_is_written_down_with_its_reason(paths: Paths, store:
     assert f"failed in 1 of 2 tables (tables/{GO}: " in last.describe(last.ended_at)
 
 
+@pytest.mark.proves("G149")
 def test_one_maintainer_at_a_time(paths: Paths, store: Engine) -> None:
     """A second one is refused with the process that holds the lease, whoever started it; the lease ends with it."""
     lease = Lease(store, "maintenance", "main", 30.0)
@@ -97,6 +98,7 @@ def test_one_maintainer_at_a_time(paths: Paths, store: Engine) -> None:
         maintain(Paths(paths.root / "no"), threading.Event(), once=True)
 
 
+@pytest.mark.proves("G150")
 def test_beside_the_controllers_process_a_person_is_told_what_to_do(paths: Paths, store: Engine) -> None:
     """Whoever ended that one would only see it started again; once its run has ended it is as any other process."""
     Lease(store, "maintenance", "main", 30.0).acquire()
@@ -151,6 +153,7 @@ def test_how_it_ended_by_an_error_is_told(paths: Paths, store: Engine, monkeypat
         )
 
 
+@pytest.mark.proves("G149")
 def test_what_has_not_changed_is_not_opened(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that finds nothing looks only whether tables have a newer version; one that changed is tended again."""
     tables = [game_table(paths.table(f"game_{number}"), 1) for number in range(30)]

@@ -46,6 +46,7 @@ def test_merged_files_stay_for_the_retention_and_then_go(tmp_path: Path) -> None
     assert len(content(paths.table(CHESS))) == 5
 
 
+@pytest.mark.proves("G142")
 def test_a_file_whose_removal_is_young_stays_however_old_it_is(tmp_path: Path) -> None:
     """What counts is when a file left the table: a year-old file that was merged just now is still being read."""
     paths = Paths(tmp_path)
@@ -59,6 +60,7 @@ def test_a_file_whose_removal_is_young_stays_however_old_it_is(tmp_path: Path) -
     assert len(on_disk(paths.table(CHESS))) == 6
 
 
+@pytest.mark.proves("G142")
 def test_a_file_on_its_way_into_a_table_is_not_deleted(tmp_path: Path) -> None:
     """A task writes its file before the driver commits it; only what is older than the retention is an orphan."""
     paths = Paths(tmp_path)
@@ -72,6 +74,7 @@ def test_a_file_on_its_way_into_a_table_is_not_deleted(tmp_path: Path) -> None:
     assert killed.path not in on_disk(paths.table(CHESS))
 
 
+@pytest.mark.proves("G142")
 def test_files_of_which_the_log_does_not_tell_when_they_left_are_kept_as_if_they_left_now(tmp_path: Path) -> None:
     """Unknown is not long ago: where the log has a gap, every file outside the table has the whole retention yet."""
     path = tmp_path / "t"
@@ -90,6 +93,7 @@ def test_files_of_which_the_log_does_not_tell_when_they_left_are_kept_as_if_they
     assert len(content(path)) == 3
 
 
+@pytest.mark.proves("G142")
 def test_when_a_file_left_is_known_when_no_log_tells_it_any_more(tmp_path: Path) -> None:
     """No checkpoint names what was merged more than an hour ago: the file itself has the time at which it left."""
     path = tmp_path / "t"
@@ -115,6 +119,7 @@ def test_when_a_file_left_is_known_when_no_log_tells_it_any_more(tmp_path: Path)
     assert [row["_seq"] for row in content(path)] == [1, 2, 4, 5]
 
 
+@pytest.mark.proves("G144")
 def test_a_log_is_readable_after_each_step_of_being_cut(tmp_path: Path) -> None:
     """Killed anywhere, cleanup leaves a log without a hole above its oldest checkpoint, and time travel to there."""
     path = tmp_path / "t"
@@ -138,6 +143,7 @@ def test_a_log_is_readable_after_each_step_of_being_cut(tmp_path: Path) -> None:
         assert table.cursor == 11
 
 
+@pytest.mark.proves("G146")
 def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> None:
     """What a log may fill is bounded whatever the rate of commits; versions of the last hour stay in any case."""
     paths = Paths(tmp_path)
@@ -187,6 +193,7 @@ def test_a_damaged_checkpoint_keeps_the_log(tmp_path: Path) -> None:
     assert len(list((path / "_delta_log").glob("*.json"))) == 6
 
 
+@pytest.mark.proves("A28", "G148")
 def test_a28_transactions_do_not_expire(tmp_path: Path) -> None:
     """Fault A28: a table whose transactions may expire would be written twice; the property goes, and it is told."""
     paths = Paths(tmp_path)

@@ -138,6 +138,7 @@ DAMAGES += [flip_checkpoint, lose_checkpoint, lose_newest, empty_first]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.proves("G155")
 def test_a_rebuild_replaces_a_table_whose_log_is_damaged(world: World, damage: Damage) -> None:
     """Laws L5 and L12: it has every row once, the next generation, its id, and goes on; no file of before is lost."""
     rows, before = world.contents(), DeltaTable(folder(world))
@@ -199,6 +200,7 @@ def test_storage_that_refuses_a_part_is_one_sentence(world: World, monkeypatch: 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("mended", [False, True])
+@pytest.mark.proves("G155")
 def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
     world: World, damage: Damage, mended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +235,7 @@ def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.proves("G155")
 def test_what_was_begun_on_the_table_of_before_adds_nothing(world: World, damage: Damage) -> None:
     """Laws L4 and L12: an owner and a repair that hold it in memory find another cursor and count of repairs."""
     world.ingest(good(COMMITS))
@@ -254,6 +257,7 @@ def test_what_was_begun_on_the_table_of_before_adds_nothing(world: World, damage
     assert world.verify().ok
 
 
+@pytest.mark.proves("G155")
 def test_rows_that_a_stream_lands_meanwhile_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L12: a driver that has the table in memory goes on with it, and the rebuild reads on."""
     world.ingest(good(COMMITS))
@@ -297,6 +301,7 @@ def test_rows_of_a_schema_that_is_registered_meanwhile_are_kept(world: World, mo
     assert world.verify().ok
 
 
+@pytest.mark.proves("G155")
 def test_a_switch_that_the_damage_hides_is_not_made_twice(world: World) -> None:
     """Law L12: the new generation is above each one that the log or the control store knows of, and retires them."""
     assert run(world).generation == 2

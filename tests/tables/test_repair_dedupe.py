@@ -109,6 +109,7 @@ def doubled(world: World) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("merge", [False, True], ids=["across files", "within one file"])
+@pytest.mark.proves("G153")
 def test_exactly_the_second_copies_go(world: World, merge: bool) -> None:
     """A doubled table is as if nothing had been doubled: by one commit, and neither cursor nor other tables move."""
     world.split(GO)
@@ -153,6 +154,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
 SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
 
 
+@pytest.mark.proves("G153")
 def test_a_deduped_table_is_the_original_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     """However often and across which files rows were doubled, what stays is the table without any doubling."""
     require_the_original(tmp_path_factory, doublings=5)
@@ -242,6 +244,7 @@ def _beside(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(removal, "_commit", first)
 
 
+@pytest.mark.proves("G153")
 def test_a_pass_beside_it_is_not_disturbed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a pass lands meanwhile stay, and the driver's open table goes on over the removal."""
     wanted = doubled(world)
@@ -259,6 +262,7 @@ def test_a_pass_beside_it_is_not_disturbed(world: World, monkeypatch: pytest.Mon
     assert world.verify().ok
 
 
+@pytest.mark.proves("G153")
 def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were merged meanwhile are not merged back, and no copy comes back with them."""
     wanted = doubled(world)
@@ -337,6 +341,7 @@ def _never(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.proves("G153")
 def test_killed_around_its_commit_it_is_done_once(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -352,6 +357,7 @@ def test_killed_around_its_commit_it_is_done_once(
 
 
 @pytest.mark.parametrize("field", ["filename", "File_Row_Number", "file", "row", "seq", "pos", "every", "copies"])
+@pytest.mark.proves("B29")
 def test_a_field_may_be_called_like_anything_the_search_uses(tmp_path: Path, field: str) -> None:
     """The search for copies has no names that a payload's field could have."""
     message = Message({field: (1, "int64")})

@@ -46,6 +46,7 @@ def applied(world: World) -> World:
     return world
 
 
+@pytest.mark.proves("G56")
 def test_the_cursor_moves_up_to_the_next_row_that_bronze_has(applied: World) -> None:
     """Law L4: the rows behind the gap connect then, and each of them lands."""
     lose(applied, 2)
@@ -59,6 +60,7 @@ def test_the_cursor_moves_up_to_the_next_row_that_bronze_has(applied: World) -> 
     assert decided(applied.engine)[CHESS.key].parked_at is None
 
 
+@pytest.mark.proves("G56")
 def test_an_accepted_gap_is_no_fault_and_hinders_no_rebuild(applied: World) -> None:
     """Verify and rebuild leave an accepted gap out and say so, also one in two parts, and after the rebuild."""
     lose(applied, 2)
@@ -95,6 +97,7 @@ def test_gaps_that_touch_are_one_and_others_are_still_faults(applied: World) -> 
         rebuilt(applied)
 
 
+@pytest.mark.proves("G56")
 def test_a_lost_row_that_nobody_accepted_is_no_part_of_a_gap(applied: World) -> None:
     """A row that had landed and is deleted later was never accepted as lost: a rebuild would lose it."""
     lose(applied, 2)
@@ -150,6 +153,7 @@ def test_a_gap_that_is_accepted_during_a_rebuild_stays_accepted(
     assert applied.rows()[-1] == (5, 0)
 
 
+@pytest.mark.proves("G24")
 def test_a_wrong_name_accepts_no_gap(applied: World) -> None:
     """Law L4: under another environment's name no cursor is found, and everything would seem to be lost."""
     version = DeltaTable(applied.paths.table(CHESS.key)).version()
@@ -171,6 +175,7 @@ def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
     assert world.rows() == [(2, 0)]
 
 
+@pytest.mark.proves("G56")
 def test_where_nothing_is_lost_nothing_is_moved(applied: World) -> None:
     """No row that bronze has is ever skipped."""
     with pytest.raises(Refused, match="lost nothing"):

@@ -91,6 +91,7 @@ def table(world: World) -> DeltaTable:
     return DeltaTable(world.paths.table(CHESS.key))
 
 
+@pytest.mark.proves("G154")
 def test_a_rebuild_makes_the_same_table_in_one_commit(world: World) -> None:
     """Law L12: same rows, same table id, description and history, one version further; the cursor is the last seq."""
     before, rows = table(world), world.contents()
@@ -124,6 +125,7 @@ def test_bronze_is_read_in_bounded_chunks(world: World, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("protocol", ["plain", "delta-rs"])
+@pytest.mark.proves("G156")
 def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str) -> None:
     """Laws L4 and L12: whoever still holds the old generation finds a conflict, on both ways of committing."""
     if protocol == "delta-rs":
@@ -146,6 +148,7 @@ def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.proves("G154")
 def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int], None], number: int) -> None:
     """Before the switch the old table serves; after it the new one does, also before the control store knows."""
     world.register(message=SECOND)
@@ -165,6 +168,7 @@ def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int]
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.proves("G154")
 def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tmp_path: Path, number: int) -> None:
     """The same with SIGKILL of its process, before the switch and after."""
     folder = tmp_path / "kill"
@@ -181,6 +185,7 @@ def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tm
     assert is_clean(world.verify(), landed=4, quarantined=3)
 
 
+@pytest.mark.proves("G156")
 def test_readers_never_lose_what_the_stream_added_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that goes on during a rebuild is caught up with before the switch: the cursor never goes back."""
 
@@ -195,6 +200,7 @@ def test_readers_never_lose_what_the_stream_added_meanwhile(world: World, monkey
     assert is_clean(world.verify(), landed=5, quarantined=4, pending=0)
 
 
+@pytest.mark.proves("G157")
 def test_rows_of_a_schema_that_is_registered_during_a_rebuild_stay_in_the_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +290,7 @@ def test_a_compaction_just_before_the_switch_does_not_bring_rows_back(
     assert is_clean(world.verify(), landed=4, duplicated=0)
 
 
+@pytest.mark.proves("G158")
 def test_a_replay_during_a_rebuild_is_neither_lost_nor_doubled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two repairs that overlap the later one begins again."""
     world.register(message=SECOND)
@@ -337,6 +344,7 @@ def test_rows_from_before_the_game_was_known_stay_in_its_table(tmp_path: Path) -
 
 @pytest.mark.parametrize("twins_there", [1, 4], ids=["one of those refused", "all of those refused"])
 @pytest.mark.parametrize("point", ["before the commit", "before the rewrite"])
+@pytest.mark.proves("G158")
 def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str, twins_there: int
 ) -> None:
@@ -362,6 +370,7 @@ def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
     assert is_clean(world.verify(), lost=0)
 
 
+@pytest.mark.proves("G158")
 def test_a_rebuild_whose_refused_rows_are_taken_for_twins_begins_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +458,7 @@ def test_the_newest_generation_is_found_from_any_told_one(last: int, told: int, 
 
 
 @pytest.mark.parametrize("rebuilds", [1, 2])
+@pytest.mark.proves("G29")
 def test_a_table_put_back_from_before_its_rebuild_is_not_filled_again(tmp_path: Path, rebuilds: int) -> None:
     """Law L5: the control store tells a generation that an older copy lacks; its rows are in it all the same."""
     world = make_world(tmp_path)

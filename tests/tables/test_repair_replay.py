@@ -134,6 +134,7 @@ def test_the_selection_chooses_by_game_reason_and_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("hits", [(1,), (2,), (1, 2), (1, 3), (2, 3)])
+@pytest.mark.proves("A29", "G151")
 def test_a_replay_killed_half_way_twice_publishes_each_row_once(
     world: World, arm: Callable[[int], None], hits: tuple[int, ...]
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_replay_killed_half_way_twice_publishes_each_row_once(
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.proves("G151")
 def test_a_replay_that_is_killed_for_real_goes_on_where_it_was(world: World, tmp_path: Path, number: int) -> None:
     """A29 with SIGKILL of its process, before its commit and after."""
     world.register(message=SECOND)
@@ -173,6 +175,7 @@ def test_a_replay_that_is_killed_for_real_goes_on_where_it_was(world: World, tmp
 
 
 @pytest.mark.parametrize("point", ["decode", "hit"])
+@pytest.mark.proves("G151")
 def test_two_replays_at_the_same_moment_publish_each_row_once(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -216,6 +219,7 @@ def test_rows_that_bronze_does_not_have_are_not_published(world: World) -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
+@pytest.mark.proves("G152")
 def test_rows_from_before_a_game_was_known_are_replayed(tmp_path: Path, later: bool) -> None:
     """They stand under no game's key; they land in the table of the game they name, and the books see them there."""
     world = make_world(tmp_path)
@@ -390,6 +394,7 @@ def test_rows_that_kill_a_worker_are_replayed_only_when_asked_for(world: World) 
 FIRST_EARLY = (pc.field("seq") == 1) & (pc.field("pos") == 1)
 
 
+@pytest.mark.proves("G151")
 def test_any_order_of_passes_and_repairs_adds_up(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Law L5 after every step: each row at or below the cursor is in the table or in quarantine, once."""
     require_any_order_adds_up(tmp_path_factory, orders=4)

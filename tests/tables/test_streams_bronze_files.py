@@ -77,6 +77,7 @@ def scanned(table: CursorTable, low: int, high: int, keys: Iterable[str]) -> pa.
     max_commits=st.sampled_from([2, 64]),
     part_bytes=st.sampled_from([1, 10_000, 1 << 20]),
 )
+@pytest.mark.proves("G65")
 def test_tasks_read_what_a_scan_finds(
     tmp_path_factory: pytest.TempPathFactory,
     commits: list[list[str]],
@@ -100,6 +101,7 @@ def test_tasks_read_what_a_scan_finds(
         assert found(table, low, high, wanted, part_bytes).equals(scanned(table, low, high, wanted))
 
 
+@pytest.mark.proves("G65")
 def test_what_was_replaced_and_what_is_gone_from_the_log_is_looked_up(bronze: CursorTable) -> None:
     """Law L1: the log's end is not believed where compaction, a hand or log cleanup was."""
     for seq in range(1, 5):
@@ -115,6 +117,7 @@ def test_what_was_replaced_and_what_is_gone_from_the_log_is_looked_up(bronze: Cu
     assert found(bronze, 0, 5, KEYS).column("seq").to_pylist() == [1, 2, 4, 5]
 
 
+@pytest.mark.proves("G65")
 def test_a_batch_without_rows_hides_no_seq(bronze: CursorTable) -> None:
     """Law L7: the commit of such a batch repeats bronze's seq, whose rows are in the commit before."""
     for seq in range(1, 4):
@@ -129,6 +132,7 @@ def test_a_batch_without_rows_hides_no_seq(bronze: CursorTable) -> None:
     groups=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     part_bytes=st.sampled_from([1, 600, 5_000, 1 << 20]),
 )
+@pytest.mark.proves("G65")
 def test_each_row_group_is_one_tasks(
     tmp_path_factory: pytest.TempPathFactory, groups: list[int], part_bytes: int
 ) -> None:

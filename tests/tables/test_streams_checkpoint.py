@@ -73,6 +73,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.proves("A17")
 def test_what_spark_would_die_of_is_dropped_with_its_pins(query: Path, bronze: CursorTable, damage: str) -> None:
     """A9, A10, A13 to A17, laws L5 and L7: Spark begins anew, and no pin of the old batch numbers is left for it."""
     DAMAGE[damage](query)
@@ -138,6 +139,7 @@ def test_nothing_to_go_on_from_is_no_damage(query: Path, bronze: CursorTable, ca
     assert not caplog.records
 
 
+@pytest.mark.proves("D13")
 def test_a_first_batch_that_a_full_disk_cut_short_is_planned_again(query: Path, bronze: CursorTable) -> None:
     """Spark plans its first batch in an empty folder only: a draft left there kept the group from ever starting."""
     for part in ("offsets", "commits", "pins"):

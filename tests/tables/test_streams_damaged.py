@@ -54,6 +54,7 @@ def wait_over(world: World) -> None:
         connection.execute(update(stream_control).values(retry_at=time.time() - 1))
 
 
+@pytest.mark.proves("G51")
 def test_a_group_starts_without_a_game_whose_table_cannot_be_opened(world: World) -> None:
     """Law L6: the others go on, no row is read for the damaged one, and when it is whole again its cursor counts."""
     newest = commits(world)[-1]
@@ -79,6 +80,7 @@ def test_a_group_starts_without_a_game_whose_table_cannot_be_opened(world: World
     assert set(roster.for_pass(0)) == {CHESS.key, GO.key}
 
 
+@pytest.mark.proves("G51")
 def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(world: World) -> None:
     """Law L6: after its retries it is looked at only when somebody asks for it."""
     newest = commits(world)[-1]
@@ -98,6 +100,7 @@ def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(worl
     assert roster.streams[CHESS.key].cursor == 3
 
 
+@pytest.mark.proves("G51")
 def test_a_group_takes_on_a_damaged_game_and_goes_on(world: World) -> None:
     """Law L6: a game that is moved to a group that runs cannot end its passes."""
     register_group(world.engine, "b")
@@ -109,6 +112,7 @@ def test_a_group_takes_on_a_damaged_game_and_goes_on(world: World) -> None:
     assert list(roster.for_pass(0)) == [GO.key]
 
 
+@pytest.mark.proves("G51")
 def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     """A cursor that cannot be read is unknown: nothing seems to wait of a game whose rows the store does not know."""
     commits(world)[-1].write_bytes(b"{")
@@ -124,6 +128,7 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     assert "DeltaError" in str(chess.last_error)
 
 
+@pytest.mark.proves("G57")
 def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
     world.ingest(good(4), good(4, GO))
@@ -147,6 +152,7 @@ def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, ca
     assert told[CHESS.key].status != "FAILED"
 
 
+@pytest.mark.proves("D9")
 def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +166,7 @@ def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
     assert {state.status for state in told} == {"RUNNING"}
 
 
+@pytest.mark.proves("G51")
 def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> None:
     """Law L6: what another writer left half written fails its game in the pass, with the name of the file."""
     roster = roster_of(world)
@@ -177,6 +184,7 @@ def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> N
     assert roster.streams[CHESS.key].cursor == 3
 
 
+@pytest.mark.proves("G51")
 def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: World) -> None:
     """Law L6: rows that do not connect, whose files cannot be discarded either, fail their game and no other."""
     roster = roster_of(world)

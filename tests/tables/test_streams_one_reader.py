@@ -91,6 +91,7 @@ def apply(world: World, passes: Passes, rows: Rows, stream: Stream) -> Outcome:
     return passes.apply(rows, {KEY: stream}, world.registry.snapshot(), "RUN", repeated=True)
 
 
+@pytest.mark.proves("G32")
 def test_rows_are_committed_only_onto_the_cursor_they_were_split_from(
     world: World, passes: Callable[[str], Passes]
 ) -> None:
@@ -106,6 +107,7 @@ def test_rows_are_committed_only_onto_the_cursor_they_were_split_from(
     assert world.verify().ok
 
 
+@pytest.mark.proves("G32")
 def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes: Callable[[str], Passes]) -> None:
     """Laws L4 and L12: a stream that has followed a rebuild meanwhile takes no rows of before it."""
     world.ingest(good(1))
@@ -140,6 +142,7 @@ def behind(roster: Roster, frontier: int, reach: int) -> list[Stream]:
     return roster.behind(lambda _stream: frontier, lambda _stream: reach)
 
 
+@pytest.mark.proves("G33")
 def test_a_stream_in_a_pass_is_in_no_chunk(roster: Roster) -> None:
     """Law L4: a stream that turns out to be behind while a pass has it is catch-up's only when the pass has ended."""
     stream = roster.for_pass(0)[KEY]
@@ -151,6 +154,7 @@ def test_a_stream_in_a_pass_is_in_no_chunk(roster: Roster) -> None:
     assert roster.for_chunk({KEY: stream}) == {KEY: stream}
 
 
+@pytest.mark.proves("G33")
 def test_a_stream_in_a_chunk_is_in_no_pass(roster: Roster) -> None:
     """Law L4: a stream that a chunk has is in no pass, however far it has come, until the chunk has ended."""
     stream = roster.streams[KEY]
@@ -174,6 +178,7 @@ def test_a_stream_that_no_longer_is_behind_gets_no_chunk(roster: Roster) -> None
     assert roster.for_chunk({KEY: stream}) == {}
 
 
+@pytest.mark.proves("G33")
 def test_two_queries_never_read_one_stream(world: World, roster: Roster) -> None:
     """Law L11: a game that changes to a query of its own, or back, is read there when the other's pass has ended."""
     shared = roster.for_pass(0)
@@ -190,6 +195,7 @@ def test_two_queries_never_read_one_stream(world: World, roster: Roster) -> None
     assert roster.for_pass(0) == shared
 
 
+@pytest.mark.proves("G36")
 def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: a log that lacks a version cannot be read, so commits through one object are numbered one by one."""
     schema = pa.schema([("_seq", pa.int64())])
@@ -363,6 +369,7 @@ def test_bronze_is_blamed_only_for_what_was_read_of_it(
     assert stream.complete_through == 3
 
 
+@pytest.mark.proves("G69")
 def test_a_nearly_level_game_does_not_wait_for_one_that_is_far_behind(
     world: World, passes: Callable[[str], Passes]
 ) -> None:
@@ -390,6 +397,7 @@ def test_a_nearly_level_game_does_not_wait_for_one_that_is_far_behind(
     assert world.verify().ok
 
 
+@pytest.mark.proves("G69")
 def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +426,7 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     assert world.verify().ok
 
 
+@pytest.mark.proves("G69")
 def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
     world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

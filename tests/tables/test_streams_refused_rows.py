@@ -72,6 +72,7 @@ def quarantined(world: World) -> list[tuple[str, int, int]]:
     return sorted((row["game_key"], row["seq"], row["pos"]) for row in rows)
 
 
+@pytest.mark.proves("G47")
 def test_refused_rows_do_not_pass_through_the_driver(world: World, passes: Passes) -> None:
     """Law L6: however many rows a pass refuses, a task's report holds none of them."""
     world.ingest(broken(), good(1))
@@ -83,6 +84,7 @@ def test_refused_rows_do_not_pass_through_the_driver(world: World, passes: Passe
     assert quarantined(world) == [(CHESS.key, 1, 0), (GO.key, 2, 0)]
 
 
+@pytest.mark.proves("G47")
 def test_refused_rows_of_a_game_that_is_left_behind_wait_with_it(world: World, passes: Passes) -> None:
     """Law L5: a task's file may have rows of games that do not connect; only the others' become part of quarantine."""
     world.ingest(good(1), good(1, GO))
@@ -95,6 +97,7 @@ def test_refused_rows_of_a_game_that_is_left_behind_wait_with_it(world: World, p
 
 
 @pytest.mark.parametrize("attempts", [2, 3])
+@pytest.mark.proves("G47")
 def test_a_repeated_batch_refuses_its_rows_once(world: World, passes: Passes, attempts: int) -> None:
     """Law L5: rows that an attempt put into quarantine before it was killed are not put there again."""
     world.ingest(broken(), good(1))
@@ -106,6 +109,7 @@ def test_a_repeated_batch_refuses_its_rows_once(world: World, passes: Passes, at
     assert quarantined(world) == [(CHESS.key, 1, 0), (GO.key, 2, 0)]
 
 
+@pytest.mark.proves("G47")
 def test_a_full_disk_leaves_only_the_games_with_refused_rows_behind(
     world: World, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_full_disk_leaves_only_the_games_with_refused_rows_behind(
     assert quarantined(world) == []
 
 
+@pytest.mark.proves("G47")
 def test_quarantine_is_looked_through_once_for_all_tasks(
     world: World, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

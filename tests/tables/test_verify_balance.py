@@ -209,6 +209,7 @@ def _nameless_twice(world: World) -> None:
         (_nameless_twice, {"phantom": 4}, (CHESS, None, None)),
     ],
 )
+@pytest.mark.proves("G159", "G160")
 def test_planted_error(edit: Edit, expected: dict[str, int], place: tuple[object, ...] | None, tmp_path: Path) -> None:
     """Every kind of damage is found, counted once under its own name, and its place is named."""
     world = clean()
@@ -353,6 +354,7 @@ def _history(paths: Paths) -> list[Callable[[], object]]:
 
 @settings(max_examples=12, deadline=None)
 @given(moments=st.lists(st.integers(0, 5), min_size=8, max_size=8).map(sorted))
+@pytest.mark.proves("G159")
 def test_reading_while_others_write(moments: list[int]) -> None:
     """Whichever commits fall between the books' own readings, rows in motion are never accused."""
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:

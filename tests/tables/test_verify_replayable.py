@@ -44,6 +44,7 @@ def replayable(world: World) -> Mapping[str, int]:
     return balance.replayable
 
 
+@pytest.mark.proves("G157")
 def test_refused_rows_whose_schema_is_registered_today_are_named_with_what_lands_them(world: World) -> None:
     """Law L15: all is exactly once, so it is complete; what waits in quarantine for a replay is said all the same."""
     world.ingest(good(1), early(2), early(3), broken(), early(4, GO))

@@ -58,6 +58,7 @@ def arrive(world: ValueWorld, count: int, offset: int | None = None) -> None:
     [((OLD,), 2), ((OLD, replace(NEW, identity="one")), 2), ((OLD, NEW), 0)],
     ids=["one source", "adopted", "made anew"],
 )
+@pytest.mark.proves("G160")
 def test_a_record_that_was_read_twice_is_named(world: ValueWorld, eras: tuple[Era, ...], expected: int) -> None:
     """A topic's offset counts once, also after an adoption; a topic that was made anew has its own offsets."""
     arrive(world, 3)
@@ -113,6 +114,7 @@ def _probe(answer: bool | None) -> tuple[Probe, list[tuple[int, int, int]]]:
 
 
 @pytest.mark.parametrize(("answer", "records"), [(True, 5), (False, 0), (None, None)])
+@pytest.mark.proves("G160")
 def test_offsets_that_ingest_has_passed_and_bronze_lacks(
     world: ValueWorld, answer: bool | None, records: int | None
 ) -> None:
@@ -184,6 +186,7 @@ def landing(world: ValueWorld) -> Callable[[int], Sources]:
     return passed
 
 
+@pytest.mark.proves("G160")
 def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     world: ValueWorld, landing: Callable[[int], Sources]
 ) -> None:
@@ -203,6 +206,7 @@ def _query(world: ValueWorld) -> Path:
     return world.paths.checkpoints / "ingest" / "1" / "query"
 
 
+@pytest.mark.proves("G160")
 def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
     world: ValueWorld, landing: Callable[[int], Sources]
 ) -> None:
@@ -215,6 +219,7 @@ def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
     assert render_balance(balance).endswith("Bronze was not compared with its source: see above.")
 
 
+@pytest.mark.proves("G160")
 def test_an_empty_bronze_is_compared_too(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
     """Bronze put back from before its first row lacks everything."""
     sources = landing(3)

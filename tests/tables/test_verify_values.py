@@ -158,6 +158,7 @@ def compared(world: ValueWorld, sample: int | None = None) -> Values:
     return found
 
 
+@pytest.mark.proves("G161")
 def test_sample_schemas_are_read_back_as_they_were_sent(tmp_path: Path, simulated_root: Path) -> None:
     """Every landed value of every sample schema is what an independent decoder makes of bronze."""
     balance = copy_of(simulated_root, tmp_path).check()
@@ -169,6 +170,7 @@ def test_sample_schemas_are_read_back_as_they_were_sent(tmp_path: Path, simulate
     assert sum(balance.values.undecodable.values()) == balance.totals.quarantined > 20
 
 
+@pytest.mark.proves("G161")
 def test_nasty_schemas_are_read_back_as_they_were_sent(tmp_path: Path, nasty_root: Path) -> None:
     """Side columns, new names, twins, unsigned numbers, NaN, -0.0, maps, aliases and unknown fields accuse nobody."""
     world = copy_of(nasty_root, tmp_path)
@@ -206,6 +208,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("column", FLIPS)
+@pytest.mark.proves("G161")
 def test_a_changed_value_of_each_type_is_found(tmp_path: Path, nasty_root: Path, column: str) -> None:
     """One changed value is found and named with its place, whatever the type of its column."""
     world = copy_of(nasty_root, tmp_path)
@@ -234,6 +237,7 @@ def test_a_row_that_does_not_decode_is_found(tmp_path: Path, nasty_root: Path) -
     assert (found.column, found.expected) == (None, "no row: malformed_payload")
 
 
+@pytest.mark.proves("G161")
 def test_wrong_statistics_of_a_file_hide_no_row(tmp_path: Path, nasty_root: Path) -> None:
     """What is compared is decided by the rows themselves, not by what the log says of a file."""
     world = copy_of(nasty_root, tmp_path)
@@ -367,6 +371,7 @@ def test_without_values_nothing_is_said_of_them(tmp_path: Path, nasty_root: Path
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=4))
+@pytest.mark.proves("G161")
 def test_both_decoders_say_the_same(events: list[dict[str, Any]]) -> None:
     """Whatever a producer sends, the decoder of the passes and the one of the check say the same of it."""
     _compare([event_of(event).SerializeToString() for event in events])

@@ -9,6 +9,7 @@ from pipeline.errors import Refused
 
 
 @pytest.mark.parametrize("variable", ["LOGNAME", "USER", "LNAME", "USERNAME"])
+@pytest.mark.proves("G170")
 def test_no_variable_says_who_acts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit log names the uid's user: a variable is anybody's to set."""
     monkeypatch.setenv(variable, "(controller)")
@@ -22,6 +23,7 @@ def test_a_uid_without_an_entry_has_a_name(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("name", ["(controller)", "(anything)", "", " "])
+@pytest.mark.proves("G170")
 def test_a_reserved_name_cannot_be_claimed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the controller does by itself may everything: nobody else can be called so."""
     monkeypatch.setattr(pwd, "getpwuid", lambda _uid: SimpleNamespace(pw_name=name))

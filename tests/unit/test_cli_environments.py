@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from docs.generate import commands
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from tests.unit.test_cli_roles import READS
-from tests.unit.test_docs import commands
 
 FREE = {"doctor", "paths"}
 ARGUMENTS = {
@@ -27,6 +27,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("name", sorted(READS - FREE))
+@pytest.mark.proves("G180")
 def test_a_command_that_reads_makes_no_environment(name: str, tmp_path: Path) -> None:
     """A typo is one sentence with what is nearby, not an empty environment that is well."""
     open_store(*load(tmp_path / "prod"))

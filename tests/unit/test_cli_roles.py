@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from docs.generate import commands
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.names import game_key
@@ -17,7 +18,6 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, change, operation
-from tests.unit.test_docs import commands
 
 ROOT = Path(__file__).parents[2]
 READS = {
@@ -51,6 +51,7 @@ ACTS = {
 }
 
 
+@pytest.mark.proves("G127")
 def test_every_command_is_sorted() -> None:
     """A new command does not act before somebody has said which role it takes."""
     names = [name.removeprefix("turnout ") for name, _ in commands()]
@@ -84,6 +85,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("name", ACTS)
+@pytest.mark.proves("G127")
 def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
     """Who is not named in the roles is refused with the role that is missing, and nothing is written."""
     (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
@@ -133,6 +135,7 @@ def test_each_act_is_tried_below() -> None:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.proves("G127")
 def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
     """What a person does is in the audit log, begun and ended, also where it is no operation."""
     action, target, detail = ENTRIES[name]

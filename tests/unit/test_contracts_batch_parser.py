@@ -30,6 +30,7 @@ GOOD = EVENTS.map(lambda fields: event_of(fields).SerializeToString())
 @settings(max_examples=300, deadline=None)
 @given(st.lists(CORRUPT | GOOD | st.just(b""), min_size=1, max_size=6))
 @example([b"\x0a", b"\x00"])
+@pytest.mark.proves("B6")
 def test_no_bad_message_is_left_out_and_no_good_neighbour_of_one_is_told(contents: list[bytes]) -> None:
     """Laws L5, L6: what a look at each alone would refuse is suspected, whatever it is looked at together with."""
     refused = {place for place, content in enumerate(contents) if not plain_accepts(content)}
@@ -50,6 +51,7 @@ def test_good_messages_are_good_together(contents: list[bytes]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CORRUPT | GOOD | GOOD.map(lambda content: content * 2), min_size=1, max_size=6))
+@pytest.mark.proves("G79")
 def test_what_is_no_suspect_is_in_the_parsers_own_writing_or_rewritten(contents: list[bytes]) -> None:
     """Law L5: the Arrow parser is given nothing but what protobuf itself would have written."""
     rewritten, suspected = TOGETHER.canonical(pa.array(contents, pa.binary()))

@@ -61,6 +61,7 @@ def date_of(place: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     "date", [(2024, 13, 1), (2023, 2, 29), (0, 1, 1), (0, 0, 0), (-5, 1, 1), (10_000, 1, 1), (2**31 - 1, 1, 1)]
 )
+@pytest.mark.proves("G79")
 def test_a_date_no_calendar_has_is_refused(place: str, date: tuple[int, int, int]) -> None:
     """Law L5: it is never some other date in silence; its row is refused alone."""
     good = holding("one", (2024, 2, 29))

@@ -184,6 +184,7 @@ CORRUPT = st.binary(min_size=1, max_size=40) | st.builds(
 @settings(max_examples=150, deadline=None)
 @example(b"\x80\x80\x80\x80\x10\x00")  # a tag beyond 32 bits, which the Arrow parser alone takes
 @given(CORRUPT)
+@pytest.mark.proves("B1", "G52")
 def test_corrupt_payloads_are_refused_exactly_when_the_plain_parser_does(content: bytes) -> None:
     """B1: corrupt bytes never become a row; what the plain parser takes is one, unless times or types are wrong."""
     decoded = DECODER.decode(payloads(content))
@@ -198,6 +199,7 @@ def test_corrupt_payloads_are_refused_exactly_when_the_plain_parser_does(content
 @given(
     st.lists(CORRUPT | st.none() | st.just(b"") | EVENTS.map(lambda f: event_of(f).SerializeToString()), max_size=12)
 )
+@pytest.mark.proves("G71")
 def test_neighbours_do_not_matter(contents: list[bytes | None]) -> None:
     """A payload decodes, or is refused with the same words, as it would alone; each row is in exactly one place."""
     together = DECODER.decode(payloads(*contents))

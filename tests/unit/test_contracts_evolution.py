@@ -138,6 +138,7 @@ def test_a_new_enum_value_is_added() -> None:
         ({"M": {"x" * 256: (19, "int64")}}, "name", "a column needs a name of at most 255"),
     ],
 )
+@pytest.mark.proves("B22")
 def test_what_is_refused_by_default_names_its_field(edits: Edits, kind: str, sentence: str) -> None:
     """B22: what a column cannot hold, or what would mix two fields, is refused with the field's path."""
     steps, placement = evolved(edits)
@@ -153,6 +154,7 @@ def test_what_is_refused_by_default_names_its_field(edits: Edits, kind: str, sen
         ({"M": {"any_json": (19, "wkt:Struct")}}, "contains itself (google.protobuf.Value)"),
     ],
 )
+@pytest.mark.proves("B15")
 def test_a_recursive_definition_has_no_table(edits: Edits, reason: str) -> None:
     """B15: a type that contains itself is found when it is registered, before any stream sees it."""
     assert any(reason in each for each in defects(message(changed(edits), ENUMS)))
@@ -171,6 +173,7 @@ def test_a_recursive_definition_has_no_table(edits: Edits, reason: str) -> None:
         ({"Pos": {"x": (1, "double")}}, "pos.x"),
     ],
 )
+@pytest.mark.proves("B23")
 def test_widening_needs_no_new_column(edits: Edits, path: str) -> None:
     """B23: where every old value is a new one, the column holds both as it is; the table's schema does not change."""
     steps, placement = evolved(edits)
@@ -189,6 +192,7 @@ def test_what_a_column_is_too_narrow_for_widens_beside_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["string", "Pos", "repeated int32", "map<string, int32>", "uint32"])
+@pytest.mark.proves("G77")
 def test_with_a_side_column_an_incompatible_change_lands(kind: str) -> None:
     """B22: the old column keeps its type, the new type lies beside it, and the table has both."""
     held = grown(schema(BASE))
@@ -243,6 +247,7 @@ def test_a_name_no_table_can_have_is_changed_by_its_number(field: str, column: s
     assert len(names) == len(set(names))
 
 
+@pytest.mark.proves("B16")
 def test_case_twins_of_one_schema_are_two_columns_or_none() -> None:
     """B16: also within the first version of a schema, and inside messages."""
     twins: dict[str, Fields] = {

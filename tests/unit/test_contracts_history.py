@@ -142,6 +142,7 @@ ANYTHING = Policies(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(CHANGES, CHANGES), min_size=1, max_size=5), st.sampled_from([DEFAULTS, ANYTHING]))
+@pytest.mark.proves("G73")
 def test_whatever_is_not_refused_fits_into_one_table(
     versions: list[tuple[dict[int, tuple[str, str]], dict[int, tuple[str, str]]]], policies: Policies
 ) -> None:

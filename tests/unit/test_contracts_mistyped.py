@@ -26,6 +26,7 @@ def within(place: str, sub: bytes) -> bytes:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("sub", [TEXT_FOR_U, NUMBER_FOR_AT, b"\x1a\x02\x0a\x00"])
+@pytest.mark.proves("B6", "G78")
 def test_b6_a_nested_field_with_another_wire_type_is_refused(place: str, sub: bytes) -> None:
     """B6: both parsers would give it its default in silence; it is refused by name, and its neighbours land."""
     good = within(place, b"\x08\x05")

@@ -11,6 +11,7 @@ from tests.unit.test_contracts_decode import message_class, payloads, schema
 from tests.unit.test_contracts_messages import bundle, define
 
 
+@pytest.mark.proves("B7")
 def test_b7_a_narrower_schema_is_refused_at_registration(tmp_path_factory: pytest.TempPathFactory) -> None:
     """B7: a game that sends int64 cannot register the field as int32: its wider values would be cut in silence."""
     registry = LocalRegistry(open_store(*load(tmp_path_factory.mktemp("env"), {})))
@@ -21,6 +22,7 @@ def test_b7_a_narrower_schema_is_refused_at_registration(tmp_path_factory: pytes
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**40 + 7])
+@pytest.mark.proves("B7")
 def test_b7_a_wider_value_is_what_every_reader_of_the_format_makes_of_it(number: int) -> None:
     """B7: where only the narrow schema is known, the format itself cuts the number; both parsers agree on the rest."""
     wide, narrow = schema({"M": {"n": (1, "int64")}}), schema({"M": {"n": (1, "int32")}})

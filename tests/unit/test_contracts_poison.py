@@ -15,6 +15,7 @@ from tests.unit.test_contracts_messages import bundle, define
 @pytest.mark.parametrize(
     "content", [b"\x0a\x01a", b"\x18\x05", b"\x40\x05", b"\x65\0\0\0\0", b"\x1b\x1c", b"\x08\x01\x18\x05"]
 )
+@pytest.mark.proves("B4", "B5", "G78")
 def test_a_field_with_another_wire_type_is_refused(content: bytes) -> None:
     """B4, B5: both parsers would give such a field its default in silence; it is refused, and its neighbours land."""
     good = M(u32=1, flags=[True], kinds=[1]).SerializeToString()
@@ -23,6 +24,7 @@ def test_a_field_with_another_wire_type_is_refused(content: bytes) -> None:
     assert "wire type" in decoded.refused[0].detail
 
 
+@pytest.mark.proves("B4")
 def test_numbers_may_come_packed_or_not_and_unknown_fields_may_come() -> None:
     """B4: what the format allows is no mismatch: both forms of repeated numbers, and fields of a newer schema."""
     contents = [b"\x80\x01\x01", b"\x82\x01\x01\x01", b"\x08\x07\xa0\x06\x05", b"\x58\x01\x5a\x01\x01"]
@@ -32,6 +34,7 @@ def test_numbers_may_come_packed_or_not_and_unknown_fields_may_come() -> None:
     assert decoded.batch.column("kinds").to_pylist()[3] == ["ONE", "ONE"]
 
 
+@pytest.mark.proves("B8")
 def test_groups_a_hundred_deep_and_deeper() -> None:
     """B8: unknown groups are followed up to the parser's limit and refused beyond it, in any number."""
     contents = [b"\xa3\x06" * depth + b"\xa4\x06" * depth for depth in (99, 101, 100_000)]
@@ -40,6 +43,7 @@ def test_groups_a_hundred_deep_and_deeper() -> None:
     assert [each.reason for each in decoded.refused] == ["malformed_payload"] * 2
 
 
+@pytest.mark.proves("B9")
 def test_a_swarm_of_empty_messages_costs_bounded_memory() -> None:
     """B9: the largest payload of empty messages raises the process's peak memory by at most 100 MB."""
     content = payloads(b"\x4a\x00" * (MAX_PAYLOAD_BYTES // 2))
@@ -48,12 +52,14 @@ def test_a_swarm_of_empty_messages_costs_bounded_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before <= 100 * 1024  # KiB
 
 
+@pytest.mark.proves("B10")
 def test_a_text_that_is_no_utf8_is_refused() -> None:
     """B10: never replaced by other characters."""
     assert [each.reason for each in DECODER.decode(payloads(b"\x1a\x01\xff")).refused] == ["malformed_payload"]
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.proves("B11")
 def test_an_enum_value_nobody_declared_keeps_its_record(syntax: str) -> None:
     """B11: an open enum tells the number; a closed one has no such value, so the field is as if it were left out."""
     kinds = schema({"M": {"a": (1, "int32"), "kind": (7, "E")}}, syntax=syntax)
@@ -61,6 +67,7 @@ def test_an_enum_value_nobody_declared_keeps_its_record(syntax: str) -> None:
     assert decoded.batch.to_pylist() == [{"a": 5, "kind": {"proto3": "9", "proto2": None}[syntax]}]
 
 
+@pytest.mark.proves("B12")
 def test_of_two_members_of_a_oneof_the_last_wins() -> None:
     """B12: concatenated payloads are one message, in which the last member of a oneof counts, at any depth."""
     file = define(
@@ -97,6 +104,7 @@ def test_of_two_members_of_a_oneof_the_last_wins() -> None:
     ]
 
 
+@pytest.mark.proves("B13")
 def test_the_largest_unsigned_number_and_odd_nanoseconds() -> None:
     """B13: 2^64-1 is exact, and a time's negative nanoseconds count back or refuse the row, never something else."""
     contents = [M(u64=2**64 - 1).SerializeToString(), M(at={"seconds": 5, "nanos": -1000}).SerializeToString()]
@@ -106,6 +114,7 @@ def test_the_largest_unsigned_number_and_odd_nanoseconds() -> None:
         assert decoded.batch.column("at").cast(pa.int64()).to_pylist()[1] == 4_999_999
 
 
+@pytest.mark.proves("B14")
 def test_an_any_of_an_unknown_type_is_kept_as_it_came() -> None:
     """B14: the column holds the type's name and the bytes; nobody needs to know the type."""
     anything = schema({"M": {"a": (1, "int32"), "more": (2, "wkt:Any")}})

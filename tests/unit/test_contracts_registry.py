@@ -59,6 +59,7 @@ def test_registering_again_is_a_no_op(registry: LocalRegistry) -> None:
     assert registry.latest_version() == version
 
 
+@pytest.mark.proves("G77")
 def test_a_change_that_any_earlier_version_forbids_is_refused(registry: LocalRegistry) -> None:
     """The refusal names game, version and field, and leaves nothing behind."""
     registry.register("chess", "t.M", definition())
@@ -71,6 +72,7 @@ def test_a_change_that_any_earlier_version_forbids_is_refused(registry: LocalReg
     assert registry.snapshot() == before
 
 
+@pytest.mark.proves("G75")
 def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry, engine: Engine) -> None:
     """The plan writes nothing; with its hash, it is applied to the letter or refused when it is another one now."""
     registry.register("chess", "t.M", definition())
@@ -107,6 +109,7 @@ def test_a_plan_tells_what_would_be_refused(registry: LocalRegistry) -> None:
     assert not registry.plan(Registration("chess", "t.M", definition())).new
 
 
+@pytest.mark.proves("G74")
 def test_placements_are_part_of_a_schema_set(registry: LocalRegistry, engine: Engine) -> None:
     """Law L5: where a schema's fields lie is pinned with the set, and no later registration changes it."""
     first = registry.register("chess", "t.M", definition())
@@ -176,6 +179,7 @@ def test_names_are_data(registry: LocalRegistry, game: str) -> None:
     assert list(registry.snapshot().games) == [game_key(game)]
 
 
+@pytest.mark.proves("G70")
 def test_a_schema_set_is_a_pure_function_of_its_version(registry: LocalRegistry, engine: Engine) -> None:
     """What a pass pinned by number never changes, whatever is registered later and whoever asks."""
     registry.register("chess", "t.M", definition())

@@ -58,6 +58,7 @@ FULL = M(a=1, s={"X": "x"})
     ],
     ids=str,
 )
+@pytest.mark.proves("B26", "G80")
 def test_a_payload_without_a_required_field_is_refused_alone(path: str, event: Any) -> None:
     """B26, law L6: it is no message, and costs its own row only; the detail names the first field that is missing."""
     contents = [FULL.SerializeToString(), event.SerializePartialToString(), FULL.SerializeToString()]
@@ -78,6 +79,7 @@ print(DECODER.decode(payloads(*[event.SerializePartialToString()] * 50)).refused
 """
 
 
+@pytest.mark.proves("B26")
 def test_a_missing_required_field_beside_a_map_kills_no_process() -> None:
     """B26, law L6: the plain parser dies when it names what such a message lacks, so it is never asked."""
     done = subprocess.run([sys.executable, "-c", CRASH], capture_output=True, text=True, check=False)
@@ -98,6 +100,7 @@ SUBS = st.builds(
         st.tuples(st.booleans(), st.none() | SUBS, st.lists(SUBS, max_size=2), st.lists(SUBS, max_size=2)), max_size=5
     )
 )
+@pytest.mark.proves("G80")
 def test_refused_is_what_the_plain_parser_says_is_not_complete(
     rows: list[tuple[bool, Any, list[Any], list[Any]]],
 ) -> None:
@@ -122,6 +125,7 @@ TAKEN = {name.lower().replace("_", "") for name in METHODS}
 
 
 @pytest.mark.parametrize("repeated", ["", "repeated "])
+@pytest.mark.proves("B27", "G80")
 def test_a_field_may_be_called_like_a_method(repeated: str) -> None:
     """B27, law L6: a field's name is data; whatever a message of the parser can do under that name is not meant."""
     chosen: dict[str, str] = {}

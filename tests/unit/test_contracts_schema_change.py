@@ -50,6 +50,7 @@ def test_a_change_of_columns_cut_short_is_finished_later(
 
 
 @pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.proves("G76")
 def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int) -> None:
     """Law L5: the same under SIGKILL: the log has the whole change or none of it, and the next owner goes on."""
     path, faults = tmp_path / "t", tmp_path / "faults"

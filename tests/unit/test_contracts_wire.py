@@ -218,6 +218,7 @@ def plain(syntax: str, content: bytes) -> Any:
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**64))
+@pytest.mark.proves("B28", "G79")
 def test_values_are_what_protobuf_says_whatever_the_bytes(syntax: str, seed: int) -> None:
     """Law L5: a row's values follow from its bytes by protobuf's own rules, whatever other rows it stands beside."""
     check(syntax, [row for row in Producer(seed).rows(CLASSES[syntax]) if row])
@@ -256,11 +257,13 @@ NAMED = {
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @pytest.mark.parametrize("content", NAMED.values(), ids=list(NAMED))
+@pytest.mark.proves("B28", "G79")
 def test_a_careless_producers_row_has_the_values_protobuf_gives_it(syntax: str, content: bytes) -> None:
     """B28, law L5: each way in which a fast parser may take bytes for another value than protobuf does, by its name."""
     check(syntax, [b"\x28\x05", content, b"\x28\x06"])
 
 
+@pytest.mark.proves("B28")
 def test_a_map_with_one_key_twice_can_be_read_from_the_file(tmp_path: Path) -> None:
     """B28: a column that holds a key twice stops readers that keep the rule; ours can be read by DuckDB."""
     content = NAMED["one key twice"]

@@ -12,6 +12,7 @@ def breaks() -> Sequence[str]:
     raise TypeError("no\n number")
 
 
+@pytest.mark.proves("G101")
 def test_all_alarms_are_kept_until_their_part_is_quiet() -> None:
     """One alarm hides no other one, of the same part or of another, and each ends with what it is about."""
     assert Alarms().text is None

@@ -27,6 +27,7 @@ def cancelled(drivers: Drivers, begun: Operation) -> Operation:
     return cancel(drivers.store, KINDS, operation(drivers.store, begun.operation_id), "bob", "too late")
 
 
+@pytest.mark.proves("G103")
 def test_what_nobody_has_begun_is_never_done(drivers: Drivers, world: ControlContext) -> None:
     """It ends as cancelled, its games are free, the audit log has both acts, and no later look takes it up."""
     source = str(drivers.group_of("g1"))

@@ -60,6 +60,7 @@ def named(facts: Facts, name: str) -> Capability:
         (replace(WELL, busy="move 4f1d2a3b by ann", decision=PARKED), set()),
     ],
 )
+@pytest.mark.proves("G108")
 def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> None:
     """The gentlest comes first; what is not possible has one sentence why, and all say what they touch."""
     found = capabilities(facts)
@@ -97,6 +98,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
         (replace(WELL, busy="move 4f1d2a3b by ann"), "replay", "an open operation now: move 4f1d2a3b by ann", None),
     ],
 )
+@pytest.mark.proves("G108")
 def test_why_not_and_what_instead(facts: Facts, name: str, why_not: str, instead: str | None) -> None:
     """A refusal names its reason, and the nearest thing that is allowed now, or none."""
     found = named(facts, name)

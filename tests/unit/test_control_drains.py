@@ -64,6 +64,7 @@ def carried_out(drivers: Drivers, begun: Operation) -> Operation:
     return operation(drivers.store, begun.operation_id)
 
 
+@pytest.mark.proves("G113")
 def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drivers) -> None:
     """Each game goes to another group, the group is drained in the same commit, and a new game goes elsewhere."""
     mine = {each.game_key for each in assigned(drivers.store, "a")}
@@ -83,6 +84,7 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     assert (again.moves, again.desired, again.intent("ann", "").targets) == ((), {}, ())
 
 
+@pytest.mark.proves("G113")
 def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Drivers) -> None:
     """What the drain has done is taken back as one operation, and not where somebody has changed the group since."""
     mine = {each.game_key for each in assigned(drivers.store, "a")}
@@ -103,6 +105,7 @@ def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Dri
     assert desired(drivers)["a"][0] == "running"
 
 
+@pytest.mark.proves("G113")
 def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
     """A drain of which a game would be left is refused with the numbers; so is one of a group that is not there."""
     there = read_assignments(drivers.store)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,22 +10,28 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from pipeline.control import controller
 from pipeline.control.processes.backends import Local, process_of, reference_of
 from pipeline.control.processes.duties import Duty
+from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import load
+from pipeline.settings import Placement, Settings, load
 from pipeline.store.engine import open_store
+from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
 from pipeline.store.leases import Process
 
 
 class Started:
-    """A backend without processes: what was started lives for ever."""
+    """A backend without processes: what was started lives for ever, and one group cannot be started."""
 
-    def __init__(self) -> None:
+    def __init__(self, broken: str) -> None:
         self.groups: list[str] = []
+        self.broken = broken
 
     def start(self, duty: Duty) -> str:
+        if duty.name == self.broken:
+            raise ValueError("no such master")
         self.groups.append(duty.name)
         return reference_of(Process("h", "elsewhere", 7, 7))
 
@@ -54,6 +61,7 @@ def write(store: Engine, statement: str, **values: object) -> None:
         connection.execute(text(statement), values)
 
 
+@pytest.mark.proves("D18", "G101")
 def test_a_process_of_another_user_freezes_its_group_alone(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +85,26 @@ def test_a_process_of_another_user_freezes_its_group_alone(
             time.sleep(0.05)
         assert set(supervisor.frozen) == {("group", "a")}
     assert "b" in ended_runs(store, 0.0)
+
+
+def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
+    """What was seen before it is no reason to move games: evacuation does nothing until a look is whole again."""
+
+    def others() -> Sequence[Duty]:
+        raise ValueError("no such setting")
+
+    supervisor = Supervisor(store, {}, lambda _: None)
+    evacuator = Evacuator(store, Placement())
+    evacuate = controller._parts(store, Settings(), supervisor, evacuator, [])["Evacuation"]
+    supervisor.tick()
+    assert evacuate() == ()
+    looked_at = evacuator._looked_at
+    supervisor.others = others
+    with pytest.raises(ValueError, match="no such setting"):
+        supervisor.tick()
+    evacuator.alarms = ("group a is dead",)
+    assert evacuate() == ()
+    assert evacuator._looked_at == looked_at
 
 
 def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: Engine, tmp_path: Path) -> None:
@@ -108,3 +136,19 @@ def test_a_signal_without_a_name_is_an_ending_too(tmp_path: Path) -> None:
 def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
     """A signal to pid 0 or below would reach many processes, the controller among them."""
     assert process_of(json.dumps({"host": "h", "place": "p", "pid": pid, "started": 1})) is None
+
+
+def test_a_controller_looks_after_the_others_where_one_group_cannot_be_started(
+    store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The whole loop: games are placed, the other group and maintenance are started, and the alarm is logged."""
+    write(store, "UPDATE groups SET desired = 'drained' WHERE name = 'a'")
+    record_seen(store, {"g1": "One"}, 9)
+    once, backend = threading.Event(), Started("a")
+    once.set()
+    monkeypatch.setattr(controller, "Local", lambda *_: backend)
+    assert controller.run(*load(tmp_path), once) == 0
+    assert backend.groups == ["b", "main"]
+    assert [each.game_key for each in assigned(store, "b")] == ["g1"]
+    alarms = [each for each in caplog.messages if "frozen" in each]
+    assert alarms == ["Group a is frozen: ValueError: no such master. The controller's log has the traceback."]

@@ -76,6 +76,7 @@ def end(engine: Engine, lease: Lease) -> None:
     end_run(engine, open_runs(engine)["a"].run_id, "exit code 0", died=False)
 
 
+@pytest.mark.proves("G106", "H5")
 def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
     """H5: of two operators who change one group the second sees a conflict, nothing is overwritten."""
     seen = create(engine, LOCAL, "ann", "new")

@@ -39,6 +39,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("ended", "carried", "expected"), CASES.values(), ids=CASES.keys())
+@pytest.mark.proves("D14")
 def test_who_is_suspected(ended: list[Run], carried: dict[str, GameAssignment], expected: list[str]) -> None:
     """Each case is its own sentence."""
     assert suspects(ended, carried, NOW) == expected

@@ -72,6 +72,7 @@ def run_late(drivers: Drivers, world: ControlContext, intent: Intent) -> Operati
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.proves("D10")
 def test_what_comes_late_ends_the_operation_without_a_person(
     drivers: Drivers, world: ControlContext, kind: str
 ) -> None:

@@ -67,6 +67,7 @@ def falls_silent(store: Engine) -> None:
         (falls_silent, 30.0, "running"),
     ],
 )
+@pytest.mark.proves("G132")
 def test_steering_asks_who_lives_as_status_does(
     store: Engine, happens: Callable[[Engine], None], heartbeat_seconds: float, state: str
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_start_whose_reference_names_no_process_hides_nobody(store: Engine, re
     assert state.liveness.state == "running"
 
 
+@pytest.mark.proves("G132")
 def test_nobody_leaves_a_group_whose_driver_may_be_back_in_a_moment(store: Engine) -> None:
     """It takes no games at once, but its own stay for two minutes: a driver that is restarted is back by then."""
     ends(store)

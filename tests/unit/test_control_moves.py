@@ -16,11 +16,12 @@ from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
-from pipeline.store.assignments import GroupDriver, read_assignments
+from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
@@ -28,7 +29,7 @@ from pipeline.store.operations import Operation, ask, hash_of, operation, steps
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}
 NOW = 1e12
 
 
@@ -116,11 +117,12 @@ def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> N
         Liveness("dead", NOW, "ended 1 s ago: killed by SIGKILL"),
         Liveness("unknown", NOW, "is silent for 60 s"),
     ):
-        groups = {**ALIVE, "b": GroupDriver("b", judged)}
+        groups = {**ALIVE, "b": GroupCondition("b", judged)}
         with pytest.raises(Refused, match=rf"Group b cannot take games: its driver {judged.reason}. Start it"):
             moves.plan({"g1": "b"}, read_assignments(drivers.store), groups)
 
 
+@pytest.mark.proves("G98")
 def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     drivers: Drivers, world: ControlContext
 ) -> None:
@@ -175,12 +177,13 @@ def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: C
     assert (state(drivers, begun), world.seen) == ("succeeded", {})
 
 
+@pytest.mark.proves("G112")
 def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> None:
     """A group that is not to run, or that the games would fill over its capacity, is refused with the way out."""
     there = read_assignments(drivers.store)
     target = others(drivers, "g1")[0]
     for desired in ("drained", "stopped"):
-        groups = {**ALIVE, target: GroupDriver(target, Liveness("running", 0.0, None), desired)}
+        groups = {**ALIVE, target: GroupCondition(target, Liveness("running", 0.0, None), desired)}
         with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
             moves.plan({"g1": target}, there, groups)
     games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]
@@ -206,6 +209,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         moves.plan({"g1": target}, retired, ALIVE)
 
 
+@pytest.mark.proves("D17", "G99")
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: ControlContext) -> None:
     """D17: of two people who move one game, the one with a stale preview is told so, and nothing of theirs is done."""
     target, other = others(drivers, "g1")
@@ -240,6 +244,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
 
 
 @pytest.mark.parametrize("lives", range(1, 9))
+@pytest.mark.proves("D1", "D2", "D3", "D4", "D5", "G99")
 def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
     """D1 to D5: whatever was the last thing a controller wrote, the next one ends the operation, each step once."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
@@ -273,6 +278,7 @@ def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: Con
     assert audit.verify(drivers.store).unended == ()
 
 
+@pytest.mark.proves("D7", "G99")
 def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> None:
     """D7: two controllers at once end each operation once, and no game is assigned twice."""
     wanted = {f"g{number}": others(drivers, f"g{number}")[0] for number in range(1, 7)}
@@ -293,6 +299,7 @@ def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> 
     assert audit.verify(drivers.store).entries == 2 * len(begun)
 
 
+@pytest.mark.proves("D10")
 def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: ControlContext) -> None:
     """D10: an old driver that lives and is stuck in a pass keeps its game; the operation says so and what to do."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
@@ -362,6 +369,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
     assert store_time(drivers.store) == pytest.approx(drivers.clock.now, abs=0.01)
 
 
+@pytest.mark.proves("D18")
 def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(
     drivers: Drivers, world: ControlContext
 ) -> None:

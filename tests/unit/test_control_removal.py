@@ -67,6 +67,7 @@ def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group)
     assert create(engine, Group("b"), "ann", "").version == 1
 
 
+@pytest.mark.proves("G104")
 def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> None:
     """It may get games, has some, or has a process: each says what comes first, and nothing is written."""
     entries = len(list(audit.entries(engine)))
@@ -113,6 +114,7 @@ def test_a_group_that_was_changed_since_it_was_seen_is_not_removed(engine: Engin
         remove(engine, drained, "bob", "old machine")
 
 
+@pytest.mark.proves("G104")
 def test_a_group_that_games_are_moving_to_is_not_removed(engine: Engine, drained: Group, tmp_path: Path) -> None:
     """An open move keeps its target; one that was asked for when the group was gone does nothing."""
     begun = a_move_to_b(engine)

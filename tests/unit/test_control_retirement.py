@@ -55,6 +55,7 @@ def now(drivers: Drivers, begun: Operation) -> Operation:
     return operation(drivers.store, begun.operation_id)
 
 
+@pytest.mark.proves("D19", "G88")
 def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     drivers: Drivers, world: ControlContext
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     assert now(drivers, back).state == "verifying", "no driver has told of it"
 
 
+@pytest.mark.proves("G88")
 def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: ControlContext) -> None:
     """A restore ends when the new driver tells of the game and it has caught up; then there is nothing to plan."""
     asked(drivers, "retire", "g1", "g2")
@@ -155,6 +157,7 @@ def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: ControlCo
     assert row.verdict.status not in TROUBLE
 
 
+@pytest.mark.proves("D19", "G88")
 def test_the_books_count_what_a_retired_game_still_sends(tmp_path: Path) -> None:
     """D19: its rows above the cursor are neither lost nor to come, and the verdict says that they wait."""
     made = make_world(tmp_path)

@@ -65,6 +65,7 @@ def test_who_is_one_person(one: str, other: str, expected: bool) -> None:
     assert same_person(one, other) == expected
 
 
+@pytest.mark.proves("H2")
 def test_each_role_may_exactly_what_it_is_for() -> None:
     """H2: of all roles and acts exactly these cells are allowed; a mover gives no access, an admin moves nothing."""
     acts = {*KINDS, *REPAIRS, *STEERS, *ACCESS}

@@ -12,10 +12,11 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.executor import ControlContext, close, tick
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign, retire
+from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, retire
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
@@ -34,7 +35,7 @@ from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def asked(world: ControlContext, kind: str) -> Operation:
 
 
 @pytest.mark.parametrize("kind", ["move", "pause", "retry"])
+@pytest.mark.proves("D8", "G114")
 def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: ControlContext, kind: str) -> None:
     """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
     running = change(world.engine, asked(world, kind), "running")
@@ -71,6 +73,7 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Cont
     assert {seat.epoch for seat in read_assignments(world.engine).values()} == {1}
 
 
+@pytest.mark.proves("D7")
 def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
     running = change(world.engine, asked(world, "pause"), "running")
@@ -88,6 +91,7 @@ def edit(world: ControlContext, key: str, group: str) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["before", "after"])
+@pytest.mark.proves("D17")
 def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, killed: bool) -> None:
     """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
     running = change(world.engine, asked(world, "move"), "running")
@@ -162,6 +166,7 @@ def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: Control
     ]
 
 
+@pytest.mark.proves("D18")
 def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(world: ControlContext) -> None:
     """D18: where its preview was edited an operation stands still, the others go on, and a person ends it."""
     spoilt = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
@@ -188,6 +193,7 @@ def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(
 
 
 @pytest.mark.parametrize("jump", [600.0, -600.0])
+@pytest.mark.proves("D9")
 def test_a_clock_that_jumps_takes_nothing_over(world: ControlContext, jump: float) -> None:
     """D9: neither a machine's clock ten minutes off nor the store's own going back gives a lease or a game away."""
     clock = StoreClock(world.engine)

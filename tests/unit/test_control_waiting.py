@@ -9,14 +9,15 @@ from sqlalchemy import Engine, event
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import GroupDriver, read_assignments
+from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Operation, ask, end_step, list_operations, operation, steps
 from tests.unit.leases_world import StoreClock
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "ab"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "ab"}
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def statements(world: ControlContext) -> int:
     return count
 
 
+@pytest.mark.proves("G102")
 def test_a_look_takes_the_same_statements_for_one_and_for_many(world: ControlContext) -> None:
     """They share what is read: the controller's look must not grow by statements with each operation that waits."""
     made = [paused(world, 0), moved(world, 20)]
@@ -64,6 +66,7 @@ def test_a_look_takes_the_same_statements_for_one_and_for_many(world: ControlCon
     assert {operation(world.engine, each.operation_id).state for each in made} == {"running", "verifying"}
 
 
+@pytest.mark.proves("G102")
 def test_a_newer_operation_does_not_wait_for_those_that_wait(
     world: ControlContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

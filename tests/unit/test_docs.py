@@ -2,16 +2,13 @@
 
 import ast
 import builtins
-import json
 import re
 import shlex
 import threading
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import click
@@ -19,14 +16,14 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
+from docs import generate
+from docs.generate import commands
 from grants.applying.executor import Executor
 from listeners import families, metrics_schema
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
 from pipeline import setting_values, settings
-from pipeline.cli.lazy import LazyCommand
-from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
@@ -67,36 +64,6 @@ def table_rows(text: str) -> list[list[str]]:
 # ------------------------------------------------------------------------------------------------------------ settings
 
 
-def known_settings(value: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return (name, default) of each setting, from the dataclasses."""
-    tree = settings.Settings() if value is None else value
-    for field in fields(tree):
-        default = getattr(tree, field.name)
-        if is_dataclass(default):
-            yield from known_settings(default, f"{field.name}.")
-        else:
-            yield f"{prefix}{field.name}", default
-
-
-def written(default: Any) -> str:
-    """Return a default as TOML writes it."""
-    return "{}" if isinstance(default, dict) else json.dumps(default)
-
-
-def test_every_setting_has_one_entry_with_its_default_and_unit() -> None:
-    """docs/settings.md names exactly the settings there are, in their order, each with default, unit and range."""
-    text = entries(page("settings.md"), "###")
-    known = dict(known_settings())
-    assert list(known) == list(text)
-    ranges = {name: f"{low:g} to {high:g}" for name, low, high in settings._RANGES}
-    for name, default in known.items():
-        first = text[name].strip().splitlines()[0]
-        said = re.fullmatch(r"Default: `(.*?)`\. Unit: [^.]+\.(?: Range: (.+)\.)?", first)
-        assert said is not None, f"{name}: {first}"
-        assert (written(default), ranges.get(name)) == (said[1], said[2]), name
-        assert len(text[name].strip().splitlines()) > 1, f"{name} has no meaning"
-
-
 def test_the_launchers_variables_are_told() -> None:
     """docs/settings.md names every variable that is not a setting."""
     assert (
@@ -121,41 +88,8 @@ def test_examples_of_settings_are_accepted(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------ commands
 
 
-def commands(command: click.Command = cli, name: str = "turnout") -> Iterator[tuple[str, click.Command]]:
-    """Return (name, command) of everything that can be run."""
-    if isinstance(command, click.Group):
-        for each, below in command.commands.items():
-            yield from commands(below, f"{name} {each}")
-    else:
-        assert isinstance(command, LazyCommand)
-        yield name, command.command
-
-
-def options(command: click.Command) -> dict[str, click.Parameter]:
-    return {param.opts[-1]: param for param in command.params if isinstance(param, click.Option)}
-
-
-def test_every_command_and_option_has_a_heading() -> None:
-    """docs/commands.md has one heading per command and one per option: the command's own, or one of a shared list."""
-    text = entries(page("commands.md"))
-    shared = {
-        name.removeprefix("Options of "): entries(body, "###") for name, body in text.items() if "Options of" in name
-    }
-    told = {name: set(entries(body, "###")) for name, body in text.items() if name.startswith("turnout ")}
-    assert [name for name, _ in commands()] == list(told)
-    for name, command in commands():
-        lists = {each for each in shared if f"({each})" in text[name] or each == "every command"}
-        assert set(options(command)) == told[name].union(*(shared[each] for each in lists)), name
-
-
-def test_defaults_of_options_are_told() -> None:
-    """Where an option has a default, its entry says which."""
-    text = page("commands.md")
-    told = dict(re.findall(r"^### `(--[\w-]+)`\n\nDefault: `(.*?)`", text, re.MULTILINE))
-    for name, command in commands():
-        for option, param in options(command).items():
-            if param.default not in (None, False) and isinstance(param.default, (str, int, float, Path)):
-                assert told.get(option) == str(param.default), f"{name} {option}"
+def options(command: click.Command) -> set[str]:
+    return {param.opts[-1] for param in command.params if isinstance(param, click.Option)}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -168,7 +102,7 @@ def test_command_lines_can_be_typed(path: Path) -> None:
             continue
         name = next((each for each in (f"turnout {words[0]}", f"turnout {' '.join(words[:2])}") if each in known), None)
         assert name is not None, line
-        assert {word for word in words if word.startswith("--")} <= {*options(known[name]), "--help"}, line
+        assert {word for word in words if word.startswith("--")} <= options(known[name]) | {"--help"}, line
 
 
 # ------------------------------------------------------------------------------------------------------------- metrics
@@ -326,40 +260,28 @@ def test_steps_are_documented_by_the_names_that_people_see() -> None:
 
 def test_every_promise_names_its_law_and_a_test() -> None:
     """A promise without a test that proves it is not one."""
-    rows = table_rows(entries(page("guarantees.md"))["Promises"])
-    assert rows
-    for promise, law, proof in rows:
-        assert re.fullmatch(r"L\d+(, L\d+)*|-", law), promise
-        assert [function for _, function in PLACE.findall(proof) if function.startswith("test_")], promise
+    laws = dict(re.findall(r"^- \*\*(G\d+)\*\*(.*?): ", page("guarantees.md"), re.MULTILINE))
+    assert laws
+    assert all(re.fullmatch(r"( \(L\d+(, L\d+)*\))?", each) for each in laws.values())
+    assert sorted(laws) == sorted(each for each in generate.proven(ROOT / "tests") if each.startswith("G"))
 
 
-_FAULT_IDS = re.compile(r"\b([ABDH])(\d+)(?:(?: to |–)\1(\d+))?\b")
-
-
-def fault_ids(text: str) -> set[str]:
-    """Return the ids of faults that a text names, also as `A2 to A5`."""
-    spans = [(part, int(first), int(last or first)) for part, first, last in _FAULT_IDS.findall(text)]
-    return {f"{part}{number}" for part, first, last in spans for number in range(first, last + 1)}
-
-
-def test_every_fault_has_a_line_and_a_test_that_names_it() -> None:
-    """docs/faults.md has each fault once, in order; what applies names a test whose own text has the fault's id."""
-    rows = [row for body in entries(page("faults.md")).values() for row in table_rows(body)]
+def test_every_fault_has_a_line_and_a_test() -> None:
+    """docs/faults.md has each fault once, in order; a test proves each one that applies."""
+    outcomes = dict(re.findall(r"^- \*\*([ABDH]\d+): (?s:.*?)\.\*\* (.*)", page("faults.md"), re.MULTILINE))
     sections = {"A": 30, "B": 30, "D": 23}
     expected = [f"{section}{number}" for section, end in sections.items() for number in range(1, end)]
     expected += [f"H{number}" for number in (*range(1, 11), 13, 14)]  # of the app; the others come with a workspace
-    assert [row[0] for row in rows] == expected
-    for name, _, outcome, proof in rows:
-        tests = PLACE.findall(proof)
-        assert outcome.startswith("does not apply") == (proof == "-"), name
-        assert all(function for _, function in tests), name
-        assert proof == "-" or name in {each for place in tests for each in fault_ids(docstring(*place))}, name
+    assert list(outcomes) == expected
+    applies = {name for name, outcome in outcomes.items() if not outcome.startswith("Does not apply")}
+    assert applies == {each for each in generate.proven(ROOT / "tests") if not each.startswith("G")}
 
 
-def docstring(file: str, function: str) -> str:
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-    return ast.get_docstring(found) or ""
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_row_of_a_table_is_long(path: Path) -> None:
+    """Readers take in a table at a glance: longer texts are lists or sections."""
+    lines = [] if path.name == "CHANGELOG.md" else path.read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("|") and len(line) > 200] == []
 
 
 def test_decisions_are_numbered_and_short() -> None:

@@ -51,6 +51,7 @@ def without(observed: Observed, who: str) -> Observed:
     return replace(observed, directory=replace(observed.directory, principals=principals))
 
 
+@pytest.mark.proves("G126")
 def test_what_turnout_did_has_not_drifted() -> None:
     """A catalog as plans left it has no finding, whoever was given what."""
     assert found(*kept(picture(), chess(), chess(NOW + 5))).findings == ()
@@ -134,7 +135,7 @@ def test_a_game_called_like_the_schema_is_not_meant(key: str) -> None:
         done = plan(changed(observed, table_of(key), "bob@x", add="SELECT"), [meant], managed, NOW)
         assert {change.securable for change in done.changes} == {SCHEMA, CATALOG}
     for forged in ({"read": True}, {"read": False, "revert": True}, {"read": False, "until": NOW}):
-        with pytest.raises(Refused, match="Name "):
+        with pytest.raises(Refused, match="Name the game"):
             AccessIntent("ann@x", NO_GAME, **forged)
 
 

@@ -100,6 +100,7 @@ def reads(desk: Desk, who: str, key: str) -> bool | None:
     return desk.catalog.probe(who, table).reads
 
 
+@pytest.mark.proves("G118")
 def test_access_is_given_seen_tried_and_taken(desk: Desk) -> None:
     """A grant is done when who got it reads and nobody else does; taken, nothing of it is left in the catalog."""
     done = desk.finish(desk.ask(*give((ANN, CHESS))))
@@ -126,6 +127,7 @@ def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
     assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO)) == (False, True)
 
 
+@pytest.mark.proves("G119")
 def test_what_changed_since_the_look_is_not_done(desk: Desk) -> None:
     """A plan is pinned to what was read: a change of the same by somebody else in between makes it stale."""
     asked = desk.ask(*give((ANN, CHESS)))
@@ -137,6 +139,7 @@ def test_what_changed_since_the_look_is_not_done(desk: Desk) -> None:
     assert reads(desk, ANN, CHESS) is False
 
 
+@pytest.mark.proves("G119")
 def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
     """The executor refuses what a page may have let through: an actor's own name, or a group they are in."""
     add(desk.catalog, ANN, ["readers"])
@@ -161,6 +164,7 @@ def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
         (BOB, {}, None),
     ],
 )
+@pytest.mark.proves("G119")
 def test_who_grants_is_a_user_of_the_catalog(
     desk: Desk, actor: str, identities: dict[str, str], refused: str | None
 ) -> None:
@@ -197,6 +201,7 @@ class Failing:
         self._inner.change(change)
 
 
+@pytest.mark.proves("G118")
 def test_each_change_has_its_own_outcome(desk: Desk) -> None:
     """Where some fail the others are done, each is told, nothing that rests on a failed one is held to be given."""
 
@@ -308,6 +313,7 @@ def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
     assert "1 of them as analysts: the catalog does not know groups and refuses them by name." in (done.outcome or "")
 
 
+@pytest.mark.proves("H8")
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     """H8: one begun and one ended entry per change set, by the person; none is left open."""
     done = [desk.finish(desk.ask(*intents)) for intents in (give((ANN, CHESS)), take((ANN, CHESS)))]
@@ -320,6 +326,7 @@ def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     assert verdict.unended == ()
 
 
+@pytest.mark.proves("G128")
 def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
     """A grant, a revoke and what takes the grant back name the game, its table and the person, begun and ended."""
     world = desk.world

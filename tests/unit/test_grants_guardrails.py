@@ -72,6 +72,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is not a registered game"),
     ],
 )  # fmt: skip
+@pytest.mark.proves("G120", "H13")
 def test_a_plan_that_no_planner_made_is_refused(planned: AccessPlan, sentence: str) -> None:
     """H13: each rule holds by itself, for a plan that was forged as for one that was made."""
     with pytest.raises(Refused, match=sentence):
@@ -79,6 +80,7 @@ def test_a_plan_that_no_planner_made_is_refused(planned: AccessPlan, sentence: s
 
 
 @pytest.mark.parametrize("who", ["ann@x", "ANN@X", "team", "readers"])
+@pytest.mark.proves("G119")
 def test_nobody_gives_themselves_or_their_groups_anything_alone(who: str) -> None:
     """It takes another admin, also for a group that one is in by another, and for no more than more time."""
     for planned in (

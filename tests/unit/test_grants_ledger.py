@@ -57,6 +57,7 @@ def test_what_was_given_is_held_with_its_terms(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("failed", "held"), [((3,), [OTHER]), ((4,), [KEY]), ((2, 3, 4), []), ((1, 2, 3, 4), [])])
+@pytest.mark.proves("G118")
 def test_what_rests_on_a_failed_change_is_not_held(engine: Engine, failed: Sequence[int], held: list[str]) -> None:
     """An entitlement whose SELECT or USE_* the catalog did not take was not given; the others were."""
     carried_out(engine, GIVES, failed)

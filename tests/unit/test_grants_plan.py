@@ -229,6 +229,7 @@ def test_a_grant_to_a_user_or_one_that_a_group_covers_is_warned_of() -> None:
     )
 
 
+@pytest.mark.proves("G124")
 def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
     """Whichever of the two came first, neither the end of one nor the other's start ends what the other gives."""
     for intents in ((gives("ann@x", "chess"), gives("ann@x", "chess", NOW + 5)),
@@ -336,6 +337,7 @@ def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> N
     assert fingerprint(observed, NOTHING) != first
 
 
+@pytest.mark.proves("G122")
 def test_applied_and_planned_again_a_plan_is_empty() -> None:
     """Over random catalogs, strangers' grants and intents among them, nothing is left to do after a plan."""
     changed = 0
@@ -350,6 +352,7 @@ def test_applied_and_planned_again_a_plan_is_empty() -> None:
     assert changed > WORLDS / 2
 
 
+@pytest.mark.proves("G122")
 def test_undone_a_plan_leaves_what_was_there_before() -> None:
     """Over random catalogs a plan and its undo restore each assignment, each entitlement and whose each was."""
     for seed in range(WORLDS):
@@ -361,6 +364,7 @@ def test_undone_a_plan_leaves_what_was_there_before() -> None:
         assert back.after == managed, seed
 
 
+@pytest.mark.proves("G120")
 def test_a_plan_takes_only_what_is_ours_and_gives_only_what_may_be_given() -> None:
     """Nothing outside of GRANTABLE, one principal and one securable each, and no stranger's grant without revert."""
     for seed in range(WORLDS):
@@ -402,6 +406,7 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
                 assert then is not True or was is True or True in named or brought, (seed, who, key)
 
 
+@pytest.mark.proves("G122")
 def test_an_undo_leaves_what_came_since() -> None:
     """A newer grant keeps the SELECT and the USE_* that it rests on, and what was taken by hand stays taken."""
     start = picture()

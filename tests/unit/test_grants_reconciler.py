@@ -144,6 +144,7 @@ def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
     assert "does not answer" in known.problem
 
 
+@pytest.mark.proves("G124")
 def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
     """A term that is over ends without a person, in the name of the controller; one without an end stays."""
     house.make_table(CHESS)
@@ -176,6 +177,7 @@ def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
         rows(access, paths, CHESS, BOB, 5)
 
 
+@pytest.mark.proves("G126", "H14")
 def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
     """H14: what somebody revokes in the catalog is shown within a round, and not given again by itself."""
     house.make_table(CHESS)
@@ -237,6 +239,7 @@ def test_what_was_ignored_stays_counted(house: House) -> None:
     assert after.open == ()
 
 
+@pytest.mark.proves("G119")
 def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     """Four eyes: who asks does not approve, who approves does not gain, and nothing is done before."""
     house.make_table(CHESS)
@@ -275,6 +278,7 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
 
 
+@pytest.mark.proves("H10")
 def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: House) -> None:
     """H10: where the audit log cannot be written no change is asked for; who reads what is still answered."""
     house.make_table(CHESS)

@@ -25,6 +25,7 @@ HIERARCHIES = 1_000
 
 
 @pytest.mark.parametrize(("emulated", "worlds"), [(False, HIERARCHIES), (True, HIERARCHIES // 4)])
+@pytest.mark.proves("G123")
 def test_the_resolver_says_what_a_slow_model_says(emulated: bool, worlds: int) -> None:
     """Over random hierarchies every answer is the one of trying all that was not read as forbidden and as allowed."""
     require_what_a_slow_model_says(range(worlds), emulated=emulated)
@@ -86,8 +87,8 @@ def test_every_way_that_is_shown_is_there() -> None:
          "ann@x does not read chess: it lacks USE_CATALOG on catalog main."),
         ({table_of("chess"): {"ann@x": {"READ_DREAMS"}}}, {},
          ("ann@x does not read chess: it lacks SELECT on table main.games.chess and USE_SCHEMA on schema main.games "
-         "and USE_CATALOG on catalog main. ann@x holds READ_DREAMS on table main.games.chess; what that allows is "
-         "not known here.")),
+         "and USE_CATALOG on catalog main. ann@x holds READ_DREAMS on table main.games.chess, whose effect is "
+         "unknown here.")),
     ],
 )  # fmt: skip
 def test_a_verdict_is_a_sentence(direct: dict, groups: dict, sentence: str) -> None:  # type: ignore[type-arg]  # cases
@@ -125,6 +126,7 @@ def test_who_owns_what_lies_above_does_not_read_but_could() -> None:
     assert [need.ways[0].by if need.ways else None for need in bob.needs[:2]] == ["ownership", None]
 
 
+@pytest.mark.proves("G123")
 def test_what_was_not_read_is_not_known_unless_something_else_decides() -> None:
     """A missing USE_CATALOG is a no whatever the table says; with all else there, an unread table is an unknown."""
     everything = {CATALOG: {"ann@x": {"USE_CATALOG"}}, SCHEMA: {"ann@x": {"USE_SCHEMA"}}}

@@ -37,6 +37,7 @@ LATE = SourceReading(NOW - 2, 70.0, 75.0, 760_000, 60.0)
          "what waits in the source is unknown: it was measured 60 s in the future: a clock is wrong"),
     ],
 )  # fmt: skip
+@pytest.mark.proves("G130")
 def test_a_number_counts_only_when_it_was_measured_just_now(
     reading: SourceReading | None, condition: str, sentence: str
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_late_source_is_one_problem_and_no_stream_is_healthy(status: str, show
     assert found.headline.endswith("; ingest was 75 s behind its source within the last minute: 760,000 rows wait now")
 
 
+@pytest.mark.proves("G130")
 def test_with_ingest_dead_no_game_runs() -> None:
     """A game was shown as running with no lag while nothing read the source."""
     for ingest in (replace(INGEST, state="stopped"), replace(INGEST, heartbeat_at=NOW - 600)):

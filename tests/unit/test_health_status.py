@@ -175,6 +175,7 @@ _WINDOWS = st.lists(
 
 @settings(deadline=None)  # the machine may be busy
 @given(window=_WINDOWS, facts=_FACTS)
+@pytest.mark.proves("G129")
 def test_judge_is_total_and_green_needs_evidence(window: list[Observation], facts: StreamFacts) -> None:
     """Every input has one of the 12 statuses; RUNNING needs an active query and a known age."""
     verdict = judge_stream(window, facts, NOW)

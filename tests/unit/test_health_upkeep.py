@@ -75,6 +75,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("upkeep", "driver", "said"), PROBLEMS.values(), ids=PROBLEMS.keys())
+@pytest.mark.proves("G137")
 def test_what_is_overdue_is_a_problem(upkeep: UpkeepFacts, driver: Driver | None, said: str) -> None:
     """No round that ended well within the limit, counted from ingest's first start: unhealthy, with the way out."""
     found = judged(upkeep, driver)

@@ -101,6 +101,7 @@ def test_a_lost_reply_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (DeltaTable(tmp_path / STREAM_BATCH.name).count(), tables.waiting) == (1, 0)
 
 
+@pytest.mark.proves("G135")
 def test_a_store_that_is_down_costs_nothing_until_the_buffer_is_full(tmp_path: Path) -> None:
     """Rows wait for the store; beyond the capacity the oldest are dropped and counted."""
     folder = tmp_path / "metrics"

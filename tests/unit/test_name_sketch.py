@@ -116,6 +116,7 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.proves("G85")
 def test_two_hundred_thousand_names_cost_next_to_nothing(tmp_path: Path) -> None:
     """Goal G10: what ingest keeps after many random names is as small as after fifty thousand."""
     require_names_cost_next_to_nothing(tmp_path, batches=4)

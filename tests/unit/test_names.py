@@ -17,11 +17,13 @@ def test_a_key_is_safe_everywhere(name: str) -> None:
 
 
 @given(_NAMES, _NAMES)
+@pytest.mark.proves("G82")
 def test_two_names_never_share_a_key(one: str, other: str) -> None:
     """Names are exact: case twins, spaces and other scripts keep keys of their own."""
     assert (game_key(one) == game_key(other)) == (one == other)
 
 
+@pytest.mark.proves("G82")
 def test_the_key_of_a_known_name_never_changes() -> None:
     """Tables outlive releases, so a key that was once given stays."""
     assert game_key("Zelda: Echoes") == "zelda_echoes_j24jihwittr7"

@@ -80,6 +80,7 @@ def _names(engine: Engine) -> set[str]:
         ("chess", "chess 2", False),
     ],
 )
+@pytest.mark.proves("G84")
 def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: str, alike: bool) -> None:
     """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
     assert game_key(one) != game_key(other)
@@ -197,6 +198,7 @@ def test_an_older_store_is_refused(engine: Engine) -> None:
         Onboarding(engine, LIMITS).known(7)
 
 
+@pytest.mark.proves("G86")
 def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
     """Names that flood an allowed prefix take neither the hour of another prefix nor the place of a registered game."""
     limits = Limits(prefixes=("bad/", "good/"), max_games=8, max_new_per_prefix_per_hour=3)
@@ -232,6 +234,7 @@ def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
     assert (game.how, game.by, game.reason) == ("approval", "bob", "it is one")
 
 
+@pytest.mark.proves("G83")
 def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     """A forced collision (C7): the second name is refused on every way in, so it never reaches the first's table."""
     key = game_key("second")

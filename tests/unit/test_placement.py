@@ -104,6 +104,7 @@ def test_an_unknown_load_counts_as_the_median_and_is_told_as_such() -> None:
 
 
 @given(worlds())
+@pytest.mark.proves("G110")
 def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
     """The same facts in any order give the same groups; applied and planned again, nothing is left to do."""
     found = place(loads)
@@ -117,6 +118,7 @@ def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
 
 
 @given(worlds())
+@pytest.mark.proves("G110")
 def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
     """A game moves only where its group is gone, drained, stopped, dead or full; nobody is left without a word."""
     found = place(loads)
@@ -131,6 +133,7 @@ def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
 
 
 @given(worlds())
+@pytest.mark.proves("G110")
 def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
     """Who gets games has room for them; a full group gives up no more than it must; who is still full is told of."""
     found = place(loads)
@@ -149,6 +152,7 @@ def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
 
 
 @given(worlds(), LOADS)
+@pytest.mark.proves("G109")
 def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
     """In a fleet where everybody may stay a new game, of which nothing is known yet, gets a group, and that is all."""
     settled = moved(loads, place(loads).new_groups)
@@ -159,6 +163,7 @@ def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
 
 
 @given(worlds(), st.integers(1, 5))
+@pytest.mark.proves("G111")
 def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads, most: int) -> None:
     """Move by move the highest share falls, or stays and the sum of squares falls; none gets over its capacity."""
     found = even_out(loads, most)

@@ -26,6 +26,7 @@ def wide_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.proves("G178")
 def test_the_control_store_is_its_owners(tmp_path: Path) -> None:
     """Other users of the machine read neither the store nor what SQLite keeps beside it."""
     engine = open_store(*load(tmp_path / "new", {}))
@@ -112,6 +113,7 @@ def test_of_many_that_begin_a_store_all_get_the_same(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["control.db"]
 
 
+@pytest.mark.proves("G178")
 def test_logs_are_their_owners(tmp_path: Path) -> None:
     """Logs name games and errors; they are nobody else's to read."""
     with Children(tmp_path / "logs"):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def test_a13_maintenance_waits_for_a_reader_whose_place_is_damaged(tmp_path: Pat
     assert {name: reader.next_version for name, reader in found.items()} == {"demux/a/query": 7, "demux/b/query": None}
 
 
+@pytest.mark.proves("G28")
 def test_line_separators_in_an_offset_do_not_damage_it(tmp_path: Path) -> None:
     """Lines end at a line feed only: U+0085, U+2028 and U+2029 stand in JSON as they are."""
     separators = "a\u0085b\u2028c\u2029d"

@@ -58,6 +58,7 @@ def test_values_out_of_range_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["a,b", "a, b", "games-.*", "", ".", "..", "x" * 250])
+@pytest.mark.proves("G4")
 def test_a_source_is_one_topic(tmp_path: Path, topic: str) -> None:
     """Law L1: Spark would read all topics of a list, but positions are kept for one: the setting is refused."""
     environ = {"TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__TOPIC": topic}
@@ -119,6 +120,7 @@ def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, str, typing.Any]]
 
 @pytest.mark.parametrize("value", [CANARY, [CANARY], {"inner": {"deep": CANARY}}], ids=["text", "list", "table"])
 @pytest.mark.parametrize(("section", "name", "kind"), list(leaves(Settings)))
+@pytest.mark.proves("G177")
 def test_no_secret_is_in_a_refusal(section: str, name: str, kind: typing.Any, value: object, tmp_path: Path) -> None:
     """A password in the wrong place must not reach a terminal or a log; a plain word in a plain setting may."""
     written = json.dumps(value) if not isinstance(value, dict) else '{ inner = { deep = "hunter2-canary" } }'
@@ -149,6 +151,7 @@ def test_a_text_where_many_belong_is_not_shown(name: str, tmp_path: Path) -> Non
         f'[source]\nkafka_options = {{ "sasl.jaas.config" = [ "{CANARY}" ] }}\n',
     ],
 )
+@pytest.mark.proves("G177")
 def test_no_line_of_the_file_is_in_a_refusal(text: str, tmp_path: Path) -> None:
     """Whoever mistypes a line with a password sees where it is, not what it is."""
     (tmp_path / "turnout.toml").write_text(text)

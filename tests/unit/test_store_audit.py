@@ -74,6 +74,7 @@ CHANGES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.proves("G117", "H9")
 def test_no_change_goes_unseen(engine: Engine, change: str) -> None:
     """H9: whatever is changed, taken out or slipped in by hand is found."""
     done(engine)
@@ -186,6 +187,7 @@ def test_an_entry_slipped_in_before_all_days_is_found(engine: Engine) -> None:
     assert not verify(engine).intact
 
 
+@pytest.mark.proves("G117")
 def test_a_log_that_was_written_anew_is_found_by_a_hash_kept_elsewhere(engine: Engine) -> None:
     """Who can write the whole table can write a chain that holds; not one with the hash that somebody noted."""
     done(engine)

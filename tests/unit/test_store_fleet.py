@@ -30,6 +30,7 @@ from tests.browser.seed import Seeded, fleet_of_forty, seed
 NOW = 1_800_000_000.0
 
 
+@pytest.mark.proves("G129")
 def test_a_dead_driver_takes_its_numbers_with_it(tmp_path: Path) -> None:
     """When a group's driver is silent its games are unknown and their lag, rates and latency are no longer told."""
     seed(tmp_path, fleet_of_forty(), now=NOW, heartbeat_ages={"ingest": 1, "a": 1, "b": 50}, history=False)
@@ -165,6 +166,7 @@ def test_the_end_of_a_process_on_record_is_read(store: Engine) -> None:
     assert "exit code 3" in str(verdict(fleet).reason)
 
 
+@pytest.mark.proves("G133")
 def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(store: Engine) -> None:
     """Only this machine can see that a holder has ended; it writes that down, and who lives keeps its lease."""
     gone = Process(**{**{name: getattr(Process.this(), name) for name in Process.__slots__}, "started": 1})
@@ -180,6 +182,7 @@ def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(st
     assert expire_dead(store) == []
 
 
+@pytest.mark.proves("G46")
 def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None:
     """After a restart a stream is unknown until this very run has reported it, and then its own word counts again."""
     start_driver(store, "group", "a", None)
@@ -190,6 +193,7 @@ def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None
     assert verdict(read_fleet(store)) == Verdict("LAGGING", 0.0, None)
 
 
+@pytest.mark.proves("G46")
 def test_last_words_of_a_replaced_process_are_not_written(store: Engine) -> None:
     """A process that another one has replaced, here or in another container, writes neither beats nor streams."""
     start_driver(store, "group", "a", None)
@@ -205,6 +209,7 @@ def test_last_words_of_a_replaced_process_are_not_written(store: Engine) -> None
             assert connection.scalar(of_group) is None
 
 
+@pytest.mark.proves("G134")
 def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
     store: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:
     return {name: {str(each.game_key) for each in games.assigned(engine, name)} for name in names}
 
 
+@pytest.mark.proves("G109")
 def test_games_are_shared_out_evenly_and_stay(engine: Engine) -> None:
     """Of games of which nothing is known each group gets as many; a new game or group moves nobody."""
     games.register_group(engine, "a")
@@ -79,6 +80,7 @@ def _tell(engine: Engine, key: str, group: str, rows: float | None, lane: Lane =
     write_streams(engine, [state])
 
 
+@pytest.mark.proves("G109")
 def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
     """One hot game counts for more than two quiet ones: the rule is load, not the number of games."""
     games.register_group(engine, "a")
@@ -93,6 +95,7 @@ def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
     assert len(_groups(engine, "b")["b"]) == 3
 
 
+@pytest.mark.proves("G109")
 def test_groups_that_take_no_games_get_none(engine: Engine) -> None:
     """Drained, stopped and full groups get no new game, one with a dead driver only where there is no other."""
     for name in "abcd":

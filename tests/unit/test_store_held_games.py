@@ -54,6 +54,7 @@ def test_a_moved_game_is_taken_up_only_when_it_was_let_go(two_groups: Engine, cl
     assert {"g4"} == carried(two_groups, a)
 
 
+@pytest.mark.proves("G92")
 def test_a_moved_game_is_taken_up_when_the_old_driver_lost_its_lease(two_groups: Engine, clock: StoreClock) -> None:
     """A driver that ended, or stands still, keeps its games only as long as its lease runs."""
     a, b = group_lease(two_groups, "a", 1), group_lease(two_groups, "b", 2)
@@ -71,6 +72,7 @@ def test_a_moved_game_is_taken_up_when_the_old_driver_lost_its_lease(two_groups:
     assert {"g1"} == carried(two_groups, successor)
 
 
+@pytest.mark.proves("D8")
 def test_a_stale_driver_carries_and_takes_nothing(two_groups: Engine, clock: StoreClock) -> None:
     """Who was replaced within its own group has no game any more, and gets none."""
     stale = group_lease(two_groups, "a", 1)
@@ -128,6 +130,7 @@ def test_a_roster_lets_a_game_go_after_the_pass_that_has_it(two_groups: Engine, 
     assert "g0" in new.streams
 
 
+@pytest.mark.proves("G35")
 def test_a_game_that_is_moved_in_the_moment_it_is_taken_is_let_go(
     two_groups: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

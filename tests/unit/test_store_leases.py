@@ -40,6 +40,7 @@ def test_the_store_has_the_time(engine: Engine) -> None:
     assert "clock_timestamp()" in str(select(store_now()).compile(create_engine("postgresql+psycopg://")))
 
 
+@pytest.mark.proves("G89")
 def test_a11_a_second_driver_is_refused_and_told_who_has_the_lease(engine: Engine, clock: StoreClock) -> None:
     """A11: while a driver's lease runs nobody else gets it, and the sentence says who has it and what to do."""
     group_lease(engine, "a", 77)
@@ -53,6 +54,7 @@ def test_a11_a_second_driver_is_refused_and_told_who_has_the_lease(engine: Engin
     assert group_lease(engine, "b", 78).epoch == 1  # another group is another lease
 
 
+@pytest.mark.proves("G89")
 def test_a12_the_same_driver_twice_in_one_process_is_refused(engine: Engine) -> None:
     """A12: a lease belongs to one driver, not to its process; the older one is not touched."""
     with leased(engine, Store(), "ingest", "main") as lease:
@@ -74,6 +76,7 @@ def test_a_lease_that_was_given_back_or_ran_out_is_free(engine: Engine, clock: S
 
 
 @pytest.mark.parametrize("lives", [True, False])
+@pytest.mark.proves("D9")
 def test_a_clock_that_is_set_back_makes_a_lease_last_for_its_own_time_only(
     engine: Engine, clock: StoreClock, lives: bool
 ) -> None:
@@ -166,6 +169,7 @@ def _holder(engine: Engine) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.proves("G90")
 def test_after_a_kill_the_next_driver_starts_at_once(engine: Engine) -> None:
     """A restart after SIGKILL does not wait: of this machine's processes it is known that they ended, reaped or not."""
     heir = Lease(engine, "ingest", "main", SECONDS)
@@ -370,6 +374,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert holders == self._holders()
 
 
+@pytest.mark.proves("G91")
 def test_never_two_holders_and_no_stale_one_renews() -> None:
     """Whatever rivals do and whenever they die: one holder at a time, growing epochs, no stale renewal, no false no."""
     run_state_machine_as_test(

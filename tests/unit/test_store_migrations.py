@@ -66,6 +66,7 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [migrate.NEWEST]
 
 
+@pytest.mark.proves("D20")
 def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> None:
     """D20: what this version does not know it does not touch; the sentence says what to do."""
     with engine.begin() as connection:
@@ -75,6 +76,7 @@ def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("revision", ["0001", "0012", None])
+@pytest.mark.proves("D20")
 def test_a_store_of_an_unreleased_build_is_refused(engine: Engine, revision: str | None) -> None:
     """Nothing is upgraded from before the first release, nor is a table of it touched; the sentence says what to do."""
     with engine.begin() as connection:
@@ -143,6 +145,7 @@ def test_a_database_without_our_tables_is_no_control_store_to_what_looks(postgre
     require_store(settings, paths)
 
 
+@pytest.mark.proves("D20", "G181")
 def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A migration is there whole or not at all, on SQLite too: the next start tries it again."""
     (tmp_path / "m").mkdir()

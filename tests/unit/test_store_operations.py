@@ -43,6 +43,7 @@ def test_what_was_asked_is_read_back(engine: Engine) -> None:
         operation(engine, "")
 
 
+@pytest.mark.proves("G115")
 def test_a_double_click_is_one_operation(engine: Engine) -> None:
     """Asked for twice under one key, at the same moment or after it has ended, it is one operation."""
     together = threading.Barrier(6)
@@ -75,6 +76,7 @@ def test_a_target_belongs_to_one_open_operation(engine: Engine) -> None:
     assert ask(engine, replace(other, targets=("game:go",))).state == "planned"
 
 
+@pytest.mark.proves("G115")
 def test_of_many_that_ask_for_one_target_one_gets_it(engine: Engine) -> None:
     """The rule holds under a race, in both databases."""
     together = threading.Barrier(6)

@@ -47,6 +47,7 @@ def spelled(edit: str, dialect: str) -> str:
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.proves("D18", "G182")
 def test_a_row_that_does_not_fit_is_refused_by_the_database(engine: Engine, edit: str) -> None:
     """What reads a row needs no case for a value that no process of turnout writes: there is none."""
     fill(engine)
@@ -63,6 +64,7 @@ def test_bytes_are_no_text(tmp_path: Path) -> None:
         connection.exec_driver_sql("UPDATE games SET game = X'00FF'")
 
 
+@pytest.mark.proves("G182")
 def test_a_row_that_got_in_anyway_is_named_when_a_process_starts(tmp_path: Path) -> None:
     """Another tool may turn SQLite's checks off, or bring a store back from elsewhere: one sentence names the row."""
     fill(open_store(*load(tmp_path, {})))

@@ -1,5 +1,6 @@
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def test_an_unbroken_run_connects_to_the_cursor_before_it(seqs: list[int], data:
 
 
 @given(_SEQS, st.data())
+@pytest.mark.proves("G37")
 def test_a_missing_link_never_connects(seqs: list[int], data: st.DataObject) -> None:
     """Leave any one seq out above the cursor, and the cursor must not be carried past it."""
     links = _chain(seqs)

@@ -55,6 +55,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
         (5, 5, True, 5),
     ],
 )
+@pytest.mark.proves("G66")
 def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
     roster: Roster, tmp_path: Path, before: int, complete: int, fails: bool, after: int
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster
     assert roster.behind(demux.due, lambda _stream: SEQ_TO + 1) == []
 
 
+@pytest.mark.proves("G66")
 def test_a_row_that_an_older_store_did_not_know_is_caught_up(roster: Roster, tmp_path: Path) -> None:
     """Law L7: a game that was taken for complete by what an old copy of the store told is behind once ingest tells."""
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
@@ -99,6 +101,7 @@ def test_a_row_that_an_older_store_did_not_know_is_caught_up(roster: Roster, tmp
 
 
 @pytest.mark.parametrize("missed", [True, False])
+@pytest.mark.proves("G58")
 def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed(
     roster: Roster, tmp_path: Path, missed: bool
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_committed_stream_is_as_far_as_its_pass(roster: Roster, tmp_path: Path
     assert roster.for_pass(SEQ_TO) == {"chess": chess}
 
 
+@pytest.mark.proves("G66")
 def test_a_committed_stream_is_no_further_than_its_pass_read(roster: Roster, tmp_path: Path) -> None:
     """Law L7: bronze counted as passed before a repeated batch is not taken for read by it."""
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def test_what_was_asked_outranks_what_failed_and_both_outrank_where_a_stream_sta
 
 
 @given(KINDS, st.lists(DICE, min_size=1, max_size=12))
+@pytest.mark.proves("D12", "G55")
 def test_a_stream_is_parked_when_its_budget_is_used_up_and_not_before(kind: str, dice: list[float]) -> None:
     """D12: retries are bounded: after the budget of the class in a row the stream waits for a person."""
     decision, now = StreamControl(), 1_000.0
@@ -58,6 +60,7 @@ def test_retries_wait_longer_each_time() -> None:
 
 
 @given(st.integers(1, 9), DICE, st.floats(0, 300), st.floats(0, 7_200))
+@pytest.mark.proves("D9")
 def test_a_clock_that_is_set_back_lengthens_no_wait(failures: int, dice: float, passed: float, back: float) -> None:
     """D9: what is left of a wait is never longer than the wait, whenever and however far the clock is set back."""
     decision, then = StreamControl(), 1e6
@@ -75,6 +78,7 @@ def test_an_expected_failure_costs_nothing(now: float, dice: float) -> None:
     assert failed(StreamControl(), Failure("expected", "conflict"), now, dice) == StreamControl()
 
 
+@pytest.mark.proves("D16", "G55")
 def test_a_shared_cause_is_charged_to_nobody() -> None:
     """D16: full storage fails every stream at once: parking them all would need a person for each."""
     assert is_shared(4, 10)

@@ -39,6 +39,7 @@ def register(registry: LocalRegistry, game: str) -> None:
     registry.register(game, "t.M", bundle(define({"M": {"n": (1, "int64")}})))
 
 
+@pytest.mark.proves("B3")
 def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_path: Path) -> None:
     """B3: with the store away a pass gets the set its driver last heard of; what came meanwhile is heard later."""
     engine = open_store(*load(tmp_path / "env", {}))
@@ -59,6 +60,7 @@ def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_p
     engine.dispose()
 
 
+@pytest.mark.proves("G48")
 def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """L6: a store that was put back from before a registration stops no chunk and no batch; the log says so."""
     engine = open_store(*load(tmp_path / "env", {}))

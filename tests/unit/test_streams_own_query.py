@@ -102,6 +102,7 @@ def in_shared_pass(group: Group) -> bool:
         group.roster.end_pass()
 
 
+@pytest.mark.proves("G63")
 def test_a_query_that_is_turned_off_in_a_long_pass_ends_after_it(group: Group, own: Demux, running: LongPass) -> None:
     """Law L4: the driver goes on, and the game stays its own query's until that has stopped: one reader at a time."""
     for _ in range(2):
@@ -116,6 +117,7 @@ def test_a_query_that_is_turned_off_in_a_long_pass_ends_after_it(group: Group, o
     assert in_shared_pass(group)
 
 
+@pytest.mark.proves("G63")
 def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
     group: Group, own: Demux, running: LongPass
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
     ("text", "failures"),
     [("Versions (3, 5) are not contiguous. A gap was detected", 0), ("the disk is broken", 1)],
 )
+@pytest.mark.proves("G7")
 def test_a_listing_that_lacks_a_commit_is_charged_to_no_game(
     group: Group, own: Demux, text: str, failures: int
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_stream_that_is_as_far_as_the_pass_is_left_to_it(roster: Roster, chess
     assert not chess.behind
 
 
+@pytest.mark.proves("G68")
 def test_a_stream_rejoins_though_every_pass_finds_new_rows(roster: Roster, chess: Stream) -> None:
     """Law L7: what is caught up during one pass is the next one's, though it begins with bronze already further."""
     frontier, head = 9, 12

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def nearly_level(most: int, count: int) -> Callable[[int], dict[str, int]]:
 
 
 @given(PLACES, MOST, st.booleans(), st.data())
+@pytest.mark.proves("G69")
 def test_a_nearly_level_game_is_level_by_the_next_chunk_but_one(
     places: list[int], most: int, waits: bool, data: st.DataObject
 ) -> None:
@@ -59,6 +61,7 @@ def test_a_nearly_level_game_is_level_by_the_next_chunk_but_one(
 
 
 @given(PLACES, MOST, st.booleans(), NEWCOMERS)
+@pytest.mark.proves("G69")
 def test_the_furthest_has_every_other_chunk_at_least(places: list[int], most: int, waits: bool, coming: int) -> None:
     """Law L16: however many nearly level games keep coming, the furthest gets on by a whole chunk in each two."""
     behind, starving = games(places), 0
@@ -86,6 +89,7 @@ def test_everybody_is_level_in_twice_the_chunks_of_the_longest_way(
 
 
 @given(st.integers(0, HEAD - 1), MOST, st.data(), st.booleans())
+@pytest.mark.proves("G69")
 def test_games_that_are_equally_far_behind_share_each_read(
     place: int, most: int, data: st.DataObject, waits: bool
 ) -> None:

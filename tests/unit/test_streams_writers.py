@@ -10,6 +10,7 @@ from pipeline.settings import Demux, Paths, load
 from pipeline.streams.writers import DirectWriter, writer_for
 
 
+@pytest.mark.proves("G41")
 def test_the_spark_writer_needs_leases(tmp_path: Path) -> None:
     """Law L10: where only the lease closes a gap, turning leases off is refused, with the way out."""
     assert load(tmp_path, {"TURNOUT_DEMUX__WRITER": "spark"})[0].demux.writer == "spark"
@@ -17,6 +18,7 @@ def test_the_spark_writer_needs_leases(tmp_path: Path) -> None:
         load(tmp_path, {"TURNOUT_DEMUX__WRITER": "spark", "TURNOUT_STORE__LEASES": "false"})
 
 
+@pytest.mark.proves("G43")
 def test_what_an_earlier_driver_staged_is_deleted(tmp_path: Path) -> None:
     """Law L9: files that no commit took are orphans; a driver begins with an empty staging folder, with any writer."""
     staging = tmp_path / "staging"

@@ -72,6 +72,7 @@ class JavaError(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
         (PySparkException("the table is not readable"), "the table is not readable"),
     ],
 )
+@pytest.mark.proves("D13")
 def test_d13_a_query_that_fails_at_its_start_is_started_again(
     tmp_path: Path, raised: Exception, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,6 +147,7 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     engine.dispose()
 
 
+@pytest.mark.proves("D13")
 def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
     """D13: each start waits longer than the one before, and after three without progress the process gives up."""
     settings, paths = load(tmp_path, {})
@@ -225,6 +227,7 @@ def ended(text: str | None) -> Any:
     return SimpleNamespace(isActive=False, exception=lambda: text)
 
 
+@pytest.mark.proves("G7")
 def test_a_listing_that_lacks_a_commit_takes_no_restart_of_the_budget(supervised: Supervised) -> None:
     """Two writers commit while a reader lists: however often that is, the query goes on within a second."""
     queries = iter([*[ended(each) for each in (SPARK_GAP, SPARK_END, KERNEL_GAP) * 5], ended(None)])
@@ -233,6 +236,7 @@ def test_a_listing_that_lacks_a_commit_takes_no_restart_of_the_budget(supervised
     assert supervised.error() is None
 
 
+@pytest.mark.proves("G7")
 def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised: Supervised) -> None:
     """What does not pass within half a minute is a failure as any other, and says which commit is missing."""
     assert supervised.driver.supervise(lambda: ended(SPARK_GAP), lambda: None, lambda: 0, once=False) == 1
@@ -250,6 +254,7 @@ FULL = [
 
 @pytest.mark.parametrize("full", FULL)
 @pytest.mark.parametrize("failing", ["start", "meanwhile"])
+@pytest.mark.proves("D13")
 def test_a_full_disk_is_waited_for_as_long_as_any_failure(
     supervised: Supervised, full: Exception, failing: str
 ) -> None:

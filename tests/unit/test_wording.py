@@ -22,8 +22,36 @@ DIALECT: Final = re.compile(
 )
 """Say export, report, grant, request, retry, again, an operator, should instead."""
 
+GRAMMAR: Final = re.compile(
+    r"""\b(?:for|by|from|to|with|at|than)\ who\b                              # for those who
+    | (?<!the\ )(?<!only\ )\bones?\ (?:that|which|who)\b                    # the noun
+    | \b[Ii]t\ (?:is|was)\ (?:not\ |only\ )?(?:the|a|an|its|their)\ [^.,;:]{1,50}?\ (?:that|who|which)\b
+    | \b(?:is|are|was|were)\ (?:to\ be|said|wanted|asked|made\ known|taken\ (?:for|back|forth)|held\ to)\b
+    | \b(?:table|row|column)s?\ (?:says?|said|tells?|speaks?|hears?|knows?)\b
+    | \b(?:checkpoint|log|store)s?\ (?:tells?|speaks?|hears?|knows?)\b
+    | \b(?:it|that|which|who)\ (?:is|was)\ none\b""",
+    re.VERBOSE,
+)
+"""Make the component the subject, and one clause enough."""
+
+SUBJECT: Final = re.compile(r"(?:^|[.!;] )(?:[Ww]hat|[Ww]ho)\b(?![^.;!?]*\?)[^.;!?]*[.;!]")
+"""A sentence whose subject is a clause, where text is made of sentences."""
+
+CEILINGS: Final = {
+    "docs": 0,
+    "docs/decisions": 0,
+    "docs/runbooks": 0,
+    "app": 12,
+    "grants": 0,
+    "listeners": 0,
+    "pipeline": 82,
+    "tests": 677,
+}
+"""Sentences of each room that still have this grammar. A number may only fall."""
+
 CODE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 SPAN: Final = re.compile(r"`[^`\n]*`")
+PART: Final = re.compile(r"\n\s*\n|\n(?=[-*|#] |\d+\. )|^[-*|#]+ ", re.MULTILINE)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -85,6 +113,53 @@ def test_documents_are_plain_english(page: Path) -> None:
     """Documents use the same words; names of tests and code are not prose."""
     prose = SPAN.sub("", CODE.sub("", page.read_text("utf-8")))
     assert sorted({match.group(0) for match in DIALECT.finditer(prose)}) == []
+
+
+def first_paragraph(docstring: str) -> str:
+    return SPAN.sub("_", " ".join(docstring.strip().partition("\n\n")[0].split()))
+
+
+def prose(room: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield place and text of what people read in a room, and whether it is made of sentences."""
+    folder = ROOT / room
+    for path in sorted({*folder.glob("*.md"), *(ROOT.glob("*.md") if room == "docs" else ())}):
+        if path.name not in {"plan.md", "CHANGELOG.md"}:
+            written = CODE.sub("", path.read_text("utf-8").partition("\n<!-- generated -->\n")[0])
+            yield from ((path.name, SPAN.sub("_", " ".join(part.split())), True) for part in PART.split(written))
+    for path in sorted(folder.rglob("*.py")):
+        tree, is_test = ast.parse(path.read_text("utf-8")), room == "tests"
+        own = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and (id(node) in own or not is_test):
+                is_text = id(node) not in own
+                if " " in node.value:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", first_paragraph(node.value), is_test or is_text
+            elif is_test and isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield place, node.name.removeprefix("test_").replace("_", " ") + ".", True
+
+
+@pytest.mark.parametrize("room", CEILINGS)
+def test_sentences_say_who_does_what(room: str) -> None:
+    """Each sentence has a component as its subject and says what it does."""
+    found = [
+        f"{place}: {match.group(0)!r}"
+        for place, text, has_sentences in prose(room)
+        for pattern in (GRAMMAR, *([SUBJECT] if has_sentences else []))
+        for match in pattern.finditer(text)
+    ]
+    assert len(found) <= CEILINGS[room], "\n".join(found)
+
+
+def test_the_grammar_is_seen() -> None:
+    """The check finds what it is for, and leaves good English alone."""
+    for text in ("Rows of one that died", "a text for who reads it", "It is the lease that keeps it", "as is wanted"):
+        assert GRAMMAR.search(text), text
+    assert SUBJECT.search("Fine. What was granted stays.")
+    for text in ("What is a problem?", "The driver reads what it needs.", "Who may read"):
+        assert not SUBJECT.search(text), text
+    for text in ("the only one that runs", "it is possible that it fails", "where that is None", "The log says so."):
+        assert not GRAMMAR.search(text), text
 
 
 def test_the_dialect_is_seen() -> None:

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 from pipeline.control.operations.moves import Plan, plan, require_group
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import leaving, most_room
-from pipeline.store.assignments import GameAssignment, GroupDriver
+from pipeline.store.assignments import GameAssignment
 
 
 def drain(
-    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupDriver], loads: Loads
+    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupCondition], loads: Loads
 ) -> Plan:
     """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
 

@@ -16,6 +16,7 @@ from pipeline.control.operations.executor import (
     StepResult,
 )
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
@@ -24,7 +25,6 @@ from pipeline.settings import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
     GameAssignment,
-    GroupDriver,
     read_assignments,
     read_group_drivers,
     reassign,
@@ -74,7 +74,7 @@ class Plan:
 def plan(
     target_groups: Mapping[str, str],
     assignments: Mapping[str, GameAssignment],
-    groups: Mapping[str, GroupDriver],
+    groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan moves (game key → group); games that are where they should be are left out.
@@ -102,7 +102,7 @@ def plan(
     return planned
 
 
-def require_group(name: str, groups: Mapping[str, GroupDriver]) -> GroupDriver:
+def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondition:
     """Return a group.
 
     Raises:
@@ -292,7 +292,7 @@ def _done(operation: Operation) -> str:
 def undo(
     operation: Operation,
     assignments: Mapping[str, GameAssignment],
-    groups: Mapping[str, GroupDriver],
+    groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
@@ -326,7 +326,7 @@ MOVE: Final = OperationDefinition(
 )
 
 
-def _require_taking(group: GroupDriver) -> None:
+def _require_taking(group: GroupCondition) -> None:
     if group.desired != "running":
         raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
     why = group.liveness.silence

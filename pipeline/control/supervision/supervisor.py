@@ -19,12 +19,20 @@ from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
 from pipeline.errors import Refused, Transient
-from pipeline.health.liveness import RUNS
+from pipeline.health.condition import (
+    WINDOW_SECONDS,
+    Conditions,
+    GroupCondition,
+    is_within,
+    judge_group,
+    judge_groups,
+)
+from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import LastBeat, last_beats
 from pipeline.store.groups import Driving, Group
-from pipeline.store.leases import expire_dead, store_time
+from pipeline.store.leases import expire_dead
+from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import ask
 from pipeline.store.runs import Run
 
@@ -44,10 +52,10 @@ class Supervisor:
     active_games: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
     others: Callable[[], Sequence[Duty]] = tuple  # what is to be kept running beside the groups
     most_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
-    mass_failure: str | None = None  # why nothing but one group is tried at a time
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     frozen: Mapping[tuple[str, str], str] = field(default_factory=dict)  # what is left alone: kind, name → why
-    seen: Sequence[GroupObservation] = ()  # at the last look
-    looked_at: float = 0.0  # when that was, by the store's clock
+    conditions: Conditions | None = None  # of the groups at the last look; None: it broke
+    _looked_at: float = 0.0  # by the store's clock
     _signalled: set[int] = field(default_factory=set)  # runs that this process has sent a signal
     _last_logged: dict[tuple[str, str], str] = field(default_factory=dict)  # the last line of the log about each
     _watched_since: float = 0.0
@@ -55,36 +63,40 @@ class Supervisor:
     @property
     def alarms(self) -> tuple[str, ...]:
         """What a person should know, as of the last look."""
-        shared = () if self.mass_failure is None else (self.mass_failure,)
+        mass_failure = None if self.conditions is None else self.conditions.mass_failure
+        shared = () if mass_failure is None else (mass_failure,)
         return (*shared, *(f"{_titled(*key)} is frozen: {why}" for key, why in sorted(self.frozen.items())))
 
     def tick(self) -> list[Action]:
         """Do what is to be done now; return it."""
-        self.seen = ()  # nobody judges by an old look where this one breaks
+        self.conditions = None  # nobody judges by an old look where this one breaks
         expire_dead(self.engine)
-        now = store_time(self.engine)
-        if abs(now - self.looked_at) > _GAP_SECONDS:
+        facts = read_drivers(self.engine, self.heartbeat_seconds)
+        now = facts.now
+        if abs(now - self._looked_at) > _GAP_SECONDS:
             self._watched_since = now
-        seen = observe(self.engine, self.backends, now, self.others(), self._watched_since)
-        self.seen, self.looked_at = seen, now
-        self.mass_failure = restart_policy.mass_failure(seen, now)
-        actions = restart_policy.plan(seen, self.mass_failure, now, self.most_silent)
+        self._looked_at = now
+        conditions = judge_groups(facts)
+        seen = observe(self.engine, self.backends, facts, conditions, self.others(), self._watched_since)
+        self.conditions = conditions
+        actions = restart_policy.plan(seen, conditions.mass_failure, now, self.most_silent)
         self._log_changes(actions)
         by_key = {_key(each): each.group for each in seen}
-        frozen = _defects(seen)
+        frozen: dict[tuple[str, str], str] = {}
         for action in actions:
             why = self._guarded(action.key, partial(self._apply, action, by_key[action.key], now))
             frozen |= {} if why is None else {action.key: why}
-        self.frozen = frozen | self._end_hung(seen, now)
+        self.frozen = frozen | self._end_hung(seen, facts)
         return actions
 
-    def _end_hung(self, seen: Sequence[GroupObservation], now: float) -> dict[tuple[str, str], str]:
+    def _end_hung(self, seen: Sequence[GroupObservation], facts: DriverFacts) -> dict[tuple[str, str], str]:
         """End what hangs and has no run; return why, where it cannot be done."""
         local, supervised = self.backends.get("local"), {_key(each) for each in seen if each.run is not None}
         frozen: dict[tuple[str, str], str] = {}
-        for key, beat in hung.find(self.engine, now, self._watched_since, self.most_silent):
+        for driver in hung.find(facts, self._watched_since, self.most_silent):
+            key = (driver.kind, driver.name)
             if local is not None and key not in supervised:
-                why = self._guarded(key, partial(hung.end, self.engine, local, key, beat, now))
+                why = self._guarded(key, partial(hung.end, self.engine, local, driver, facts.now))
                 frozen |= {} if why is None else {key: why}
         return frozen
 
@@ -107,12 +119,12 @@ class Supervisor:
 
         Called again and again until they have, it kills what hangs.
         """
-        now = store_time(self.engine)
-        seen = observe(self.engine, self.backends, now, self.others())
-        frozen = _defects(seen)
-        running = [each for each in seen if each.run is not None and each.defect is None]
+        facts = read_drivers(self.engine, self.heartbeat_seconds)
+        seen = observe(self.engine, self.backends, facts, judge_groups(facts), self.others())
+        frozen: dict[tuple[str, str], str] = {}
+        running = [each for each in seen if each.run is not None]
         for each in running:
-            why = self._guarded(_key(each), partial(self._stop_one, each, now))
+            why = self._guarded(_key(each), partial(self._stop_one, each, facts.now))
             frozen |= {} if why is None else {_key(each): why}
         self.frozen = frozen
         return all(_key(each) in frozen for each in running)
@@ -123,7 +135,7 @@ class Supervisor:
             return
         if not seen.is_alive:
             store.end_run(self.engine, run.run_id, backend.ending(run.reference), died=run.stop_requested_at is None)
-        elif not restart_policy.is_within(run.stop_requested_at or now, STOP_SECONDS, now):
+        elif not is_within(run.stop_requested_at or now, STOP_SECONDS, now):
             backend.kill(run.reference)
         else:
             self._stop(run.run_id, run.reference, backend)
@@ -166,7 +178,7 @@ class Supervisor:
 
     def _isolate(self, group: Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
-        ended = store.ended_runs(self.engine, now - restart_policy.WINDOW_SECONDS)[group.name]
+        ended = store.ended_runs(self.engine, now - WINDOW_SECONDS)[group.name]
         intent = isolation.intent(
             group, ended, read_assignments(self.engine), list(store.read_groups(self.engine)), now
         )
@@ -195,47 +207,43 @@ class Supervisor:
 def observe(
     engine: Engine,
     backends: Mapping[str, Backend],
-    now: float,
+    facts: DriverFacts,
+    conditions: Conditions,
     others: Sequence[Duty] = (),
     watched_since: float = -math.inf,
 ) -> list[GroupObservation]:
-    """Look at every group and the others, their processes and who holds their leases; `now` is the store's time.
+    """Look at every group and the others, their processes and who holds their leases.
 
     How long a process has been silent is reckoned from when it was watched: before, it could not beat perhaps.
     """
     duties = [*(group for _, group in sorted(store.read_groups(engine).items())), *others]
-    beats, observed = last_beats(engine), []
+    observed = []
     for kind in dict.fromkeys(duty.kind for duty in duties):
         runs, driving = store.open_runs(engine, kind), store.active_drivers(engine, kind)
-        ended = store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS, kind)
         for duty in duties:
             if duty.kind == kind:
+                condition = conditions.groups.get(duty.name) if kind == "group" else None
+                condition = condition or judge_group(facts, duty.name, kind)
                 run, backend = runs.get(duty.name), backends.get(duty.backend)
-                seen = _observe_one(duty, run, ended.get(duty.name, ()), driving.get(duty.name), backend)
-                since = max(watched_since, _last_sign(run, beats.get((kind, duty.name)), now))
-                observed.append(replace(seen, silent_seconds=now - since))
+                seen = _observe_one(duty, run, condition, driving.get(duty.name), backend)
+                since = max(watched_since, _last_sign(run, facts.drivers.get((kind, duty.name)), facts.now))
+                observed.append(replace(seen, silent_seconds=facts.now - since))
     return observed
 
 
-def _last_sign(run: Run | None, beat: LastBeat | None, now: float) -> float:
+def _last_sign(run: Run | None, driver: Driver | None, now: float) -> float:
     """Return when a run's process gave its last sign of life."""
     process = None if run is None else process_of(run.reference or "")
     if run is None or process is None:
         return now
-    if beat is None or (beat.host, beat.pid) != (process.host, process.pid):
+    if driver is None or driver.process != (process.host, process.pid):
         return run.started_at
-    return max(run.started_at, beat.at)
+    return max(run.started_at, driver.heartbeat_at)
 
 
 def _observe_one(
-    group: Duty, run: Run | None, ended: Sequence[Run], driver: Driving | None, backend: Backend | None
+    group: Duty, run: Run | None, condition: GroupCondition, driver: Driving | None, backend: Backend | None
 ) -> GroupObservation:
-    """Look at one duty; what hands have written into its rows is a reason to leave it alone, and no other one."""
-    unreadable = None
-    if driver is not None and not driver.process.makes_sense:
-        unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
-    if unreadable is not None:
-        return GroupObservation(group, None, None, holds=False, holder=None, is_reported=False, unreadable=unreadable)
     holder = None if driver is None or driver.process.is_dead() else driver.process
     reference = run.reference if run is not None else None
     is_its_own = reference is not None and holder is not None and process_of(reference) == holder
@@ -245,8 +253,7 @@ def _observe_one(
         is_alive=None if reference is None or backend is None else backend.is_alive(reference),
         holds=is_its_own,
         holder=None if holder is None or is_its_own else reference_of(holder),
-        is_reported=is_its_own and driver is not None and driver.state in RUNS,
-        ended=tuple(ended),
+        condition=condition,
     )
 
 
@@ -257,7 +264,3 @@ def _key(seen: GroupObservation) -> tuple[str, str]:
 def _titled(kind: str, name: str) -> str:
     title = described(kind, name)
     return title[0].upper() + title[1:]
-
-
-def _defects(seen: Sequence[GroupObservation]) -> dict[tuple[str, str], str]:
-    return {_key(each): each.defect for each in seen if each.defect is not None}
