@@ -49,8 +49,8 @@ def preview_change(
         raise Refused("Enter a reason. It is kept in the audit log.")
     if len(intents) > MOST_CELLS:
         raise Refused(
-            f"That is {len(intents)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
-            "give to a group, or use a policy file with `turnout grants apply --policy`."
+            f"The change has {len(intents)} cells; this page allows {MOST_CELLS}. Choose fewer, "
+            "grant to a group, or use a policy file with `turnout grants apply --policy`."
         )
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
@@ -88,7 +88,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         store, catalog = services.engine(environment), services.catalog(environment)
         wanted = requests.request(store, request_id)
         if same_person(wanted.requester, services.actor()):
-            raise Refused("Nobody decides about a request of their own: another access admin must.")
+            raise Refused("You cannot decide on your own request; ask another access admin.")
         prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
     return _preview(environment, prepared, intent, partial(_approve, environment, wanted), _DECIDE)
 
@@ -102,15 +102,15 @@ def preview_findings(
         Refused: as `preview_change`; or it is not possible for one of them.
     """
     if not findings:
-        raise Refused("Choose what it is about first.")
+        raise Refused("Choose findings first.")
     if act != "ignore":
         return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
-    lines = ["It stays as it is and is counted.", *(each.sentence for each in findings)]
+    lines = ["The finding stays and is counted as ignored.", *(each.sentence for each in findings)]
     intent = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
-    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
+    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Ignore")
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], reason: str) -> Request:
@@ -163,7 +163,7 @@ def _ignore(environment: Environment, findings: Sequence[Finding], intent: opera
     with writing():
         drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason)
     queries.forget()
-    return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
+    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'} ignored."
 
 
 # ------------------------------------------------------------------------------------------------------------- previews
@@ -193,15 +193,15 @@ def _preview(
     created, ended = planned.change_set.made, planned.change_set.ended
     lines = [f"{formatting.count(len(gains))} cells gain read access, {formatting.count(len(loses))} lose it."]
     if created or ended:
-        lines.append(f"turnout keeps {len(created)} new entitlements, and ends {len(ended)}.")
+        lines.append(f"{len(created)} entitlements begin, {len(ended)} end.")
     if intent.parameters["intents"]:
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in first_lines(list(planned.warnings))]
     sections = {
-        f"Who gains read access ({len(gains)})": cells(gains),
-        f"Who no longer reads what ({len(loses)})": cells(loses),
-        f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
-        f"Not as requested, and what would help ({len(unmoved)})": tuple(unmoved),
+        f"Gain read access ({len(gains)})": cells(gains),
+        f"Lose read access ({len(loses)})": cells(loses),
+        f"Unknown ({len(other)})": tuple(each.sentence for each in other),
+        f"Not as requested, and how to fix it ({len(unmoved)})": tuple(unmoved),
         f"Statements ({len(planned.changes)} catalog changes)": tuple(
             each for change in planned.changes for each in proposals.statements(change)
         ),
@@ -213,11 +213,11 @@ def _preview(
     )  # fmt: skip
 
 
-_LABELS: Final = {_REQUEST: "Request it", _DECIDE: "Approve it"}
+_LABELS: Final = {_REQUEST: "Request", _DECIDE: "Approve it"}
 
 
 def _terms(prepared: AccessProposal) -> str:
     first = prepared.intents[0]
-    until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
+    until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; no end"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""
     return f"Why: {first.reason}{ticket}{until}"

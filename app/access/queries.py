@@ -87,7 +87,7 @@ class AccessState:
         return (
             formatting.game_text(key, self.names[key])
             if key in self.names
-            else f"{formatting.shown(key, 60)} · no game of ours"
+            else f"{formatting.shown(key, 60)} · not registered"
         )
 
     def label(self, principal: str) -> str:

@@ -110,9 +110,7 @@ def lines(environment: Environment) -> Lines:
             needs = f"{counted.need_a_person} {'needs' if one else 'need'} a person"
             st.badge(needs, icon=":material/person_alert:", color="orange")
         age_place = st.empty()
-        paused = st.toggle(
-            "Pause refresh", key=_PAUSED, persist_state="session", help="Holds the data on screen still."
-        )
+        paused = st.toggle("Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen.")
     with st.container(horizontal=True, key="pages", gap="small"):
         for title, page in _PAGES.items():
             uncounted = formatting.escaped(str(unread)) if unread is not None and title == "Operations" else None

@@ -147,7 +147,7 @@ def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Ope
     for show in ("all", "reads"):
         app = opening("access", show=show, why_game=LUDO, why_who=ANN)
         assert cells(app)[LUDO, ANN] == "? unknown"
-        assert "are not known" in texts(app)
+        assert "are unknown" in texts(app)
         assert f"Whether {ANN} reads {LUDO} is not known" in texts(app)
     assert "? not known" in column(app, "met")
     assert cells(opening("access", show="reads", who_text=ANN, game_text="Ludo")) == {(LUDO, ANN): "? unknown"}
@@ -203,7 +203,7 @@ def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogu
     world.server.kill()
     snapshot.keep(world.store, None, "The catalog does not answer: connection refused.")
     app = opening("access", view="change")
-    assert "could not be read whole: The catalog does not answer" in warned(app)
+    assert "The newest read of the catalog failed: The catalog does not answer" in warned(app)
     assert cells(app)[CHESS, ANN] == "✓ reads"
     preview(plan(app, "give", [CHESS], [BOB]))
     assert "The catalog does not answer" in warned(app)
@@ -297,7 +297,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     with (tmp_path / "turnout.toml").open("a") as settings:
         settings.write('[roles]\naccess_admins = ["carl"]\n')
     app = opening("access", view="change")
-    assert "needs the role access_admin" in texts(app).replace("\\", "")
+    assert "Needs the role access_admin" in texts(app).replace("\\", "")
     with pytest.raises(Refused, match="no admin of access"):
         previews.preview_change(environment_of(world), [AccessIntent(BOB, CHESS, True, None, "forged")], "forged")
     preview(plan(app, "give", [CHESS], [BOB]), "preview_request")

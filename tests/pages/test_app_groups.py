@@ -153,7 +153,7 @@ def test_a_group_is_made_where_there_is_none(tmp_path: Path, store: Engine, open
     ("name", "sentence"),
     [
         ("", "Give the group a name"),
-        ("a", "There is a group a already"),
+        ("a", "Group a already exists"),
         ("Capital", "cannot name a cluster group"),
         (HOSTILE[1], "cannot name a cluster group"),
         (HOSTILE[0], "cannot name a cluster group"),
@@ -324,7 +324,7 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
     app.selectbox(key="steered_group").set_value("a").run()
     assert app.button(key="preview_make").disabled
     assert app.button(key="open_change").disabled
-    assert texts(app).count("It needs the role mover") >= 2
+    assert texts(app).count("Needs the role mover") >= 2
 
 
 def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine, tmp_path: Path) -> None:

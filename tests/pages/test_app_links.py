@@ -110,7 +110,7 @@ def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Ope
 def test_what_a_link_names_that_is_not_here_is_said(name: str, store: Engine, opening: Opening) -> None:
     """It is told of as text, chosen nowhere, and stays in the link through other choices until it is taken out."""
     app = link(opening, "groups", games=[KEY["Chess"], name], to=name, steer=name)
-    assert "The link names what is not here, so it is not chosen: steer “" in warned(app)
+    assert "The link names unknown values, which were ignored: steer “" in warned(app)
     assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
     assert "\u202e" not in warned(app)
     assert app.multiselect(key="move_games").value == [KEY["Chess"]]

@@ -124,10 +124,10 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(tables: House, tmp_path: 
         (("--grant", "Chess", "--principal", "nobody@example.com", "--reason", "r"), "nobody@example.com"),
         (grant, "needs one"),
         ((*grant, "--reason", "r", "--plan", "0000"), "has changed and is"),
-        ((*grant, "--reason", "r", "--policy", str(broken)), "leave out"),
+        ((*grant, "--reason", "r", "--policy", str(broken)), "cannot be combined"),
         (("--policy", str(broken), "--reason", "r"), "line 4"),
-        ((*grant, "--reason", "r", "--until", "tomorrow"), "no date"),
-        (("--reason", "r"), "Say what to change"),
+        ((*grant, "--reason", "r", "--until", "tomorrow"), "neither a date"),
+        (("--reason", "r"), "Give --policy FILE"),
         (("--policy", str(tmp_path / "none.yml"), "--reason", "r"), "cannot be read"),
     ):
         with pytest.raises(Refused, match=said):

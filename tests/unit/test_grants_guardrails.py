@@ -69,7 +69,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (AccessPlan(change_set=ChangeSet((Change(table_of("chess"), "bob@x", ("SELECT",), ("SELECT",)),))),
          "SELECT would be granted and revoked in one"),
         (AccessPlan(intents=(AccessIntent("bob@x", "chess", read=True, reason="  "),)), "needs one"),
-        (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is not a registered game"),
+        (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is not a registered"),
     ],
 )  # fmt: skip
 @pytest.mark.proves("G120", "H13")

@@ -90,7 +90,7 @@ grants:
         "a principal must be a text",
         "is empty",
         "'robot' is not a field",
-        "is everybody",
+        "means everybody",
     ):
         assert any(part in each for each in said), part
 

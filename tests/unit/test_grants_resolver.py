@@ -81,8 +81,8 @@ def test_every_way_that_is_shown_is_there() -> None:
          ("ann@x reads chess: ALL_PRIVILEGES on catalog main by group account users, ALL_PRIVILEGES on catalog main by "
          "group account users, ALL_PRIVILEGES on catalog main by group account users.")),
         ({SCHEMA: {"ann@x": {"MANAGE", "USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}}, {},
-         ("ann@x does not read chess: it lacks SELECT on table main.games.chess. It could grant itself access, by MANAGE "
-         "on schema main.games.")),
+         ("ann@x does not read chess: it lacks SELECT on table main.games.chess. It could grant itself access, by "
+         "MANAGE on schema main.games.")),
         ({SCHEMA: {"ann@x": {"MANAGE", "ALL_PRIVILEGES"}}}, {},
          "ann@x does not read chess: it lacks USE_CATALOG on catalog main."),
         ({table_of("chess"): {"ann@x": {"READ_DREAMS"}}}, {},
@@ -111,7 +111,7 @@ def test_emulated_groups_are_not_put_together() -> None:
     by_group = replace(apart, direct={**apart.direct, table_of("chess"): {"readers": frozenset({"SELECT"})}})
     assert Resolver(by_group).verdict("ann@x", "chess").sentence == (
         "ann@x reads chess: SELECT on table main.games.chess by group readers, USE_SCHEMA on schema main.games by "
-        "group readers, USE_CATALOG on catalog main by group readers. The catalog itself knows no groups: it lets in "
+        "group readers, USE_CATALOG on catalog main by group readers. The catalog does not know groups: it admits "
         "readers, and refuses ann@x by name."
     )
 
