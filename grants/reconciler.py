@@ -53,7 +53,7 @@ class AccessReconciler:
         self.kinds: Mapping[str, OperationDefinition] = {kind.name: kind}
 
     def tick(self) -> str | None:
-        """Begin a round where one is due and none runs; return what broke in the newest one, or that it does not end.
+        """Start a round if one is due and none runs; return the error of the newest one, or that it hangs.
 
         A catalog that is away is reported with the snapshot, and is no alarm of the controller.
         """
@@ -87,7 +87,7 @@ class AccessReconciler:
         return open_catalog(self._context.settings.access, self._context.paths, self._environ)
 
     def run_round(self) -> None:
-        """Do one round, and tell how it went; a tick has it done in a thread."""
+        """Do one round and report its outcome; a tick runs it in a thread."""
         try:
             self._round_of(self._open())
         except (CatalogUnavailable, Refused) as problem:
@@ -139,7 +139,7 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
 
 
 def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
-    """Say where the executor may be shown its own grants only: a catalog does not tell that there are more."""
+    """Report where the executor may see only its own grants: a catalog does not report hidden ones."""
     closure, schema = resolver.closure(executor), resolver.observed.schema
     for where in schema.chain():
         owner = resolver.observed.owners.get(where)

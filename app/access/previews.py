@@ -1,4 +1,4 @@
-"""What the Access page asks for: previews by the planner of `turnout grants`, and the asking itself.
+"""Previews of the Access page's acts, planned as by `turnout grants`, and their submission.
 
 Nothing here draws. Each preview reads the catalog again; a request follows the same rules as one from the command
 line, checked when it is previewed, when it is submitted, and by the controller when it begins.
@@ -37,7 +37,7 @@ _REQUEST, _DECIDE, _IGNORE = "request access", "decide about a request", "ignore
 def preview_change(
     environment: Environment, intents: Sequence[AccessIntent], reason: str, *, as_request: bool = False
 ) -> Preview:
-    """Plan to give or to take, to be done, or to be asked of an access admin.
+    """Plan to grant or revoke, as an operation or as a request to an access admin.
 
     Raises:
         Refused: something is missing, it cannot be, the rules speak against it, nothing would change, or the catalog or
@@ -96,7 +96,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
 def preview_findings(
     environment: Environment, findings: Sequence[Finding], act: Literal["adopt", "revert", "ignore"], reason: str
 ) -> Preview:
-    """Plan what is done about differences: to adopt them, to revert them, or to leave them as they are.
+    """Plan to adopt, revert or ignore findings.
 
     Raises:
         Refused: as `preview_change`; or it is not possible for one of them.

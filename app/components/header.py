@@ -1,4 +1,4 @@
-"""The lines on top of every page: where one is and can go, who one is, how old the data is, what waits for a person."""
+"""The header of every page: navigation, the signed-in person, the data's age, operations that need a person."""
 
 import time
 from collections.abc import Callable

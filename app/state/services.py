@@ -1,4 +1,4 @@
-"""Everything the pages read, wired once: the environment, the control store, the metrics history.
+"""Data sources of the pages, wired once: the environment, the control store, the metrics history.
 
 Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state;
 what the steering pages read is in `app/state/control_queries.py`, what people ask for in `app/state/previews.py`.

@@ -1,4 +1,4 @@
-"""Drift as it is in this environment: read, found, recognised again, and left alone where a person decided to."""
+"""Drift of this environment: finds it, recognises known findings, and keeps ignored ones."""
 
 import hashlib
 from collections.abc import Sequence

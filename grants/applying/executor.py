@@ -1,4 +1,4 @@
-"""Changes of access as operations: looked at again, applied one by one, seen in the catalog, tried, and only then done.
+"""Executes changes of access: plans again, applies them one by one, observes them in the catalog and probes them.
 
 The work is done in threads of the controller, since a catalog may be slow. Each step may be begun again after a kill:
 what was applied is marked, and applying it twice is applying it once.
@@ -22,7 +22,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.lists import first_lines
 from pipeline.store.operations import Operation
 
-_STEP_SECONDS: Final = 900.0  # a catalog may be away for a while before a person is asked
+_STEP_SECONDS: Final = 900.0  # a catalog may be away this long before an operation needs a person
 _OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MOST_PROBES: Final = 20  # of those who gain, and of those who lose
@@ -40,7 +40,7 @@ class Executor:
         observe_seconds: float = _OBSERVE_SECONDS,
         seen: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with nothing to do; `stop` ends waits between two reads, `seen` is called when changes were seen."""
+        """Start idle; `stop` ends waits between two reads, `seen` is called when the catalog shows changes."""
         self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
         self._works = BackgroundTasks()
 
@@ -86,7 +86,7 @@ class Executor:
         return f"The plan still holds: {len(planned.plan.changes)} changes to make."
 
     def _apply(self, context: ControlContext, operation: Operation) -> str:
-        """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
+        """Apply each open change; where USE_* fails, skip the changes that depend on it."""
         catalog = self._open()
         by_principal: dict[str, list[ledger.Item]] = {}
         for item in ledger.items(context.engine, operation.operation_id):
@@ -105,7 +105,7 @@ class Executor:
         return StepResult("done", "Recorded in the ledger.")
 
     def _observe(self, context: ControlContext, operation: Operation) -> str:
-        """Read until every applied change is seen, or its time is over."""
+        """Read until the catalog shows every applied change, or the time is over."""
         catalog, until = self._open(), time.monotonic() + self._observe_seconds
         pause = 0.1
         while True:
@@ -131,7 +131,7 @@ class Executor:
             pause = min(pause * 2, 5.0)
 
     def _probe(self, context: ControlContext, operation: Operation) -> str:
-        """Try to read as those who gain and those who lose; the results are reported, and judged at the end."""
+        """Probe as principals that gain and lose access; the results are judged at the end."""
         catalog = self._open()
         failed = {
             folded(each.change.principal)
@@ -148,7 +148,7 @@ class Executor:
         return _told_of(tried, parts_failed=bool(failed))
 
     def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
-        """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
+        """Report failed changes, if any: a partly failed set has not succeeded."""
         items = ledger.items(context.engine, operation.operation_id)
         failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
         if not failed:
@@ -187,7 +187,7 @@ def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
 
 
 def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
-    """Say what trying has shown.
+    """Report the results of the probes.
 
     Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the
     operation fails by these parts, whose sentences say more.

@@ -1,4 +1,4 @@
-"""Requests: what a person asks of an access admin, and what was decided; nothing happens before one has decided."""
+"""Requests for access and their decisions; nothing changes before an access admin approves."""
 
 import json
 import uuid
@@ -18,7 +18,7 @@ from pipeline.store.leases import store_now
 from pipeline.store.states import AccessRequestState
 from pipeline.store.tables import access_requests
 
-_MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
+_MOST_OPEN: Final = 50  # per requester, so that nobody floods the list
 _HOW: Final = ("adopt", "revert")
 
 
@@ -79,7 +79,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
 
 
 def describe(asked: Request) -> str:
-    """Say what came of asking."""
+    """Report the outcome of a request."""
     name = asked.request_id[:8]
     if asked.repeated:
         return f"Already requested as {name}, with its first reason; it waits for an access admin."
@@ -128,7 +128,7 @@ def decide(
 
 
 def request(engine: Engine, request_id: str) -> Request:
-    """Return a request by its id, or by the first characters of it where they are of one only.
+    """Return a request by its id or a unique prefix.
 
     Raises:
         Refused: there is none, or there are several.
@@ -138,7 +138,7 @@ def request(engine: Engine, request_id: str) -> Request:
 
 
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
-    """Return requests: those that wait first, the oldest before the others; then the decided ones, newest first."""
+    """Return requests: open ones first, oldest first; then decided ones, newest first."""
     waits = case((access_requests.c.state == "asked", 0), else_=1)
     turn = case(
         (access_requests.c.state == "asked", access_requests.c.requested_at), else_=-access_requests.c.requested_at
@@ -149,7 +149,7 @@ def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
 
 
 def _cells(intents: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
-    """Return what makes two requests the same: who is to read what, until when; not why."""
+    """Return the identity of a request: principals, games and end, without the reason."""
     return frozenset(
         (
             folded(each["principal"]),

@@ -67,7 +67,7 @@ class Databricks:
         return _directory([*users, *services, *groups])
 
     def change(self, change: Change) -> None:
-        """Apply one change; done twice it is done once."""
+        """Apply one change. Idempotent."""
         if self._warehouse is not None:
             self._warehouse.change(change)
             return
@@ -94,7 +94,7 @@ class _Entry:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
-        """Return what a SCIM resource says."""
+        """Return the principal of a SCIM resource."""
         principal = Principal(text_of(answer, name), kind, active=answer.get("active") is not False)
         members = frozenset(text_of(each, "value") for each in listed(answer, "members"))
         return cls(principal, text_of(answer, "id"), members)

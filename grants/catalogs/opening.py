@@ -1,4 +1,4 @@
-"""Which catalog it is, and where: opens its client from settings and the environment. It sends no request yet."""
+"""Opens the catalog's client from settings and the environment. Sends no request."""
 
 from collections.abc import Mapping
 from pathlib import Path

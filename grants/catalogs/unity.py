@@ -91,7 +91,7 @@ class Unity:
         return Directory(principals, self._members.groups_of(), emulated_groups=True)
 
     def change(self, change: Change) -> None:
-        """Apply one change; done twice it is done once."""
+        """Apply one change. Idempotent."""
         asked = {"add": [_spaced(name) for name in change.add], "remove": [_spaced(name) for name in change.remove]}
         body = {"changes": [{"principal": change.principal, **{key: value for key, value in asked.items() if value}}]}
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)

@@ -17,7 +17,7 @@ Rows = list[tuple[object, ...]]
 def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> tuple[list[str], Rows]:
     """Return the columns' names and some rows of a game's table, read as a principal.
 
-    The catalog is asked with a token of that principal's; without the right it answers 403, and no file is opened.
+    Requests a credential with the principal's token; without the right the catalog answers 403, and no file is opened.
 
     Raises:
         Denied: the principal may not read it; the sentence says what is missing.

@@ -1,6 +1,6 @@
 """`policy.yml`: who may read what, until when.
 
-Values and decisions only: the text, the inventory of games and the time are arguments. docs/access.md tells the format.
+Values and decisions only: the text, the inventory of games and the time are arguments. See docs/access.md.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What is known of one principal and one game: reads it or not, by which ways, and that as a sentence. Values only."""
+"""The verdict on one principal and one game: reads or not, by which grants, and as a sentence. Values only."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Way:
 
     @property
     def words(self) -> str:
-        """It as a part of a sentence."""
+        """The way as part of a sentence."""
         held = (
             f"ownership of {place(self.securable)}" if self.by == OWNERSHIP else f"{self.by} on {place(self.securable)}"
         )
@@ -50,7 +50,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A privilege of which nobody here knows what it allows."""
+    """A privilege with unknown effect."""
 
     securable: Securable
     holder: str
@@ -102,7 +102,7 @@ def every(answers: Iterable[bool | None]) -> bool | None:
 
 
 def best(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return one of several verdicts on a cell of which one is enough: the first that reads, else that may.
+    """Return the best of several verdicts on a cell: the first that reads, else the first that may.
 
     What any of them could grant itself, it could; what is unknown of any is unknown.
     """

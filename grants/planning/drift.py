@@ -1,4 +1,4 @@
-"""Where a catalog is not as turnout keeps it: findings in classes, each with what can be done. It never acts itself."""
+"""Drift of a catalog from turnout's grants: findings by class, each with its acts. It never acts itself."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """What it is recognised by when it is found again."""
+        """Identity of the finding across reads."""
         until = "" if self.entitlement is None or self.entitlement.until is None else f" {self.entitlement.until}"
         rights = "+".join(self.privileges)
         return f"{self.kind} {self.securable.full_name} {rights}{until} {folded(self.principal)}"
@@ -50,14 +50,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """All that was found, and where nobody could look."""
+    """All findings, and the unread places."""
 
     findings: tuple[Finding, ...]
     unread: tuple[Securable, ...]  # of these it is not known whether they have drifted
 
     @property
     def open(self) -> tuple[Finding, ...]:
-        """What nobody decided to ignore."""
+        """Findings that nobody ignores."""
         return tuple(each for each in self.findings if each.ignored is None)
 
     @property

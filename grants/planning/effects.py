@@ -1,4 +1,4 @@
-"""What a plan brings about: who gains what, who loses it, and where that is not what was requested."""
+"""Effects of a plan: gained and lost read access, and unmet intents."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class Effect(NamedTuple):
 
 
 class UnmetIntent(NamedTuple):
-    """An intent by which nothing changes for its cell, or not what was requested."""
+    """An intent that its cell does not fulfil after the plan."""
 
     intent: AccessIntent
     reads: bool | None  # after the plan; None: not known
@@ -49,7 +49,7 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 def unmoved(
     before: Resolver, after: Resolver, intents: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[UnmetIntent]:
-    """Yield each intent that changes nothing of who reads, with the reason and what would."""
+    """Yield each intent without effect on reading, with the reason and a fix."""
     tables = after.observed.tables
     for principal, theirs in groupby(intents, key=attrgetter("principal")):
         first, last = before.reading(principal), after.reading(principal)

@@ -22,7 +22,7 @@ NO_GAME: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class AccessIntent:
-    """What a person wants of one principal and one game.
+    """A requested change of one principal's access to one game.
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
     `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.

@@ -68,7 +68,7 @@ class Case:
 
 
 def require_allowed(case: Case) -> None:
-    """Let a case pass.
+    """Check a case.
 
     Raises:
         Refused: with the sentences of all rules that it breaks.
@@ -79,7 +79,7 @@ def require_allowed(case: Case) -> None:
 
 
 def refusals(case: Case) -> tuple[str, ...]:
-    """Return one sentence for each thing that speaks against a case; none: it may be done."""
+    """Return one sentence for each broken rule; none: the case is allowed."""
     return tuple(dict.fromkeys(sentence for rule in RULES for sentence in rule(case)))
 
 

@@ -1,4 +1,4 @@
-"""Plans who may read what: the fewest changes that make intents true, what comes of them, and what they depend on.
+"""Plans access: the fewest changes that fulfil intents, their effects, and the facts they depend on.
 
 Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless an intent says so.
 """
@@ -27,7 +27,7 @@ _REVERTED: Final = frozenset({SELECT, BROWSE})
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
+    """Changes, effects and facts; planned again after it is applied, the plan is empty."""
 
     intents: tuple[AccessIntent, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)

@@ -1,4 +1,4 @@
-"""Takes back what a change set did, and only that: what was there before, and what came since, stays."""
+"""Reverts a change set and nothing else: earlier and later grants stay."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
 
 def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float) -> AccessPlan:
-    """Plan the way back of a change set, from how things are now.
+    """Plan the undo of a change set from the present state.
 
     What it gave is taken, unless a newer entitlement or another principal's reading rests on it; what it took is given
     again, unless it has expired meanwhile. Where that is not the exact inverse a warning says so.
@@ -82,7 +82,7 @@ def _remove(
 
 
 def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[ManagedGrant], bool]) -> Iterator[str]:
-    """Give again what the change took."""
+    """Grant again what the change revoked."""
     for given in given_by(change, change.remove):
         held = before.directly(given.principal, given.securable)
         if held is None:

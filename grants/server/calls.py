@@ -98,13 +98,13 @@ def said(wrong: ApiError) -> JSONResponse:
 
 
 async def no_such_endpoint(_request: Request, error: Exception) -> Response:
-    """Answer what no route takes, or not with this method."""
+    """Answer an unknown path or method."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     return said(ApiError(status, "ENDPOINT_NOT_FOUND", "The endpoint does not exist, or does not accept this method."))
 
 
 async def broken(request: Request, error: Exception) -> Response:
-    """Answer what is the server's own fault; the traceback goes to the log, not to the caller."""
+    """Answer an internal error; the traceback goes to the log, not to the caller."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed. See its log."))
 

@@ -85,10 +85,10 @@ def create(
     max_games: int = MAX_GAMES,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> Group:
-    """Make a group known; games that wait for one may go there, at most so many.
+    """Register a group; waiting games may go there, up to a limit.
 
     Raises:
-        Refused: its name or what is wanted of it makes no sense, or there is one of this name.
+        Refused: its name or settings are invalid, or the name is taken.
     """
     require_possible(group)
     try:

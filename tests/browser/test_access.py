@@ -155,7 +155,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     """The preview of a grant to oneself is a refusal with its reason, and there is nothing to confirm."""
     open_change(page, "give", ["Risk"], [ROOT])
     preview(page)
-    expect(page.get_by_text("would give to themselves or a group they are in")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("may not grant to themselves or their own groups")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Submit grant")).to_have_count(0)
     assert asked(world, ROOT) == []
     _is_inert(page)

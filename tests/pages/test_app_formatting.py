@@ -151,6 +151,6 @@ def test_the_verdict_tells_stream_from_group(tmp_path: Path) -> None:
     assert formatting.verdict_sentence(alone.rows[0], alone).startswith("Stalled for 6 min; last commit ")
     sick = [Seeded(f"s{n}", "a", {"status": "STALLED"}) for n in range(3)]
     shared = fleet_of(tmp_path / "shared", *sick, Seeded("w", "a", {}))
-    assert "2 of 3 others of group a are in trouble too: look at the group" in formatting.verdict_sentence(
+    assert "2 of 3 others of group a are in trouble too: check the group" in formatting.verdict_sentence(
         shared.rows[0], shared
     )

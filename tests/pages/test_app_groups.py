@@ -180,7 +180,7 @@ def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, op
     with store.begin() as connection:
         connection.execute(insert(tables.groups).values(name="c", created_at=1.0, priority="low"))
     app.button(key="write_make_group").click().run()
-    assert "There is a group c already" in warned(app)
+    assert "Group c already exists" in warned(app)
     assert "✓" not in texts(app)
     assert read_groups(store)["c"].priority == "low"
 
@@ -309,7 +309,7 @@ def test_a_command_makes_a_group_as_the_page_does(environment: Environment, stor
         lambda: previews.preview_group(environment, None, Group("c")),
         lambda: turnout(environment, *making),
     ):
-        with pytest.raises(Refused, match=r"^There is a group c already\. Change it instead\.$"):
+        with pytest.raises(Refused, match=r"^Group c already exists\. Change it instead\.$"):
             act()
     assert entries(store) == [(services.actor(), "create group", "")]
 

@@ -199,7 +199,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     second = previews.preview_decision(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
-    with pytest.raises(Refused, match="1 of 1 targets belong to another operation"):
+    with pytest.raises(Refused, match="1 of 1 targets belong to another open operation"):
         previews.ask(environment, second.intent)
 
 
