@@ -16,6 +16,7 @@ from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit_access import AccessChange
 from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.states import OperationState
 
 UNKNOWN_VALUE: Final = "\u2013"
 """Of many lines, such as of games that are left out."""
@@ -61,13 +62,13 @@ STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
 
 _OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "planned": "○ planned",
-        "running": "◐ running",
-        "verifying": "◑ verifying",
-        "needs_human": "▲ needs a person",
-        "succeeded": "✓ succeeded",
-        "failed": "✕ failed",
-        "cancelled": "– cancelled",
+        OperationState.PLANNED: "○ planned",
+        OperationState.RUNNING: "◐ running",
+        OperationState.VERIFYING: "◑ verifying",
+        OperationState.NEEDS_HUMAN: "▲ needs a person",
+        OperationState.SUCCEEDED: "✓ succeeded",
+        OperationState.FAILED: "✕ failed",
+        OperationState.CANCELLED: "– cancelled",
     }
 )
 _STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})

@@ -26,7 +26,7 @@ from grants.catalogs.people import add
 from grants.model import Securable
 from grants.observing import snapshot
 from grants.reconciler import AccessReconciler
-from pipeline.control.operations.executor import ControlContext
+from pipeline.control.operations.definition import ControlContext
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 

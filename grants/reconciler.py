@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from grants.applying import drift_store, ledger, proposals
 from grants.applying.executor import Executor
+from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
 from grants.catalog import Catalog, CatalogUnavailable
 from grants.catalogs.opening import open_catalog
@@ -24,7 +25,7 @@ from grants.model import MANAGE, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from grants.planning.entitlements import expired
-from pipeline.control.operations.executor import ControlContext, OperationDefinition
+from pipeline.control.operations.definition import ControlContext, OperationDefinition
 from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
 from pipeline.store import members
@@ -38,6 +39,8 @@ _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
 class AccessReconciler:
     """Reconciles access in the controller's process."""
 
+    DEFINITIONS: ClassVar = (ACCESS,)
+
     def __init__(self, context: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
         self._context, self._environ = context, environ
@@ -50,7 +53,7 @@ class AccessReconciler:
         self._problem: str | None = None  # why the catalog could not be read, as last reported
         self._broken: str | None = None
         kind = self._executor.kind()
-        self.kinds: Mapping[str, OperationDefinition] = {kind.name: kind}
+        self.kinds: Mapping[str, OperationDefinition] = {kind.kind: kind}
 
     def tick(self) -> str | None:
         """Start a round if one is due and none runs; return the error of the newest one, or that it hangs.

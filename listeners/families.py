@@ -6,7 +6,7 @@ Pure. A value that is not known has no sample: never NaN, never 0 instead.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, get_args
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -15,7 +15,6 @@ from listeners.totals import GameTotals, Oversight, Snapshot
 
 PREFIX: Final = "turnout_"
 
-_LANES: Final[tuple[str, ...]] = get_args(Lane)
 _MIDDLES_SECONDS: Final = (
     *((low + high) / 2 for low, high in zip((0.0, *LATENCY_EDGES_SECONDS), LATENCY_EDGES_SECONDS, strict=False)),
     LATENCY_EDGES_SECONDS[-1],
@@ -153,7 +152,7 @@ def _groups(known: Snapshot) -> Iterator[Metric]:
         "group_streams",
         "Streams of the group by lane.",
         ("group", "lane"),
-        (((name, lane), lanes[name, lane]) for name in known.groups if known.states is not None for lane in _LANES),
+        (((name, lane), lanes[name, lane]) for name in known.groups if known.states is not None for lane in Lane),
     )
 
 

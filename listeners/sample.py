@@ -6,7 +6,8 @@ Made by the listener and by passes, consumed by the outbox's sinks; nothing here
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from enum import StrEnum
+from typing import Final
 
 LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
@@ -14,7 +15,15 @@ LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.
 CHUNK: Final = -1
 """Stands for the batch id of what was no micro-batch: a chunk of catch-up."""
 
-Lane = Literal["RUN", "CATCHUP", "QUARANTINED", "PAUSED"]
+
+class Lane(StrEnum):
+    """How a stream is read now."""
+
+    RUN = "RUN"  # in the group's pass
+    CATCHUP = "CATCHUP"  # by bounded reads of bronze
+    QUARANTINED = "QUARANTINED"  # parked after failures
+    PAUSED = "PAUSED"
+
 
 STATUSES: Final = (  # from best to worst: a group is the worst of its streams
     "RUNNING",

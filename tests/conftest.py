@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_power_cut() -> Iterator[None]:
-    """Wait for no disk in this process: no test cuts the power, and one that kills a process loses nothing by it."""
+    """Wait for no disk in this process: no test cuts the power, and a killed process loses nothing by it."""
     tune = engine._tune_sqlite
 
     def tune_without_waiting(connection: sqlite3.Connection, record: object) -> None:

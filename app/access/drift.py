@@ -21,6 +21,7 @@ from grants.planning.drift import CLASSES, Drift, Finding
 from grants.planning.drift import Act as Deed
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
+from pipeline.store.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
@@ -104,7 +105,7 @@ def _row(each: Finding) -> dict[str, str]:
 def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
     """Draw the acts on findings; a finding is chosen by its text, never by its place in the table."""
     by_id = {drift_store.id_of(each): each for each in findings}
-    barred = services.missing_role(environment, "access")
+    barred = services.missing_role(environment, OperationKind.ACCESS)
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(
             "What", list(_ACTS), key=_ACT, format_func=_ACTS.__getitem__, label_visibility="collapsed"
@@ -141,7 +142,7 @@ def _planned(environment: Environment) -> Preview:
         Refused: the choice is incomplete or impossible.
     """
     known, act = queries.read_access(environment).known, st.session_state.get(_ACT)
-    barred = services.missing_role(environment, "access")
+    barred = services.missing_role(environment, OperationKind.ACCESS)
     if barred is not None:
         raise Refused(barred)
     if known is None or act not in _ACTS:

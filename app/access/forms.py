@@ -17,9 +17,11 @@ from app.state.services import Environment
 from grants.applying.requests import Request
 from grants.formats.expiry import parse_until
 from grants.planning.entitlements import AccessIntent
+from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
+from pipeline.store.states import OperationKind
 
 _PLACE: Final = "access_change"
 DO, GAMES, WHO = "access_do", "access_games", "access_who"
@@ -32,7 +34,7 @@ _MOST_SHOWN: Final = 25
 
 def draw_change(environment: Environment, access: AccessState) -> None:
     """Draw the form of a change: games and principals by name, in bulk, filled by `links.take`."""
-    barred, closed = services.missing_role(environment, "access"), services.missing_role(environment, None)
+    barred, closed = services.missing_role(environment, OperationKind.ACCESS), services.missing_role(environment, None)
     with st.container(border=True, key="plan_access", gap="small"):
         does = st.segmented_control(
             "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
@@ -84,7 +86,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     if does not in DOES:
         raise Refused("Choose grant or revoke.")
     if not as_request:
-        barred = services.missing_role(environment, "access")
+        barred = services.missing_role(environment, OperationKind.ACCESS)
         if barred is not None:
             raise Refused(barred)
     access, until = queries.read_access(environment), st.session_state.get(_UNTIL)
@@ -107,7 +109,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 
 def draw_requests(environment: Environment, access: AccessState) -> None:
     """Draw the requests: open ones on top, for access admins and for their requesters."""
-    me, barred = services.actor(), services.missing_role(environment, "decide about a request")
+    me, barred = services.actor(), services.missing_role(environment, DirectAct.DECIDE_REQUEST)
     own = [each for each in access.waiting if same_person(each.requester, me)]
     others = [each for each in access.waiting if each not in own]
     if not access.waiting:

@@ -23,6 +23,7 @@ from grants.planning.drift import intent as wish_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
 from pipeline.control import gate
+from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
@@ -31,7 +32,7 @@ from pipeline.store import operations
 from pipeline.store.operations import Operation
 
 MOST_CELLS: Final = 2_000  # of one change from the page
-_REQUEST, _DECIDE, _IGNORE = "request access", "decide about a request", "ignore drift"
+_REQUEST: Final = "request access"
 
 
 def preview_change(
@@ -90,7 +91,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         if same_person(wanted.requester, services.actor()):
             raise Refused("You cannot decide on your own request; ask another access admin.")
         prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
-    return _preview(environment, prepared, intent, partial(_approve, environment, wanted), _DECIDE)
+    return _preview(environment, prepared, intent, partial(_approve, environment, wanted), DirectAct.DECIDE_REQUEST)
 
 
 def preview_findings(
@@ -108,7 +109,7 @@ def preview_findings(
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     lines = ["The finding stays and is counted as ignored.", *(each.sentence for each in findings)]
-    intent = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
+    intent = operations.Intent(DirectAct.IGNORE_DRIFT, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
     return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Ignore")
 
@@ -119,7 +120,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
     Raises:
         Refused: who acts may not, no reason is given for a rejection, or another person was faster.
     """
-    actor = services.permitted(environment, _DECIDE if state == "rejected" else None)
+    actor = services.permitted(environment, DirectAct.DECIDE_REQUEST if state == "rejected" else None)
     with writing():
         return requests.decide(services.engine(environment), wanted, state, actor, reason)
 
@@ -150,7 +151,7 @@ def _request(environment: Environment, prepared: AccessProposal, reason: str, _:
 
 def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
     """Submit what a request changes as it was shown, and record that it was approved."""
-    attributed = replace(intent, actor=services.permitted(environment, _DECIDE))
+    attributed = replace(intent, actor=services.permitted(environment, DirectAct.DECIDE_REQUEST))
     settings = services.renewed(environment).settings
     with writing():
         operation = approvals.approved(services.engine(environment), settings, wanted, attributed)
@@ -159,7 +160,7 @@ def _approve(environment: Environment, wanted: Request, intent: operations.Inten
 
 
 def _ignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
-    actor, settings = services.permitted(environment, _IGNORE), services.renewed(environment).settings
+    actor, settings = services.permitted(environment, DirectAct.IGNORE_DRIFT), services.renewed(environment).settings
     with writing():
         drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason)
     queries.forget()
@@ -213,7 +214,7 @@ def _preview(
     )  # fmt: skip
 
 
-_LABELS: Final = {_REQUEST: "Request", _DECIDE: "Approve it"}
+_LABELS: Final = {_REQUEST: "Request", DirectAct.DECIDE_REQUEST: "Approve it"}
 
 
 def _terms(prepared: AccessProposal) -> str:

@@ -13,43 +13,20 @@ from app import formatting
 from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
-from grants.applying.proposals import KIND as ACCESS
-from pipeline.control import disruption
-from pipeline.control.disruption import Level
+from pipeline.control.gate import level
+from pipeline.control.operations import registry
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.store.operations import Intent, Operation
 
 Items = Callable[[Environment, Operation], None]
-IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
-
-
-def level(intent: Intent) -> Level:
-    """Return how much an intent may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
-    if intent.kind == ACCESS:
-        return _level_of_access(intent)
-    if intent.kind == IGNORE:
-        return 2  # nothing is changed but what is shown
-    return disruption.level(intent)
-
-
-def _level_of_access(intent: Intent) -> Level:
-    """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
-    known = sum(True in each[2:] for each in intent.preview["effects"])  # who gains or loses read access
-    if max(len(intent.parameters["intents"]), known) > 1:
-        return 3
-    return 1 if verb(intent) == "grant" else 2
 
 
 def verb(intent: Intent) -> str:
     """Return what people call an intent: a move that empties groups is a drain, access is granted or revoked."""
-    if intent.kind == ACCESS:
-        gives = {bool(each["read"]) for each in intent.parameters["intents"]}
-        return "change" if len(gives) != 1 else "grant" if gives == {True} else "revoke"
-    desired = intent.parameters.get("desired", {})
-    drains = intent.kind == "move" and any(then == "drained" for _, then in desired.values())
-    return "drain" if drains else intent.kind
+    known = registry.find(intent.kind)
+    return intent.kind if known is None else known.verb(intent)
 
 
 def confirmation_phrase(intent: Intent, games: int) -> str | None:
@@ -63,7 +40,8 @@ def validation_error(intent: Intent, games: int, reason: str, typed: str) -> str
         return "Enter a reason. It is kept in the audit log."
     wanted = confirmation_phrase(intent, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
-        what = "cell" if intent.kind == ACCESS else "game"
+        known = registry.find(intent.kind)
+        what = "game" if known is None else known.counts
         return f"Type {wanted} to confirm: {games} {f'{what} is' if games == 1 else f'{what}s are'} touched."
     return None
 
@@ -109,7 +87,12 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
         if kept.done is not None:
             st.text(f"✓ {formatting.shown(kept.done)}")
         if kept.preview is None or kept.is_over:
-            st.button("Dismiss", key=f"drop_{place}", on_click=_drop, args=(place,))
+            st.button("Dismiss", key=f"drop_{place}", on_click=drop, args=(place,))
+
+
+def drop(place: str) -> None:
+    """Forget what stands at this place."""
+    st.session_state.pop(_slot(place), None)
 
 
 def draw_refused(refused: str) -> None:
@@ -135,7 +118,8 @@ def operation_link(operation_id: str, label: str) -> None:
 
 def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
     intent = preview.intent
-    st.caption(f"What {verb(intent)} would do, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
+    what = f"What {verb(intent)} would do" if registry.find(intent.kind) is not None else "What would be written"
+    st.caption(f"{what}, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
@@ -154,7 +138,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
                 args=(environment, place, preview),
                 disabled=barred is not None,
             )
-            st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
+            st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=drop, args=(place,), type="tertiary")
     if barred is not None:
         st.caption(formatting.escaped(barred))
 
@@ -174,8 +158,7 @@ def _draw_section(title: str, lines: Sequence[str]) -> None:
 
 def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     """Submit what was shown; a second click finds it submitted, or the same key and so the same operation."""
-    kept: _Offer | None = st.session_state.get(_slot(place))
-    if kept is not None and kept.preview is preview and kept.is_over:
+    if _is_over(place, preview):
         return
     reason = preview.intent.reason or str(st.session_state.get(_field("reason", preview.intent)) or "")
     typed = str(st.session_state.get(_field("typed", preview.intent)) or "")
@@ -194,11 +177,15 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
             st.session_state[_slot(place)] = over
             control_queries.forget()
             return
+        control_queries.forget()  # another person may have been faster, which is to be seen
+        if _is_over(place, preview):
+            return  # by another click, meanwhile
     st.session_state[_slot(place)] = _Offer(preview, refused=refused)
 
 
-def _drop(place: str) -> None:
-    st.session_state.pop(_slot(place), None)
+def _is_over(place: str, preview: Preview) -> bool:
+    kept: _Offer | None = st.session_state.get(_slot(place))
+    return kept is not None and kept.preview is preview and kept.is_over
 
 
 def _draw_asked(environment: Environment, operation_id: str, items: Items | None) -> None:
@@ -223,7 +210,7 @@ def _said(seen: control_queries.OneOperation) -> str:
 
 def draw_controller(operation: Operation, *, runs: bool) -> None:
     """Say that no controller continues an open operation, where none does."""
-    if operation.is_open and operation.state != "needs_human" and not runs:
+    if operation.is_open and not operation.is_stuck and not runs:
         st.warning(
             "No controller runs: start `turnout controller run`. The operation waits for it.",
             icon=":material/hourglass_disabled:",

@@ -13,9 +13,9 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.state.services import BY_STORE, Environment, engine, reading
-from grants.applying.proposals import KIND as ACCESS
-from pipeline.control.capabilities import Facts, read_all_facts
+from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
+from pipeline.control.operations.facts import GameFacts
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit
@@ -29,6 +29,7 @@ from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000
@@ -145,7 +146,7 @@ def steering(environment: Environment) -> ControlState:
 
 
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False, hash_funcs=BY_STORE)
-def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, Facts]:
+def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
     """Read what decides about what can be done for games, at most 3 s old; rows in quarantine are not counted.
 
     Raises:
@@ -185,7 +186,7 @@ def one_operation(environment: Environment, operation_id: str) -> OneOperation:
         stored = find(control_store, operation_id)
         try:
             # The page plans the inverse of a change of access itself.
-            if stored.kind != ACCESS or stored.is_open:
+            if stored.kind != OperationKind.ACCESS or stored.is_open:
                 require_undoable(control_store, stored)
             why = None
         except Refused as refused:
@@ -204,7 +205,7 @@ def waiting(environment: Environment) -> OpenCounts:
     """
     with reading():
         opened = _open(engine(environment))
-    return OpenCounts(len(opened), sum(each.state == "needs_human" for each in opened), time.time())
+    return OpenCounts(len(opened), sum(each.is_stuck for each in opened), time.time())
 
 
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)

@@ -14,15 +14,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import formatting
 from app.state import services
 from app.state.services import Environment
-from pipeline.control import controller, gate, group_proposals
+from pipeline.control import gate, group_proposals
 from pipeline.control.group_proposals import GroupProposal
 from pipeline.control.operations import executor as steps
-from pipeline.control.proposals import (
-    PlacementView,
-    decision,
-    of_groups,
-    undo,
-)
+from pipeline.control.operations import registry
+from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
 from pipeline.errors import Refused, first_line
 from pipeline.lists import first_lines
@@ -106,21 +102,6 @@ def preview_proposed(environment: Environment) -> Preview:
     return _preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments)
 
 
-def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
-    """Plan a start, a stop or a restart (`kind`) of groups.
-
-    Raises:
-        Refused: another tool starts one of them, nothing would change, or the control store cannot be read.
-    """
-    with services.reading():
-        store = services.engine(environment)
-        assignments = read_assignments(store)
-        proposal = of_groups(store, assignments, kind, names, services.actor())
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
-    return _preview(proposal.intent, proposal.lines, assignments)
-
-
 def preview_group(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
     """Plan to change a group's settings as seen, or to create the group.
 
@@ -140,7 +121,7 @@ def write_group(environment: Environment, proposal: GroupProposal, reason: str) 
     Raises:
         Refused: as `group_proposals.write`, or the control store does not answer. Then nothing is written.
     """
-    actor = services.permitted(environment, proposal.kind)
+    actor = services.permitted(environment, proposal.act)
     with writing():
         settings = services.renewed(environment).settings
         return group_proposals.write(settings, services.engine(environment), proposal, actor, reason)
@@ -149,19 +130,21 @@ def write_group(environment: Environment, proposal: GroupProposal, reason: str) 
 # -------------------------------------------------------------------------------------------------------------- streams
 
 
-def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
-    """Plan to pause, resume, retire or restore (`kind`) games, by their keys.
+def preview_named(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
+    """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
 
     Raises:
-        Refused: a game does not exist or is retired, nothing would change, or the control store cannot be read.
+        Refused: one of them does not exist or cannot be what is wanted, nothing would change, or the control store
+            cannot be read.
     """
     with services.reading():
         store = services.engine(environment)
+        proposal = propose(store, kind, names, services.actor())
         assignments = read_assignments(store)
-        proposal = decision(store, assignments, kind, keys, services.actor())
-    left = [f"{key} {_UNCHANGED[kind]}" for key in proposal.unchanged(keys)]
+    known = registry.find(kind)
+    left = [f"{name} {known.unchanged}" for name in proposal.unchanged(names)] if known is not None else []
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'no game is chosen'}.")
+        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'none is chosen'}.")
     lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
     return _preview(proposal.intent, lines, assignments)
 
@@ -203,14 +186,6 @@ def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
         title, *lines = str(refused).splitlines()
         named = [_named(each, assignments) for each in first_lines(lines)]
         raise Refused("\n".join([title, *named])) from refused
-
-
-_UNCHANGED = {
-    "pause": "is paused already",
-    "resume": "is not paused",
-    "retire": "is retired already",
-    "restore": "is not retired",
-}
 
 
 # ----------------------------------------------------------------------------------------------------------- operations
@@ -277,7 +252,7 @@ def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
     """
     actor = services.permitted(environment, seen.kind)
     with writing():
-        return steps.cancel(services.engine(environment), controller.KINDS, seen, actor, reason)
+        return steps.cancel(services.engine(environment), seen, actor, reason)
 
 
 @contextmanager

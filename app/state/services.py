@@ -30,7 +30,8 @@ from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
-from pipeline.control.roles import current, may, require, role_of, roles_of
+from pipeline.control.gate import role_of
+from pipeline.control.roles import current, may, require, roles_of
 from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store, require_store
@@ -77,9 +78,8 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
     known, who_acts = roles(environment), identity.person()
     if _only_look(known, who_acts):
         return _NO_ROLES
-    if kind is None or may(known, who_acts.name, kind):
+    if kind is None or may(known, who_acts.name, role := role_of(kind)):
         return None
-    role = role_of(kind)
     return f"Needs the role {role}, granted by the setting roles.{role}s."
 
 
@@ -99,7 +99,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
     if _only_look(known, who_acts):
         raise Refused(_NO_ROLES)
     if kind is not None:
-        require(known, who_acts.name, kind)
+        require(known, who_acts.name, role_of(kind), kind)
     return who_acts.name
 
 

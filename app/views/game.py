@@ -13,9 +13,11 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
 from app.state.trends import Trend
-from pipeline.control import disruption
+from pipeline.control.operations import registry
+from pipeline.control.operations.definition import Level
 from pipeline.errors import Refused
 from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.states import OperationKind
 
 _RANGES = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0}
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
@@ -66,7 +68,7 @@ def _draw_actions(environment: Environment, steering: ControlState, row: GameRow
         return
     cards.draw(
         _REACHES,
-        cards.of_game(row, steering, facts, partial(services.missing_role, environment)),
+        cards.of_game(facts, partial(services.missing_role, environment)),
         on_click=_offer,
         args=(environment, key, row.group),
         before={"move": partial(_choose_group, steering, row)},
@@ -74,7 +76,7 @@ def _draw_actions(environment: Environment, steering: ControlState, row: GameRow
     confirm.draw_confirmation(environment, f"game_{key}")
 
 
-_REACHES: dict[disruption.Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
+_REACHES: dict[Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
 
 
 def _choose_group(steering: ControlState, row: GameRow) -> None:
@@ -92,15 +94,15 @@ def _choose_group(steering: ControlState, row: GameRow) -> None:
 
 def _offer(environment: Environment, key: str, group: str | None, kind: str) -> None:
     make: Callable[[], previews.Preview]
-    if kind == "move":
+    if kind == OperationKind.MOVE:
         target = st.session_state.get(f"to_{key}")
         make = partial(previews.preview_move, environment, [key], None if target is None else str(target))
-    elif kind in ("pause", "resume", "retire", "restore"):
-        make = partial(previews.preview_decision, environment, kind, [key])
-    elif kind == "restart":
-        make = partial(previews.preview_groups, environment, kind, [] if group is None else [group])
-    else:
+    elif kind == OperationKind.RESTART:
+        make = partial(previews.preview_named, environment, kind, [] if group is None else [group])
+    elif registry.offers_of_game()[kind][1].repairs:
         make = partial(previews.preview_repair, environment, kind, [key])
+    else:
+        make = partial(previews.preview_named, environment, kind, [key])
     confirm.stage_preview(f"game_{key}", make)
 
 

@@ -17,6 +17,7 @@ from pipeline.health.judgement import DriverState
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.store.fleet import Fleet
+from pipeline.store.states import OperationKind
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"
@@ -213,13 +214,13 @@ def _offer_group(environment: Environment, group: str, kind: str) -> None:
     if kind == "drain":
         confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_drain, environment, group))
     else:
-        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_groups, environment, kind, [group]))
+        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_named, environment, kind, [group]))
 
 
 def _draw_move(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
     names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.assignments.items())}
-    barred = services.missing_role(environment, "move")
+    barred = services.missing_role(environment, OperationKind.MOVE)
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -261,7 +262,7 @@ def _offer(environment: Environment) -> None:
 
 def _draw_proposed(environment: Environment) -> None:
     """Draw the way to a proposal, which is one move of all games it names."""
-    barred = services.missing_role(environment, "move")
+    barred = services.missing_role(environment, OperationKind.MOVE)
     with st.container(border=True, key="plan_even", gap="small"):
         st.markdown("**Propose moves**")
         st.caption("Who cannot stay where it is goes first; then the few moves that most reduce the highest load.")

@@ -13,11 +13,11 @@ from app.components import confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from grants.applying.proposals import KIND as ACCESS
-from pipeline.control.proposals import inverse_of
+from pipeline.control.operations.registry import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.store.operations import Operation
+from pipeline.store.states import OperationKind, OperationState
 
 _MOST_CARDS = 20
 _COLUMNS = {
@@ -56,7 +56,7 @@ def _live(environment: Environment) -> None:
 def _draw_all(journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
-    stuck = sum(each.state == "needs_human" for each in opened)
+    stuck = sum(each.is_stuck for each in opened)
     header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
@@ -96,7 +96,7 @@ def _named(operation: Operation, journal: OperationList) -> str:
 
 
 def _draw_card(operation: Operation, journal: OperationList) -> None:
-    state = "stuck" if operation.state == "needs_human" else "open"
+    state = "stuck" if operation.is_stuck else "open"
     with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(formatting.operation_text(operation.state))
@@ -141,14 +141,14 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     targets = formatting.targets_text(operation.targets, seen.names)
     header.headline(
         f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
-        trouble=operation.state in {"needs_human", "failed"},
+        trouble=operation.state in {OperationState.NEEDS_HUMAN, OperationState.FAILED},
     )
     with st.container(key="verdict", gap=None):
         waits = _waits(seen)
         st.text(formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else ""))
     confirm.draw_controller(operation, runs=seen.controller_runs)
     _draw_facts(seen)
-    if operation.kind == ACCESS:
+    if operation.kind == OperationKind.ACCESS:
         operation_items.draw(environment, operation)
     _draw_steps(seen)
     _draw_targets(seen)
@@ -231,7 +231,7 @@ def _about(targets: tuple[str, ...]) -> str:
 
 def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
     operation = seen.operation
-    if operation.state == "needs_human":
+    if operation.is_stuck:
         _draw_looked_after(environment, seen)
     elif operation.is_open:
         _draw_cancel(environment, operation)
@@ -240,7 +240,8 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             st.markdown("**Undo**")
             st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
-            plan = access_previews.preview_undo if operation.kind == ACCESS else previews.preview_undo
+            is_access = operation.kind == OperationKind.ACCESS
+            plan = access_previews.preview_undo if is_access else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
             barred = services.missing_role(environment, inverse_of(operation.kind))
             st.button(
@@ -252,7 +253,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             )
             if barred is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(barred))
-            confirm.draw_confirmation(environment, place, operation_items.draw if operation.kind == ACCESS else None)
+            confirm.draw_confirmation(environment, place, operation_items.draw if is_access else None)
     note = st.session_state.get(_note_of(operation.operation_id))
     if note is not None and note[1] is not None:
         st.warning(formatting.escaped(note[1]), icon=":material/block:")

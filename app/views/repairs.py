@@ -12,12 +12,14 @@ from app.components import confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
-from pipeline.control.capabilities import Facts, capabilities
+from pipeline.control import capabilities
 from pipeline.control.operations import repairs
+from pipeline.control.operations.facts import GameFacts
 from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
 from pipeline.store.fleet import GameRow
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"
@@ -34,10 +36,12 @@ _LINKED: Final[Mapping[str, str]] = {
 
 _WHOSE: Final[Mapping[str, str]] = {"chosen": "of these games", "all": "of all games that have such rows"}
 _REPAIRS: Final[Mapping[str, str]] = {
-    "retry": "Retry: a stream that was parked or waits runs again at once, with all of its attempts.",
-    "replay": "Replay: rows in quarantine that decode today go into their table; the others stay.",
-    "dedupe": "Dedupe: second copies of rows are removed from a table in one commit; one copy of each row stays.",
-    "rebuild": "Rebuild: write a new table from bronze and replace the old one in one commit.",
+    OperationKind.RETRY: "Retry: a stream that was parked or waits runs again at once, with all of its attempts.",
+    OperationKind.REPLAY: "Replay: rows in quarantine that decode today go into their table; the others stay.",
+    OperationKind.DEDUPE: (
+        "Dedupe: second copies of rows are removed from a table in one commit; one copy of each row stays."
+    ),
+    OperationKind.REBUILD: "Rebuild: write a new table from bronze and replace the old one in one commit.",
 }
 _CLASSES = {
     "expected": "another owner was first",
@@ -75,7 +79,7 @@ def _live(environment: Environment) -> None:
 
 
 def _draw_table(environment: Environment, steering: ControlState, rows: list[GameRow]) -> None:
-    facts: Mapping[str, Facts] = {}
+    facts: Mapping[str, GameFacts] = {}
     try:
         facts = control_queries.facts(environment, sorted(row.game_key for row in rows))
     except Refused as refused:
@@ -102,7 +106,7 @@ def _is_stopped(steering: ControlState, row: GameRow) -> bool:
     return decision.parked_at is not None or decision.failures > 0
 
 
-def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str, str]:
+def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str]:
     decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     reported_error = row.reported.last_error if row.reported is not None else None
@@ -135,13 +139,13 @@ def _how(decision: StreamControl, now: float) -> str:
     return formatting.UNKNOWN_VALUE
 
 
-def _possible(facts: Facts | None) -> str:
+def _possible(facts: GameFacts | None) -> str:
     """Name what may be done for a game now, the gentlest first; its page has the reasons."""
     if facts is None:
         return formatting.UNKNOWN_VALUE
-    if facts.busy is not None:
-        return f"✕ busy: {formatting.shown(facts.busy, 40)}"
-    names = [each.name for each in capabilities(facts) if each.possible]
+    if (busy := facts.busy or facts.group_busy) is not None:
+        return f"✕ busy: {formatting.shown(busy, 40)}"
+    names = [each.name for each in capabilities.repairs(facts) if each.possible]
     return f"✓ {', '.join(names)}" if names else "✕ nothing"
 
 
@@ -154,7 +158,8 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
         barred = services.missing_role(environment, str(kind))
-        if kind == "replay":
+        is_replay = kind == OperationKind.REPLAY
+        if is_replay:
             _draw_choice()
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.multiselect(
@@ -164,7 +169,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
                 select_all=False,
-                disabled=kind == "replay" and st.session_state.get(_OF) == "all",
+                disabled=is_replay and st.session_state.get(_OF) == "all",
             )
             st.button(
                 f"Preview the {kind}",
@@ -173,7 +178,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 args=(environment,),
                 disabled=barred is not None,
             )
-        links.keep(_LINKED if kind == "replay" else {param: _LINKED[param] for param in ("repair", "games")})
+        links.keep(_LINKED if is_replay else {param: _LINKED[param] for param in ("repair", "games")})
         if barred is not None:
             st.caption(formatting.escaped(barred))
         confirm.draw_confirmation(environment, _PLACE)
@@ -182,10 +187,10 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
 def _take_link(names: Mapping[str, str]) -> None:
     """Choose what the link names, and report what is not here; what a replay takes is of no other repair."""
     unknown = {
-        "repair": links.take("repair", _KIND, _REPAIRS, default="retry"),
+        "repair": links.take("repair", _KIND, _REPAIRS, default=OperationKind.RETRY),
         "games": links.take("games", _GAMES, names, many=True),
     }
-    if st.session_state.get(_KIND) == "replay":
+    if st.session_state.get(_KIND) == OperationKind.REPLAY:
         unknown |= {
             "rows": links.take("rows", _OF, _WHOSE, default="chosen"),
             "refused_for": links.take("refused_for", _REFUSED_FOR, REASONS),
@@ -225,12 +230,12 @@ def _choice() -> dict[str, str | None]:
 
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
-    kind = str(st.session_state.get(_KIND) or "retry")
+    kind = str(st.session_state.get(_KIND) or OperationKind.RETRY)
     confirm.stage_preview(_PLACE, partial(_planned, environment, kind, games))
 
 
 def _planned(environment: Environment, kind: str, games: list[str]) -> previews.Preview:
-    if kind != "replay":
+    if kind != OperationKind.REPLAY:
         return previews.preview_repair(environment, kind, games)
     is_of_all = st.session_state.get(_OF) == "all"
     return previews.preview_repair(environment, kind, None if is_of_all else games, _choice())

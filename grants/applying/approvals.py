@@ -9,7 +9,8 @@ from grants.applying import proposals, requests
 from grants.applying.requests import Request
 from grants.catalog import Catalog
 from pipeline.control import gate
-from pipeline.control.roles import require_current, same_person
+from pipeline.control.acts import DirectAct
+from pipeline.control.roles import same_person
 from pipeline.errors import Refused, Transient
 from pipeline.settings import Settings
 from pipeline.store import operations
@@ -30,7 +31,7 @@ def approval(
         Refused: it was decided already, or the rules speak against it or against who approves.
         CatalogUnavailable: the catalog cannot be read.
     """
-    require_current(settings, engine, actor, "decide about a request")
+    gate.permit(settings, engine, actor, DirectAct.DECIDE_REQUEST)
     if wanted.state != "asked":
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
     prepared = proposals.prepare(engine, catalog, settings.access, proposals.intents_of(wanted.intents))

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import Engine, delete, insert, select
 
@@ -11,6 +10,7 @@ from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
+from pipeline.control.acts import DirectAct
 from pipeline.control.roles import require_current
 from pipeline.errors import Refused
 from pipeline.names import is_said
@@ -19,8 +19,6 @@ from pipeline.store import audit
 from pipeline.store.id_prefix import only_one
 from pipeline.store.leases import store_now, store_time
 from pipeline.store.tables import ignored_drift
-
-_IGNORE: Final = "ignore drift"
 
 
 def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:
@@ -50,12 +48,12 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
     Raises:
         Refused: the actor may not, or no reason is given.
     """
-    require_current(settings, engine, actor, _IGNORE)
+    require_current(settings, engine, actor, DirectAct.IGNORE_DRIFT.role, DirectAct.IGNORE_DRIFT)
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     targets = tuple(proposals.target(each.principal or "deleted") for each in findings)
     marks = [each.mark for each in findings]
-    act = audit.Act(actor, _IGNORE, targets, None, {"findings": marks, "reason": reason})
+    act = audit.Act(actor, DirectAct.IGNORE_DRIFT, targets, None, {"findings": marks, "reason": reason})
     with engine.begin() as connection:
         audit.lock_log(connection)
         audit.begin(connection, act)

@@ -8,15 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from grants.applying import ledger, proposals
 from grants.applying.approvals import require_approved
+from grants.applying.operation import ACCESS
 from grants.catalog import Catalog, CatalogUnavailable, Probe
 from grants.model import Securable, folded
 from pipeline.control.operations.background_tasks import BackgroundTasks
-from pipeline.control.operations.executor import ControlContext, OperationDefinition, StepDefinition, StepResult
+from pipeline.control.operations.definition import ControlContext, OperationDefinition, StepDefinition, StepResult
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
 from pipeline.lists import first_lines
@@ -56,7 +58,7 @@ class Executor:
             StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
             StepDefinition("finalize", self._finalize, 60.0, verifies=True),
         )
-        return OperationDefinition(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
+        return replace(ACCESS, steps=steps, done=_done)
 
     def _in_thread(
         self, work: Callable[[ControlContext, Operation], str], context: ControlContext, operation: Operation

@@ -20,15 +20,16 @@ from grants.planning.entitlements import NO_GAME, AccessIntent
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
-from pipeline.control.roles import ACCESS, current, may, same_person
+from pipeline.control.roles import Role, current, may, same_person
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
 from pipeline.store import audit_access, operations
 from pipeline.store.audit_access import AccessChange
 from pipeline.store.games import known_games
 from pipeline.store.leases import store_time
+from pipeline.store.states import OperationKind
 
-KIND: Final = ACCESS
+KIND: Final = OperationKind.ACCESS
 _FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched
 _TARGET: Final = 60  # characters of a principal that its target shows
 
@@ -187,7 +188,7 @@ def require_permitted(
         principal = prepared.observed.directory.principals.get(folded(name))
         # who has the embedded catalog's folder may act as all its users; none of them is a person of another system
         is_known = settings.access.catalog == "embedded" or (principal is not None and principal.kind != "group")
-        return Person(name, resolver.closure(name), may(roles, actor, KIND), is_known)
+        return Person(name, resolver.closure(name), may(roles, actor, Role.ACCESS_ADMIN), is_known)
 
     requester = by.parameters.get("requested_by")
     guardrails.require_allowed(

@@ -8,7 +8,7 @@ from deltalake.schema import ArrayType, MapType, StructType
 
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
-from pipeline.control.operations.executor import ControlContext
+from pipeline.control.operations.definition import ControlContext
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey

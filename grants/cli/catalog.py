@@ -11,6 +11,7 @@ from grants.catalog import CatalogUnavailable
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import Finite
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.terminal import say, say_json
@@ -40,7 +41,7 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
     from grants.applying.proposals import target
 
     context = AccessContext(env_dir)
-    with context.acting("add a user", [target(name) for name in names], groups=list(groups)):
+    with context.acting(DirectAct.ADD_USER, [target(name) for name in names], groups=list(groups)):
         _add(context, names, groups, wait)
     say(f"{', '.join(names)}: present{', in ' + ', '.join(groups) if groups else ''}.")
 

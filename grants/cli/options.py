@@ -12,7 +12,7 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, keys_of, submit_and_wait
 from pipeline.cli.options import combine_options
-from pipeline.control.proposals import OperationProposal
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.errors import Refused
 from pipeline.terminal import say
 

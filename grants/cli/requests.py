@@ -11,7 +11,8 @@ from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
-from pipeline.control.proposals import OperationProposal
+from pipeline.control.acts import DirectAct
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.lists import join_limited
 from pipeline.moments import in_utc
 from pipeline.store.states import AccessRequestState
@@ -49,7 +50,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
     context = AccessContext(env_dir)
-    context.permitted("decide about a request")
+    context.permitted(DirectAct.DECIDE_REQUEST)
     _decided(context, request, "rejected", reason or "")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.actor import current_user
 from pipeline.cli.options import load_with_source
+from pipeline.control.acts import DirectAct
 
 
 class CommandContext:
@@ -30,7 +31,7 @@ class CommandContext:
 
         return {str(key): name for key, name in known_games(self.engine).items()}
 
-    def permitted(self, kind: str, reason: str = "") -> str:
+    def permitted(self, act: DirectAct, reason: str = "") -> str:
         """Return who runs the command, where they may do what the store writes with its own audit entry.
 
         Raises:
@@ -39,11 +40,25 @@ class CommandContext:
         from pipeline.control import gate
 
         actor = self.actor
-        gate.permit(self.settings, self.engine, actor, kind, reason)
+        gate.permit(self.settings, self.engine, actor, act, reason)
+        return actor
+
+    def permitted_on(self, kind: str) -> str:
+        """Return who runs the command, where they have the role for a kind of operation.
+
+        Raises:
+            Refused: they have not.
+        """
+        from pipeline.control import gate
+
+        actor = self.actor
+        gate.require_role(self.settings, self.engine, actor, kind)
         return actor
 
     @contextmanager
-    def acting(self, kind: str, targets: Sequence[str], action: str | None = None, **detail: Any) -> Iterator[str]:
+    def acting(
+        self, kind: DirectAct, targets: Sequence[str], action: str | None = None, **detail: Any
+    ) -> Iterator[str]:
         """Enter the block with who runs the command, where they may; the audit log has its begin and end.
 
         It calls the act `action`, or as roles do where None.

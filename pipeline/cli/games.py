@@ -6,6 +6,7 @@ import click
 
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED
+from pipeline.control.acts import DirectAct
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -56,7 +57,7 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
-    with context.acting("approve a game", [pending.target(name)], "approve", game=name, reason=reason) as actor:
+    with context.acting(DirectAct.APPROVE_GAME, [pending.target(name)], "approve", game=name, reason=reason) as actor:
         game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
     say_lines(pending.render_games([game]))
 
@@ -72,6 +73,6 @@ def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
-    with context.acting("reject a game", [pending.target(name)], "refuse", game=name, reason=reason) as actor:
+    with context.acting(DirectAct.REJECT_GAME, [pending.target(name)], "refuse", game=name, reason=reason) as actor:
         pending.reject(context.engine, name, actor, reason)
     say(f"{name!r} is rejected")

@@ -12,9 +12,11 @@ from sqlalchemy import Engine
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.cli.options import Finite, combine_options, required_reason
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.groups import Group
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
     from pipeline.store.groups import remove
 
     context = CommandContext(env_dir)
-    actor = context.permitted("remove a group", reason)
+    actor = context.permitted(DirectAct.REMOVE_GROUP, reason)
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds
     remove(context.engine, _find(context.engine, name), actor, reason, heartbeat_seconds)
     say(f"group {name} is removed")
@@ -129,35 +131,32 @@ def _find(engine: Engine, name: str) -> Group:
     return found
 
 
-def _steering(kind: str, help_text: str) -> click.Command:
+def _on_groups(kind: OperationKind, help_text: str) -> click.Command:
     """Make the command of an operation on groups."""
 
     @click.command(kind, help=help_text)
     @click.argument("groups", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
-        from pipeline.control.proposals import of_groups
-        from pipeline.store.assignments import read_assignments
+        from pipeline.control.proposals import propose
 
         context = CommandContext(env_dir)
-        assignments = read_assignments(context.engine)
-        proposal = of_groups(context.engine, assignments, kind, groups, context.actor, how.reason)
-        submit_and_wait(context, proposal, how)
+        submit_and_wait(context, propose(context.engine, kind, groups, context.actor, how.reason), how)
 
     return command
 
 
-start = _steering(
-    "start",
+start = _on_groups(
+    OperationKind.START,
     "Start the drivers of stopped GROUPS; done when they report that they run.",
 )
-stop = _steering(
-    "stop",
+stop = _on_groups(
+    OperationKind.STOP,
     "Stop the drivers of GROUPS; their games pause.\n\n"
     "The controller kills a driver that has not ended after a minute.",
 )
-restart = _steering(
-    "restart",
+restart = _on_groups(
+    OperationKind.RESTART,
     "Restart the drivers of GROUPS, and clear the deaths that block a start.",
 )
 

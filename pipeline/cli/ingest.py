@@ -7,6 +7,7 @@ import click
 
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import load_with_source
+from pipeline.control.acts import DirectAct
 from pipeline.terminal import say, say_lines
 
 
@@ -40,7 +41,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
     from pipeline.ingest import adopt
 
     context = CommandContext(env_dir, source)
-    with context.acting("adopt a source", (), accept_loss=accept_loss):
+    with context.acting(DirectAct.ADOPT_SOURCE, (), accept_loss=accept_loss):
         adopted = adopt.adopt(context.settings, context.paths, context.engine, accept_loss=accept_loss)
     say_lines(adopt.describe(adopted))
 

@@ -18,10 +18,11 @@ from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.store.game_lookup import find
 from pipeline.store.operations import Operation, Step
+from pipeline.store.states import OperationState
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from pipeline.control.proposals import OperationProposal  # what lists operations needs no planner
+    from pipeline.control.operations.definition import OperationProposal  # what lists operations needs no planner
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(
@@ -141,9 +142,13 @@ def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how:
             if each not in printed:
                 say(each, err=True)
                 printed.add(each)
-        if not operation.is_open or operation.state == "needs_human":
+        if not operation.is_open or operation.is_stuck:
             break
-        if operation.state == "planned" and not warned and not judge_controller(engine, heartbeat_seconds).is_live:
+        if (
+            operation.state == OperationState.PLANNED
+            and not warned
+            and not judge_controller(engine, heartbeat_seconds).is_live
+        ):
             say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
             warned = True
         time.sleep(_LOOK_SECONDS)
@@ -151,4 +156,4 @@ def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how:
         say_json(as_dict(operation, steps(engine, operation.operation_id)))
     elif how.wait:
         say(line(operation))
-    return 0 if not how.wait or operation.state == "succeeded" else 1
+    return 0 if not how.wait or operation.state == OperationState.SUCCEEDED else 1

@@ -9,6 +9,7 @@ import click
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.options import required_reason
+from pipeline.control.acts import DirectAct
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
 from pipeline.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of
 from pipeline.terminal import say, say_json
@@ -79,7 +80,7 @@ def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) 
     from pipeline.store.priorities import set_priority
 
     context = CommandContext(env_dir)
-    actor = context.permitted("set a priority", reason)
+    actor = context.permitted(DirectAct.SET_PRIORITY, reason)
     before = set_priority(context.engine, keys_of(games, context.names()), priority, actor, reason)
     for key, was in sorted(before.items()):
         say(f"{key}: {was} → {priority}")

@@ -10,6 +10,7 @@ import click
 
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, combine_options, required_reason
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_lines
 
@@ -87,7 +88,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
 
     context = CommandContext(env_dir)
     known, reason = find(game, known_names(context.engine)), reason.strip()
-    with context.acting("accept a gap", [f"game:{known.key}"], "accept-gap", reason=reason) as actor:
+    with context.acting(DirectAct.ACCEPT_GAP, [f"game:{known.key}"], "accept-gap", reason=reason) as actor:
         schemas = LocalRegistry(context.engine).snapshot()
         done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
     say(report.render_accepted(done))

@@ -12,9 +12,10 @@ from sqlalchemy import Engine
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
-from pipeline.cli.steering import deciding
+from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
 from pipeline.settings import Paths
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -28,14 +29,14 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
     it touches and the duration of the last one. JSON: `name`, `possible`, `why_not`, `alternative`, `touches`,
     `seconds` and `estimate`.
     """
-    from pipeline.control.capabilities import capabilities, read_facts
+    from pipeline.control.capabilities import read_facts, repairs
     from pipeline.store.game_lookup import known_names
     from pipeline.store.leases import store_time
 
     context = CommandContext(env_dir)
     (key,) = keys_of((game,), known_names(context.engine))
     now, heartbeat_seconds = store_time(context.engine), context.settings.metrics.heartbeat_seconds
-    offered = capabilities(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
+    offered = repairs(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
     if as_json:
         say_json([asdict(each) for each in offered])
         return
@@ -44,7 +45,7 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
             say(line)
 
 
-def _repairing(kind: str, help_text: str) -> click.Command:
+def _repairing(kind: OperationKind, help_text: str) -> click.Command:
     """Make the command of a repair of games that are named."""
 
     @click.command(kind, help=help_text)
@@ -63,20 +64,20 @@ def _repairing(kind: str, help_text: str) -> click.Command:
 
 
 retry = _repairing(
-    "retry",
+    OperationKind.RETRY,
     "Retry now the parked streams of GAMES (names or keys), and those that wait after a failure.\n\n"
     "Each gets all of its attempts again. Leaves out games for which `turnout repair actions` shows it as "
     "unavailable: the preview says why, and the exit code is 1. If it is unavailable for all, turnout submits "
     "nothing and the exit code is 2.",
 )
 dedupe = _repairing(
-    "dedupe",
+    OperationKind.DEDUPE,
     "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each.\n\n"
     "First counts them and shows the number. Leaves out games as `turnout repair retry` does. See "
     "docs/repair.md.",
 )
 rebuild = _repairing(
-    "rebuild",
+    OperationKind.REBUILD,
     "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.\n\n"
     "Retries their parked streams. Leaves out games as `turnout repair retry` does. See docs/repair.md.",
 )
@@ -110,7 +111,8 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     settings, paths, engine = context.settings, context.paths, context.engine
     known, choice = known_names(engine), chosen_rows(**rows)
     keys = keys_of(games, known) if games else None
-    proposal = RepairPlanner(settings, paths, engine).plan("replay", keys, context.actor, how.reason, choice)
+    planner = RepairPlanner(settings, paths, engine)
+    proposal = planner.plan(OperationKind.REPLAY, keys, context.actor, how.reason, choice)
     if not how.dry_run:
         submit_and_wait(context, proposal, how)
     for each in proposal.left_out:
@@ -120,13 +122,13 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     sys.exit(1 if proposal.left_out and not proposal.best_effort else failed)
 
 
-retire = deciding(
-    "retire",
+retire = on_games(
+    OperationKind.RETIRE,
     "Take GAMES (names or keys) from their groups until a restore; bronze keeps and counts their rows.\n\n"
     "See docs/steering.md.",
 )
-restore = deciding(
-    "restore",
+restore = on_games(
+    OperationKind.RESTORE,
     "Give retired GAMES (names or keys) a group again; they catch up from their tables' cursors.",
 )
 

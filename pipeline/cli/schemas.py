@@ -7,6 +7,7 @@ import click
 
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import combine_options
+from pipeline.control.acts import DirectAct
 from pipeline.terminal import say
 
 _schema = combine_options(
@@ -58,7 +59,7 @@ def register_schema(
     context = CommandContext(env_dir)
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
     target = f"game:{game_key(game)}"
-    with context.acting("register a schema", [target], game=game, message=message, policies=list(policies)):
+    with context.acting(DirectAct.REGISTER_SCHEMA, [target], game=game, message=message, policies=list(policies)):
         (done,) = LocalRegistry(context.engine).register_many([checked])
     result = "registered" if done.new else "was registered already"
     say(f"schema id {done.schema_id}: version {done.version} of {game!r} {result}")

@@ -46,7 +46,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
-    stuck = [asdict(each) for each in operations if each.state == "needs_human"]
+    stuck = [asdict(each) for each in operations if each.is_stuck]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]
     games = [

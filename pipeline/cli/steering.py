@@ -20,10 +20,12 @@ from pipeline.cli.operation_options import (
     unchanged,
 )
 from pipeline.cli.options import LISTED, required_reason
+from pipeline.control.acts import DirectAct
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.settings import load
 from pipeline.store.operations import Operation
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -65,31 +67,29 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     submit_and_wait(context, proposal, how)
 
 
-def deciding(kind: str, help_text: str) -> click.Command:
-    """Make the command of an operation that decides something about games: pause, resume, retry, retire, restore."""
+def on_games(kind: OperationKind, help_text: str) -> click.Command:
+    """Make the command of an operation on games that are named: pause, resume, retire, restore."""
 
     @click.command(kind, help=help_text)
     @click.argument("games", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
-        from pipeline.control.proposals import decision
-        from pipeline.store.assignments import read_assignments
+        from pipeline.control.proposals import propose
 
         context = CommandContext(env_dir)
-        keys, assignments = keys_of(games, context.names()), read_assignments(context.engine)
-        proposal = decision(context.engine, assignments, kind, keys, context.actor, how.reason)
-        submit_and_wait(context, proposal, how)
+        keys = keys_of(games, context.names())
+        submit_and_wait(context, propose(context.engine, kind, keys, context.actor, how.reason), how)
 
     return command
 
 
-pause = deciding(
-    "pause",
+pause = on_games(
+    OperationKind.PAUSE,
     "Pause the streams of GAMES (names or keys): no more rows enter their tables.\n\n"
     "Drivers act at their next pass, or after the running chunk of catch-up. Needs a running controller.",
 )
-resume = deciding(
-    "resume",
+resume = on_games(
+    OperationKind.RESUME,
     "Resume paused streams of GAMES (names or keys); they catch up from their tables' cursors.",
 )
 
@@ -108,7 +108,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 
     context = CommandContext(env_dir)
     key = find(game, context.names()).key
-    with context.acting("set an own query", (f"game:{key}",), own_query=wanted) as actor:
+    with context.acting(DirectAct.SET_OWN_QUERY, (f"game:{key}",), own_query=wanted) as actor:
         ask(context.engine, key, actor, own_query=wanted == "on")
 
 
@@ -154,7 +154,7 @@ def _permitted_on(context: CommandContext, operation: str) -> tuple[Operation, s
     from pipeline.store.operations import operation as find
 
     stored = find(context.engine, operation)
-    return stored, context.permitted(stored.kind)
+    return stored, context.permitted_on(stored.kind)
 
 
 @click.command("resume")
@@ -198,13 +198,12 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
     Releases its targets. Finished steps stay done: `turnout ops undo` reverts them, and the same operation submitted
     again finishes them. You cannot interrupt a step that works, such as a rebuild.
     """
-    from pipeline.control.controller import KINDS
     from pipeline.control.operations.executor import cancel
 
     context = CommandContext(env_dir)
     stored, actor = _permitted_on(context, operation)
     with unchanged():
-        say(line(cancel(context.engine, KINDS, stored, actor, reason)))
+        say(line(cancel(context.engine, stored, actor, reason)))
 
 
 @click.command("undo")
@@ -216,12 +215,13 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     For a move, pause, resume, start, stop, drain, retirement or restore, also one that was cancelled, closed or failed
     after it did something. turnout does not undo a move after a person moved one of its games again.
     """
-    from pipeline.control.proposals import inverse_of, undo
+    from pipeline.control.operations.registry import inverse_of
+    from pipeline.control.proposals import undo
     from pipeline.store.operations import operation as find
 
     context = CommandContext(env_dir)
     stored = find(context.engine, operation)
-    actor = context.actor if how.dry_run else context.permitted(inverse_of(stored.kind))
+    actor = context.actor if how.dry_run else context.permitted_on(inverse_of(stored.kind))
     submit_and_wait(context, undo(context.settings, context.engine, stored, actor, how.reason), how)
 
 

@@ -15,8 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
 from pipeline.control.alarms import Alarms
-from pipeline.control.operations import dedupes, groups, isolation, moves, pauses, repairs, retirement
-from pipeline.control.operations.executor import ControlContext, Extension, tick
+from pipeline.control.operations import registry
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import Extension, tick
 from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, arguments, upkeep
@@ -32,18 +33,7 @@ from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {
-    each.name: each
-    for each in (
-        moves.MOVE,
-        isolation.KIND,
-        *pauses.KINDS.values(),
-        *repairs.KINDS.values(),
-        *dedupes.KINDS.values(),
-        *retirement.KINDS.values(),
-        *groups.KINDS.values(),
-    )
-}
+KINDS: Final = {str(each.kind): each for each in registry.own()}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 

@@ -10,15 +10,30 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.control.roles import ACCESS, require_current
+from pipeline.control.acts import DirectAct
+from pipeline.control.operations import registry
+from pipeline.control.operations.definition import Level, of_one_game
+from pipeline.control.roles import Role, require_current
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.settings import Settings
 from pipeline.store import audit, operations
 from pipeline.store.operations import Intent, Operation
 
-_REASONED: Final = frozenset({"accept a gap", "remove a group", "set a priority"})
-"""Acts that are no operations and always need a reason."""
+_ACTS: Final = {str(each): each for each in DirectAct}
+
+
+def role_of(act: str) -> Role:
+    """Return the role that a kind of operation, or another act, needs."""
+    return _ACTS[act].role if act in _ACTS else registry.role_of(act)
+
+
+def level(intent: Intent) -> Level:
+    """Return how much an intent disturbs, which decides what a person must enter before it is submitted."""
+    if intent.kind in _ACTS:
+        return 2 if _ACTS[intent.kind].needs_reason or intent.parameters.get("effects") else 1
+    known = registry.find(intent.kind)
+    return (of_one_game(2) if known is None else known.weigh)(intent)
 
 
 def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
@@ -28,16 +43,15 @@ def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
         Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
             operation.
     """
-    from pipeline.control.disruption import require_reason  # it loads libraries of tables, which no act needs
-
-    require_current(settings, engine, intent.actor, intent.kind)
-    if intent.kind != ACCESS:  # each grant in it has a reason of its own
-        require_reason(intent)
+    require_current(settings, engine, intent.actor, role_of(intent.kind), intent.kind)
+    known = registry.find(intent.kind)
+    if level(intent) > 1 and not is_said(intent.reason) and not (known and known.has_own_reasons):
+        raise Refused(f"Say why you {intent.kind}: --reason TEXT. It is kept in the audit log.")
     return operations.ask(engine, intent)
 
 
 def permit(
-    settings: Settings, engine: Engine, actor: str, kind: str, reason: str = "", effects: Sequence[str] = ()
+    settings: Settings, engine: Engine, actor: str, act: DirectAct, reason: str = "", effects: Sequence[str] = ()
 ) -> None:
     """Let an actor do what is no operation; the caller has the store write it and its audit entry in one transaction.
 
@@ -46,14 +60,23 @@ def permit(
     Raises:
         Refused: the actor has not the role for it, or it disturbs and has no reason.
     """
-    require_current(settings, engine, actor, kind)
-    if (effects or kind in _REASONED) and not is_said(reason):
+    require_current(settings, engine, actor, act.role, act)
+    if (effects or act.needs_reason) and not is_said(reason):
         raise Refused(" ".join([*effects[:1], "Enter a reason. It is kept in the audit log."]))
 
 
+def require_role(settings: Settings, engine: Engine, actor: str, kind: str) -> None:
+    """Go on only where an actor has the role for a kind of operation, to act on one that is submitted.
+
+    Raises:
+        Refused: they have not.
+    """
+    require_current(settings, engine, actor, role_of(kind), kind)
+
+
 @contextmanager
-def acting(settings: Settings, engine: Engine, kind: str, act: audit.Act) -> Iterator[None]:
-    """Let the act's actor do in the block what is no operation (`kind`, as roles call it).
+def acting(settings: Settings, engine: Engine, kind: DirectAct, act: audit.Act) -> Iterator[None]:
+    """Let the act's actor do in the block what is no operation (`kind`).
 
     The audit log has it as begun before, and as ended after, also where the block fails.
 

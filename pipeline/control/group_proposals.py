@@ -6,11 +6,11 @@ was faster.
 
 import time
 from dataclasses import dataclass
-from typing import Final
 
 from sqlalchemy import Engine
 
 from pipeline.control import gate, group_changes
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store import groups
@@ -18,10 +18,6 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, read_groups, require_possible, require_sense
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-
-MAKE: Final = "create a group"
-CHANGE: Final = "change a group"
-"""What roles call the two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +31,9 @@ class GroupProposal:
     seen_at: float  # Unix seconds
 
     @property
-    def kind(self) -> str:
-        """What roles call it."""
-        return MAKE if self.seen is None else CHANGE
+    def act(self) -> DirectAct:
+        """What it does."""
+        return DirectAct.CREATE_GROUP if self.seen is None else DirectAct.CHANGE_GROUP
 
 
 def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
@@ -94,7 +90,7 @@ def write(settings: Settings, engine: Engine, proposal: GroupProposal, actor: st
         Refused: the actor has not the role for it, it disturbs and has no reason, there is one of this name, or another
             person has changed the group since it was seen. Then nothing is written.
     """
-    gate.permit(settings, engine, actor, proposal.kind, reason, proposal.effects)
+    gate.permit(settings, engine, actor, proposal.act, reason, proposal.effects)
     if proposal.seen is None:
         max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         groups.create(engine, proposal.then, actor, reason, max_games, heartbeat_seconds)

@@ -3,13 +3,12 @@
 A proposal is an intent with the lines that people read. Nothing is written here: `gate.submit` does that.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations import moves, registry
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.moves import Plan
 from pipeline.errors import Refused
@@ -18,26 +17,10 @@ from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
-from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation
-from pipeline.store.stream_control import decided
-
-
-@dataclass(frozen=True, slots=True)
-class OperationProposal:
-    """An operation that may be submitted; without targets it would change nothing."""
-
-    intent: Intent
-    lines: Sequence[str]
-    left_out: Sequence[str] = ()  # what is not done of what was wanted, and why not: a line for each game
-    best_effort: bool = False  # nobody has named games, so what is left out is no failure
-
-    def unchanged(self, keys: Sequence[str]) -> list[str]:
-        """Return those of these games that it would not touch, since they are as they should be."""
-        touched = set(self.intent.targets)
-        return sorted(key for key in set(keys) if f"game:{key}" not in touched)
+from pipeline.store.operations import Operation
+from pipeline.store.states import OperationKind
 
 
 class PlacementView:
@@ -69,7 +52,7 @@ class PlacementView:
         Raises:
             Refused: there is no such group, or not all of its games fit elsewhere.
         """
-        return self._proposal(drains.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
+        return self._proposal(moves.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
         """Return the moves of games that cannot stay, and those that then even out the load."""
@@ -103,45 +86,18 @@ class PlacementView:
         return OperationProposal(plan.intent(actor, reason, undoes), lines)
 
 
-def decision(
-    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, keys: Sequence[str], actor: str,
-    reason: str = "", undoes: str | None = None,
-) -> OperationProposal:  # fmt: skip
-    """Plan to pause, resume, retry, retire or restore (`kind`) games, by their keys.
+def propose(
+    engine: Engine, kind: str, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+) -> OperationProposal:
+    """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
 
     Raises:
-        Refused: a game does not exist, or is retired and would have to run.
+        Refused: one of them does not exist, or cannot be what is wanted.
     """
-    if kind in retirement.INVERSE:
-        facts = retirement.plan(kind, keys, assignments)
-        lines = retirement.render_preview(kind, facts, assignments)
-        return OperationProposal(retirement.intent(kind, facts, actor, reason, undoes), lines)
-    facts = pauses.plan(kind, keys, assignments, decided(engine))
-    lines = pauses.render_preview(kind, facts, assignments)
-    return OperationProposal(pauses.intent(kind, facts, actor, reason, undoes), lines)
-
-
-def of_groups(
-    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, names: Sequence[str], actor: str,
-    reason: str = "", undoes: str | None = None,
-) -> OperationProposal:  # fmt: skip
-    """Plan to start, stop or restart (`kind`) groups.
-
-    Raises:
-        Refused: a group does not exist, or another tool starts it.
-    """
-    facts = groups.plan(kind, names, read_groups(engine))
-    counts = Counter(each.group for each in assignments.values() if each.group is not None)
-    lines = groups.render_preview(kind, facts, counts)
-    return OperationProposal(groups.intent(kind, facts, actor, reason, undoes), lines)
-
-
-# ----------------------------------------------------------------------------------------------------------------- undo
-
-
-def inverse_of(kind: str) -> str:
-    """Return what kind of operation undoes one of this kind, where one does."""
-    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+    definition = registry.find(kind)
+    if definition is None or definition.propose is None:
+        raise Refused(f"Operation {kind} is not planned by naming games or groups.")
+    return definition.propose(engine, names, actor, reason, undoes)
 
 
 def undo(
@@ -155,9 +111,8 @@ def undo(
     require_undoable(engine, done)
     if not done.targets:
         raise Refused(f"Operation {done.operation_id[:8]} does not say what it did. Ask for the inverse itself.")
-    if done.kind == "move":
+    kind = registry.inverse_of(done.kind)
+    if kind == OperationKind.MOVE:
         return PlacementView(settings, engine, now).undo(done, actor, reason)
-    assignments, kind, operation_id = read_assignments(engine), inverse_of(done.kind), done.operation_id
-    if done.kind in groups.INVERSE:
-        return of_groups(engine, assignments, kind, done.parameters["groups"], actor, reason, operation_id)
-    return decision(engine, assignments, kind, done.parameters["games"], actor, reason, operation_id)
+    names = [target.partition(":")[2] for target in done.targets]
+    return propose(engine, kind, names, actor, reason, done.operation_id)

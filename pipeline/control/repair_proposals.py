@@ -12,18 +12,20 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.control.capabilities import Capability, capabilities, read_all_facts, with_quarantined
+from pipeline.control import capabilities
+from pipeline.control.capabilities import Capability, read_all_facts, with_quarantined
 from pipeline.control.operations import dedupes, repairs
-from pipeline.control.proposals import OperationProposal, decision
+from pipeline.control.operations.definition import OperationProposal
+from pipeline.control.proposals import propose
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import read_assignments
 from pipeline.store.game_lookup import Game
 from pipeline.store.leases import store_time
+from pipeline.store.states import OperationKind
 
 MAX_COUNTED: Final = 20  # games whose quarantine is counted before a replay, and whose tables a page reads for a dedupe
 MAX_BYTES: Final = 1 << 30  # of those tables together
@@ -51,24 +53,29 @@ class RepairPlanner:
             Refused: it is possible for none that is named, with a line for each that says why; or there is nothing to
                 rebuild from.
         """
-        if kind == "rebuild" and not self.paths.bronze.exists():
+        if kind == OperationKind.REBUILD and not self.paths.bronze.exists():
             raise Refused(f"There is nothing to rebuild from: {self.paths.bronze} does not exist. Start ingest first.")
         rows = choice or {}
         chosen = repairs.replayable(self.paths, self.engine, rows) if keys is None else sorted(set(keys))
         subjects: Mapping[str, repairs.Subject] = {}  # a retry is of a stream, whatever its table is like
-        if kind != "retry":
+        if kind != OperationKind.RETRY:
             subjects = repairs.observe(self.paths, self.settings.environment, self.engine, chosen, kind)
         can, why_not = self._capabilities(kind, chosen, rows)
         why_not |= {key: each.unreadable for key, each in subjects.items() if each.unreadable is not None}
-        why_not |= _impossible(kind, [key for key in subjects if key not in why_not], subjects)
+        why_not |= {
+            key: why
+            for key, each in subjects.items()
+            if key not in why_not and (why := repairs.why_not(kind, each)) is not None
+        }
         possible = [key for key in chosen if key not in why_not]
-        if kind == "retry":
-            planned = decision(self.engine, read_assignments(self.engine), kind, possible, actor, reason)
-        elif kind == "dedupe":
+        if kind == OperationKind.RETRY:
+            planned = propose(self.engine, kind, possible, actor, reason)
+        elif kind == OperationKind.DEDUPE:
             planned = self._dedupe({key: subjects[key] for key in possible}, actor, reason)
         else:
             facts = repairs.plan(kind, possible, subjects)
-            touches = [f"{key}: {can[key].touches}" for key in facts if kind == "replay" and len(facts) <= MAX_COUNTED]
+            is_told = kind == OperationKind.REPLAY and len(facts) <= MAX_COUNTED
+            touches = [f"{key}: {can[key].touches}" for key in facts if is_told]
             lines = [*repairs.render_preview(kind, facts, rows), *touches]
             planned = OperationProposal(repairs.intent(kind, facts, actor, reason, rows), lines)
         left_out = [*(f"{key}: {why_not[key]}" for key in sorted(why_not)), *planned.left_out]
@@ -82,13 +89,12 @@ class RepairPlanner:
         """Return the games for which a repair is possible, and why it is not for the others."""
         can: dict[str, Capability] = {}
         why_not = dict.fromkeys(keys, "No such game.")
-        count = kind == "replay" and len(keys) <= MAX_COUNTED
-        now, selected = store_time(self.engine), repairs.selection(rows, {})
-        heartbeat_seconds = self.settings.metrics.heartbeat_seconds
-        all_facts = read_all_facts(self.engine, self.paths, keys, now, selected, heartbeat_seconds=heartbeat_seconds)
+        count = kind == OperationKind.REPLAY and len(keys) <= MAX_COUNTED
+        now, heartbeat_seconds = store_time(self.engine), self.settings.metrics.heartbeat_seconds
+        all_facts = read_all_facts(self.engine, self.paths, keys, now, rows, heartbeat_seconds=heartbeat_seconds)
         for key, facts in all_facts.items():
             try:
-                offered = capabilities(with_quarantined(facts, self.paths) if count else facts)
+                offered = capabilities.repairs(with_quarantined(facts, self.paths) if count else facts)
             except Refused as refused:
                 why_not[key] = str(refused)
                 continue
@@ -126,17 +132,6 @@ class RepairPlanner:
                 small.append(key)
                 left -= size
         return small
-
-
-def _impossible(kind: str, keys: Sequence[str], subjects: Mapping[str, repairs.Subject]) -> dict[str, str]:
-    """Return why a repair is not possible for those of these games for which their tables say so."""
-    found = {}
-    for key in keys:
-        try:
-            repairs.require_possible(kind, [key], subjects)
-        except Refused as refused:
-            found[key] = str(refused)
-    return found
 
 
 def _why_not(capability: Capability) -> str:

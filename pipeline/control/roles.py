@@ -1,6 +1,7 @@
 """Who may steer what: checked when it is requested, and again when it is begun, since roles may change in between."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Engine
@@ -17,22 +18,13 @@ _GROUP: Final = "group:"
 
 _FRESH_SECONDS: Final = 60.0
 
-_OPERATOR: Final = frozenset(
-    {
-        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
-        "approve a game", "reject a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
-    }
-)  # fmt: skip
-"""What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover.
 
-Who resumes, closes or cancels an operation needs the role of its kind, as who asks for one.
-"""
+class Role(StrEnum):
+    """What a person may be. A mover may do what an operator may; an access admin is neither."""
 
-ACCESS: Final = "access"
-"""The kind of an operation that changes who may read."""
-
-_ACCESS: Final = frozenset({ACCESS, "decide about a request", "ignore drift", "add a user"})
-"""What changes who may read; it needs an access admin, and a mover is none."""
+    OPERATOR = "operator"  # puts a stream or a group in order where it is
+    MOVER = "mover"  # changes who carries what
+    ACCESS_ADMIN = "access_admin"  # changes who may read
 
 
 def groups_of(roles: Roles) -> frozenset[str]:
@@ -66,27 +58,20 @@ def current(settings: Settings, engine: Engine) -> Roles:
     return Roles(expanded(roles.operators), expanded(roles.movers), expanded(roles.access_admins))
 
 
-def role_of(kind: str) -> str:
-    """Return the role that a kind of operation, or another act, needs."""
-    if kind in _ACCESS:
-        return "access_admin"
-    return "operator" if kind in _OPERATOR else "mover"
-
-
-def may(roles: Roles, actor: str, kind: str) -> bool:
-    """Return whether a person has the role for it."""
+def may(roles: Roles, actor: str, role: Role) -> bool:
+    """Return whether a person has a role."""
     if actor == CONTROLLER:
         return True
     had = roles_of(roles, actor)
-    return had is None or role_of(kind) in had  # None: no roles are set, so everybody who reaches this environment may
+    return had is None or role in had  # None: no roles are set, so everybody who reaches this environment may
 
 
-def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
+def roles_of(roles: Roles, actor: str) -> tuple[Role, ...] | None:
     """Return the roles a person has, a mover the operator's as well; None where nobody is named: everybody may."""
     named = {
-        "mover": roles.movers,
-        "operator": (*roles.operators, *roles.movers),
-        "access_admin": roles.access_admins,
+        Role.MOVER: roles.movers,
+        Role.OPERATOR: (*roles.operators, *roles.movers),
+        Role.ACCESS_ADMIN: roles.access_admins,
     }
     if not any(named.values()):
         return None
@@ -106,23 +91,22 @@ def _folded(name: str) -> str:
     return "".join(each.lower() if each.isascii() else each for each in name) if "@" in name else name
 
 
-def require(roles: Roles, actor: str, kind: str) -> None:
-    """Go on only where a person has the role for it.
+def require(roles: Roles, actor: str, role: Role, act: str) -> None:
+    """Go on only where a person has the role for an act.
 
     Raises:
         Refused: they have not.
     """
-    if not may(roles, actor, kind):
-        role = role_of(kind)
+    if not may(roles, actor, role):
         raise Refused(
-            f"{actor!r} may not {kind}: it needs the role {role}. The setting roles.{role}s names who has it: ask one."
+            f"{actor!r} may not {act}: it needs the role {role}. The setting roles.{role}s names who has it: ask one."
         )
 
 
-def require_current(settings: Settings, engine: Engine, actor: str, kind: str) -> None:
-    """Go on only where a person has the role for it at this moment.
+def require_current(settings: Settings, engine: Engine, actor: str, role: Role, act: str) -> None:
+    """Go on only where a person has the role for an act at this moment.
 
     Raises:
         Refused: they have not.
     """
-    require(current(settings, engine), actor, kind)
+    require(current(settings, engine), actor, role, act)

@@ -57,6 +57,6 @@ def seconds_left(earlier: tuple[float, float | None], later: tuple[float, float 
 
 
 def _passed(lane: Lane, cursor_seq: int, frontier_seq: int | None) -> int:
-    if lane == "RUN" and frontier_seq is not None:
+    if lane == Lane.RUN and frontier_seq is not None:
         return max(cursor_seq, frontier_seq)
     return cursor_seq

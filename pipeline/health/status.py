@@ -137,18 +137,18 @@ def patience_seconds(facts: StreamFacts) -> float:
 
 def _judge_driver(facts: StreamFacts) -> Verdict | None:
     """Rules that need no observation: does the query run, and did it fail."""
-    if facts.desired == "paused" and (facts.lane == "PAUSED" or not facts.driver_active):
+    if facts.desired == "paused" and (facts.lane == Lane.PAUSED or not facts.driver_active):
         return Verdict("PAUSED", "The stream is paused as asked.")
     reason = facts.last_run_failed or "no error was reported"
     if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
         return Verdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
-    if facts.lane == "QUARANTINED":
+    if facts.lane == Lane.QUARANTINED:
         return Verdict("FAILED", f"The stream is parked after its retries were used up: {reason}.")
     if not facts.driver_active and facts.last_run_failed is not None:
         return Verdict("FAILED", f"The group's query has ended with an error: {reason}.")
     if not facts.driver_active:
         return Verdict("MISSING", "The stream should run, but the group's query is not active and reported no error.")
-    if facts.lane == "PAUSED":
+    if facts.lane == Lane.PAUSED:
         return Verdict("MISSING", "The stream should run, but its driver still keeps it paused.")
     if facts.last_attempt_failed is not None:
         return Verdict("FAILED", f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}.")
@@ -188,7 +188,7 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> Verdict:
     if facts.backfilling:
         return Verdict("BACKFILLING", f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_told(age)}).")
     if age is None:
-        if facts.lane == "CATCHUP" or _moved(run, facts.lane):
+        if facts.lane == Lane.CATCHUP or _moved(run, facts.lane):
             position = _position(run[-1], facts.lane)
             return Verdict("CATCHING_UP", f"Moves, now at seq {position}, but how old the backlog is is unknown.")
         return Verdict("UNKNOWN", "Rows wait, but how long they have been waiting is unknown.")
@@ -200,7 +200,7 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> Verdict:
         return Verdict(
             "CATCHING_UP", f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
         )
-    if facts.lane == "CATCHUP" and (not late or falling is None):
+    if facts.lane == Lane.CATCHUP and (not late or falling is None):
         return Verdict("CATCHING_UP", f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
     recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
     if sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
@@ -226,7 +226,7 @@ def _risk(trend: Sequence[Observation], age: float, objective: float) -> Verdict
 
 
 def _position(seen: Observation, lane: Lane) -> int:
-    if lane == "RUN" and seen.frontier_seq is not None:
+    if lane == Lane.RUN and seen.frontier_seq is not None:
         return max(seen.cursor_seq, seen.frontier_seq)
     return seen.cursor_seq
 

@@ -18,7 +18,7 @@ LATENCY_SECONDS: Final = 300.0
 LATENCY_SHARE: Final = 0.95
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
-_PARKED: Final[frozenset[Lane]] = frozenset({"PAUSED", "QUARANTINED"})
+_PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
     if memory.lane in _PARKED and facts.lane not in _PARKED:
         memory.window.clear()  # what stood still on purpose has not stalled
     memory.lane = facts.lane
-    memory.backfilling = facts.lane == "CATCHUP" and (memory.backfilling or reading.cursor_seq == 0)
+    memory.backfilling = facts.lane == Lane.CATCHUP and (memory.backfilling or reading.cursor_seq == 0)
     if memory.backfilling:
         return replace(facts, backfilling=True)
-    if facts.lane == "QUARANTINED" and facts.last_run_failed is None:
+    if facts.lane == Lane.QUARANTINED and facts.last_run_failed is None:
         return replace(facts, last_run_failed=memory.last_error)
     return facts
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, select, update
 
+from listeners.sample import Lane
 from pipeline.errors import Conflict, Refused
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import HEARTBEAT_SECONDS
@@ -36,6 +37,11 @@ class GameAssignment:
     cursor_seq: int | None
     backlog_age_seconds: float | None
     retired_at: float | None = None  # None: it is not
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it runs, is not to run, or has nothing to catch up with."""
+        return self.lane in {Lane.RUN, Lane.PAUSED, Lane.QUARANTINED} or (self.cursor_seq or 0) >= self.last_seq
 
 
 def read_assignments(engine: Engine) -> dict[str, GameAssignment]:

@@ -7,8 +7,9 @@ from sqlalchemy import Engine, delete, select, update
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
-from pipeline.store.operations import OPEN, Operation, lock_operation
+from pipeline.store.operations import Operation, lock_operation
 from pipeline.store.operations import operation as find
+from pipeline.store.states import OPEN, OperationState
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
 
@@ -39,11 +40,12 @@ def end_early(
         connection.execute(update(operation_steps).where(running).values(state="failed", ended_at=store_now()))
         connection.execute(delete(operation_targets).where(operation_targets.c.operation_id == operation.operation_id))
         values = {
-            "state": "cancelled", "outcome": outcome([each.name for each in journal if each.state == "done"]),
+            "state": OperationState.CANCELLED,
+            "outcome": outcome([each.name for each in journal if each.state == "done"]),
             "version": operation.version + 1, "ended_at": store_now(),
         }  # fmt: skip
         own_row = operations.c.operation_id == operation.operation_id
         connection.execute(update(operations).where(own_row, operations.c.state.in_(OPEN)).values(values))
-        audit.end(connection, operation.act(), "cancelled")
+        audit.end(connection, operation.act(), OperationState.CANCELLED)
         audit.end(connection, by, "succeeded")
     return find(engine, operation.operation_id)

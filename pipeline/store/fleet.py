@@ -212,7 +212,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
 
 def _open_operations(connection: Connection) -> tuple[int, int]:
     """Count the open operations that wait for the controller, and those that need a person."""
-    stuck = [each.state == "needs_human" for each in read_open(connection)]
+    stuck = [each.is_stuck for each in read_open(connection)]
     return stuck.count(False), stuck.count(True)
 
 

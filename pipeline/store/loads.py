@@ -4,6 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
+from listeners.sample import Lane
 from pipeline.health.condition import Conditions, judge_groups
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
@@ -46,7 +47,7 @@ def loads_in(
     for key, group, priority, *rates, lag, lane in connection.execute(query):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
         # when it runs. What a driver reported before it died is still the best there is.
-        rows, size, commits = rates if lane == "RUN" else (None, None, None)
+        rows, size, commits = rates if lane == Lane.RUN else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, priority)))
     look = look or judge_groups(drivers_in(connection, heartbeat_seconds, now))
     return tallied(loads, _groups(connection, look), max_games)

@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
@@ -18,11 +18,8 @@ from pipeline.lists import join_limited
 from pipeline.store import audit
 from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
-from pipeline.store.states import OperationState, StepState
+from pipeline.store.states import OPEN, OperationState, StepState
 from pipeline.store.tables import operation_steps, operation_targets, operations
-
-OPEN: Final[tuple[OperationState, ...]] = get_args(OperationState)[:4]
-"""The states in which an operation may still act; its targets belong to it."""
 
 
 class OperationConflict(Conflict):
@@ -80,6 +77,11 @@ class Operation:
         """Whether it may still act."""
         return self.state in OPEN
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits for a person."""
+        return self.state == OperationState.NEEDS_HUMAN
+
     def act(self) -> audit.Act:
         """Return what the audit log says of it."""
         detail = {"parameters": self.parameters, "preview": self.preview_hash, "reason": self.reason}
@@ -101,8 +103,9 @@ def ask(engine: Engine, intent: Intent) -> Operation:
         Refused: one of its targets belongs to another open operation, or the key was used for something else.
     """
     operation = Operation(
-        operation_id=uuid.uuid4().hex, kind=intent.kind, state="planned", targets=tuple(sorted(set(intent.targets))),
-        parameters=intent.parameters, actor=intent.actor, reason=intent.reason, preview=intent.preview,
+        operation_id=uuid.uuid4().hex, kind=intent.kind, state=OperationState.PLANNED,
+        targets=tuple(sorted(set(intent.targets))), parameters=intent.parameters, actor=intent.actor,
+        reason=intent.reason, preview=intent.preview,
         preview_hash=hash_of(intent.preview), undoes=intent.undoes, outcome=None, requested_at=0.0, ended_at=None,
         version=1,
     )  # fmt: skip
@@ -140,7 +143,7 @@ def change(
             audit.begin(connection, by)
         as_read = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
-        stuck_since = store_now() if state == "needs_human" else None
+        stuck_since = store_now() if state == OperationState.NEEDS_HUMAN else None
         changes = {"state": state, "outcome": outcome, "stuck_since": stuck_since, **ended}
         values = {**changes, "version": operations.c.version + 1}
         if not operation.is_open or not connection.execute(update(operations).where(as_read).values(values)).rowcount:
@@ -229,7 +232,7 @@ def read_open(connection: Connection) -> list[Operation]:
         .where(operations.c.state.in_(OPEN))
         .order_by(operations.c.requested_at.desc(), operations.c.operation_id)
     )
-    return sorted(map(_operation, connection.execute(query)), key=lambda each: each.state != "needs_human")
+    return sorted(map(_operation, connection.execute(query)), key=lambda each: not each.is_stuck)
 
 
 def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
@@ -238,14 +241,14 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
         with engine.connect() as connection:
             return read_open(connection)[:limit]
     urgency = case(
-        (operations.c.state == "needs_human", 0),
+        (operations.c.state == OperationState.NEEDS_HUMAN, 0),
         (operations.c.state.in_(OPEN), 1),
         else_=2,
     )
     query = select(operations).order_by(urgency, operations.c.requested_at.desc(), operations.c.operation_id)
     with engine.connect() as connection:
         listed = [_operation(row) for row in connection.execute(query.limit(limit))]
-    return sorted(listed, key=lambda each: (each.state != "needs_human", not each.is_open))
+    return sorted(listed, key=lambda each: (not each.is_stuck, not each.is_open))
 
 
 def open_ids(engine: Engine) -> list[str]:
@@ -297,7 +300,7 @@ def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
 
 def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
-    succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
+    succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == OperationState.SUCCEEDED)
     query = select(operations.c.kind, operations.c.requested_at, operations.c.ended_at).where(succeeded)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(operations.c.ended_at)).all()
@@ -330,11 +333,12 @@ def _operation(row: Row[Any]) -> Operation:
     """Return a row; where its preview is not what the actor was shown, it says nothing of what to do."""
     values = {name: getattr(row, name) for name in Operation.__slots__}
     values |= {name: json.loads(values[name]) for name in ("targets", "parameters", "preview")}
+    values["state"] = OperationState(row.state)
     if hash_of(values["preview"]) != row.preview_hash:
         values |= {"targets": (), "parameters": {}, "preview": {}}
         if row.state in OPEN:
             problem = "Its preview was edited in the control store. Close the operation, and submit it again."
-            values |= {"state": "needs_human", "outcome": problem}
+            values |= {"state": OperationState.NEEDS_HUMAN, "outcome": problem}
     return Operation(**{**values, "targets": tuple(values["targets"])})
 
 

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine, select
 from listeners.totals import Oversight
 from pipeline.store.evacuations import waiting_in
 from pipeline.store.fleet import Fleet
-from pipeline.store.operations import OPEN, read_open
+from pipeline.store.operations import read_open
+from pipeline.store.states import OPEN
 from pipeline.store.tables import catalog_snapshots
 
 
@@ -25,7 +26,7 @@ def read_oversight(engine: Engine, fleet: Fleet) -> Oversight:
         opened = read_open(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
     states = Counter(each.state for each in opened)
-    stuck = [each.stuck_since for each in opened if each.state == "needs_human" and each.stuck_since is not None]
+    stuck = [each.stuck_since for each in opened if each.is_stuck and each.stuck_since is not None]
     return Oversight(
         is_controller_running=is_running,
         supervised_groups=judgement.supervised_groups,

@@ -3,6 +3,7 @@
 Those of games' and groups' placement are in `pipeline.placement.capacity`, those of streams in `listeners.sample`.
 """
 
+from enum import StrEnum
 from typing import Final, Literal, get_args
 
 ProcessKind = Literal["ingest", "group", "controller", "maintenance"]
@@ -22,9 +23,46 @@ schema or the table. `fatal`: it killed a worker."""
 OnboardedBy = Literal["schema", "name", "prefix", "approval"]
 """Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, or it was approved."""
 
-OperationState = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed", "cancelled"]
-"""`planned`: nothing was done yet. `running`: steps are being taken. `verifying`: all is done, its effect is not seen
-yet. `needs_human`: it cannot go on by itself. `cancelled`: a person ended it before it was done."""
+
+class OperationKind(StrEnum):
+    """What an operation does."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+    REPLAY = "replay"
+    DEDUPE = "dedupe"
+    REBUILD = "rebuild"
+    RETIRE = "retire"
+    RESTORE = "restore"
+    MOVE = "move"
+    ISOLATE = "isolate"
+    START = "start"
+    STOP = "stop"
+    RESTART = "restart"
+    ACCESS = "access"
+
+
+class OperationState(StrEnum):
+    """How an operation stands."""
+
+    PLANNED = "planned"  # nothing was done yet
+    RUNNING = "running"  # steps are being taken
+    VERIFYING = "verifying"  # all is done, its effect is not seen yet
+    NEEDS_HUMAN = "needs_human"  # it cannot go on by itself
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # a person ended it before it was done
+
+
+OPEN: Final = (
+    OperationState.PLANNED,
+    OperationState.RUNNING,
+    OperationState.VERIFYING,
+    OperationState.NEEDS_HUMAN,
+)
+"""The states in which an operation may still act; its targets belong to it."""
+
 
 StepState = Literal["running", "done", "failed"]
 

@@ -153,7 +153,7 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
     allowed={
-        "lane": get_args(Lane),
+        "lane": tuple(Lane),
         "status": STATUSES,
         "cursor_seq": ">= 0",
         "rows_total": ">= 0",
@@ -283,7 +283,7 @@ operations = store_table(  # what people requested, and how far it is
     Column("ended_at", Float),
     Column("stuck_since", Float),  # when it began to need a person; null: it needs none
     Column("version", Integer, nullable=False),  # grows with every change: each is a compare-and-set on it
-    allowed={"state": get_args(OperationState), "version": "> 0"},
+    allowed={"state": tuple(OperationState), "version": "> 0"},
     json={"targets": "array", "parameters": "object", "preview": "object"},
 )
 

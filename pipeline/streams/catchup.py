@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from listeners.sample import CHUNK
+from listeners.sample import CHUNK, Lane
 from pipeline import names
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
@@ -104,7 +104,7 @@ class CatchUp:
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
         rows = self._rows(list(chunk.values()), low, high)
         schemas = self._driver.schemas.snapshot(version)
-        outcome = self._passes.apply(rows, chunk, schemas, "CATCHUP", repeated=True)
+        outcome = self._passes.apply(rows, chunk, schemas, Lane.CATCHUP, repeated=True)
         hit("in_catch_up")
         again = {key: span for key, stream in chunk.items() if (span := self._span_again(stream, low, high, outcome))}
         ended = {key: stream for key, stream in chunk.items() if key not in again}

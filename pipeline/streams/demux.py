@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from listeners.sample import PassResult
+from listeners.sample import Lane, PassResult
 from listeners.stream_id import StreamId
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
@@ -173,7 +173,7 @@ class Demux:
         schemas = self._driver.schemas.snapshot(version)
         whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
-            outcome = self._passes.apply(FrameRows(frame), streams, schemas, "RUN", repeated=self._fresh)
+            outcome = self._passes.apply(FrameRows(frame), streams, schemas, Lane.RUN, repeated=self._fresh)
         else:  # all of them are behind: catch-up needs the processors
             outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
         self._fresh = False

@@ -35,10 +35,10 @@ class Failure:
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
     """Return the lane: what was asked outranks what failed, and both outrank where the stream stands."""
     if decision.desired == "paused":
-        return "PAUSED"
+        return Lane.PAUSED
     if decision.parked_at is not None:
-        return "QUARANTINED"
-    return "CATCHUP" if behind else "RUN"
+        return Lane.QUARANTINED
+    return Lane.CATCHUP if behind else Lane.RUN
 
 
 def may_run(decision: StreamControl, now: float) -> bool:

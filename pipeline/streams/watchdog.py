@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Engine
 
-from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState
+from listeners.sample import GroupSample, Lane, PassResult, StatusEvent, StreamState
 from pipeline.health.lag import backlog_age
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
@@ -100,7 +100,7 @@ class Watchdog:
         facts = StreamFacts(
             desired=stream.decision.desired,
             driver_active=active,
-            last_run_failed=stream.error if stream.unreadable or stream.lane == "QUARANTINED" else self.last_failure,
+            last_run_failed=stream.error if stream.unreadable or stream.lane == Lane.QUARANTINED else self.last_failure,
             failed_runs_15min=len(self._failures),
             lane=stream.lane,
             started_at=self._started_at,
@@ -108,7 +108,7 @@ class Watchdog:
             pass_p95_seconds=p95,
             objective_seconds=self._settings.metrics.latency_objective_seconds,
             pass_active_since=self._group.pass_since,
-            last_attempt_failed=stream.error if stream.lane == "CATCHUP" else None,
+            last_attempt_failed=stream.error if stream.lane == Lane.CATCHUP else None,
         )
         frontier = self._group.frontier_seq or None
         age = None  # also where nothing seems to wait: a cursor that cannot be read is not known to be at the end

@@ -16,7 +16,7 @@ LONGEST_FIRST = (
     "test_steering.py",
     "test_control_model.py",
 )
-"""Files that begin first, each that computes beside one that waits; the others follow in order."""
+"""Files that begin first, a computing beside a waiting one; the others follow in order."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

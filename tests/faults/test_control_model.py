@@ -14,7 +14,7 @@ from sqlalchemy import Engine, true, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
-from pipeline.control.operations.executor import StepResult
+from pipeline.control.operations.definition import StepResult
 from pipeline.store import games as games_module
 from pipeline.store import leases as leases_module
 from pipeline.store import operations as operations_module

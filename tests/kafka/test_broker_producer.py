@@ -191,7 +191,7 @@ def test_missing_topic_is_refused(broker: Broker) -> None:
 
 
 def test_restart_keeps_messages(tmp_path: Path) -> None:
-    """What was acknowledged survives a kill, at the same address; a polite end ends the broker."""
+    """Acknowledged records survive a kill, at the same address; a polite end ends the broker."""
     folder = tmp_path / "naïve, folder = 100%"
     with Broker.start(folder) as first:
         ensure_topic(first.address, "kept", 1)

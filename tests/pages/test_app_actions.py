@@ -24,6 +24,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
+from pipeline.store.states import OperationState
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 
@@ -55,20 +56,17 @@ def set_games(store: Engine, name: str, **values: Any) -> None:
 
 def of_game(environment: Environment, name: str) -> Mapping[str, cards.Card]:
     control_queries.forget()
-    seen = control_queries.steering(environment)
-    row = seen.fleet.row(KEY[name])
-    assert row is not None
     facts = control_queries.facts(environment, [KEY[name]])[KEY[name]]
-    return {card.name: card for card in cards.of_game(row, seen, facts, anybody)}
+    return {card.can.name: card for card in cards.of_game(facts, anybody)}
 
 
 def of_group(environment: Environment, name: str) -> Mapping[str, cards.Card]:
     control_queries.forget()
-    return {card.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
+    return {card.can.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
 
 
 def possible(found: Mapping[str, cards.Card]) -> set[str]:
-    return {name for name, card in found.items() if card.possible}
+    return {name for name, card in found.items() if card.can.possible}
 
 
 # ---------------------------------------------------------------------------------------------------------------- cards
@@ -78,8 +76,8 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     """Each card is possible or says why not, and a retired, paused, parked or busy game has the cards it should."""
     assert possible(of_game(environment, "Chess")) == {"pause", "replay", "move", "retire"}
     assert possible(of_game(environment, "Risk")) == {"pause", "retry", "replay", "move", "retire"}
-    assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].why_not)
-    assert "is not started by turnout" in str(of_game(environment, "Chess")["restart"].why_not)
+    assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].can.why_not)
+    assert "turnout does not start group" in str(of_game(environment, "Chess")["restart"].can.why_not)
     set_groups(store, backend="local")
     assert "restart" in possible(of_game(environment, "Chess"))
     stream_control.ask(store, KEY["Go"], "ann", desired="paused")
@@ -87,11 +85,12 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     set_games(store, "Ludo", retired_at=1.0, group_name=None)
     retired = of_game(environment, "Ludo")
     assert possible(retired) == {"restore"}
-    assert (retired["move"].instead, retired["replay"].instead) == ("Restore it first.", "Restore instead.")
+    instead = {card.can.alternative.name for card in retired.values() if card.can.alternative is not None}
+    assert instead == {"restore"}
     ask_store(store, Intent("move", (f"game:{KEY['Chess']}",), "ann"))
     busy = of_game(environment, "Chess")
     assert possible(busy) == set()
-    assert "a move, is about it now" in str(busy["pause"].why_not)
+    assert "an open operation now: move " in str(busy["pause"].can.why_not)
 
 
 def test_a_game_whose_driver_is_silent_may_be_paused_and_is_told_when(environment: Environment, store: Engine) -> None:
@@ -107,26 +106,27 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     """Somebody else's group is only drained; the controller's is stopped and restarted, or started, never both."""
     foreign = of_group(environment, "a")
     assert possible(foreign) == {"drain"}
-    assert "turnout does not start group a" in str(foreign["restart"].why_not)
+    assert "turnout does not start group a" in str(foreign["restart"].can.why_not)
     set_groups(store, backend="local")
     assert possible(of_group(environment, "a")) == {"drain", "stop", "restart"}
     add_group(store, "idle", backend="local", desired="stopped")
     idle = of_group(environment, "idle")
     assert possible(idle) == {"start"}
-    assert idle["stop"].instead == "Start it."
+    assert idle["stop"].can.alternative is not None
+    assert idle["stop"].can.alternative.name == "start"
     ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why"))
-    assert "is about games of it now" in str(of_group(environment, "a")["drain"].why_not)
+    assert "Games of it belong to an open operation now: pause " in str(of_group(environment, "a")["drain"].can.why_not)
     ask_store(store, Intent("stop", ("group:b",), "ann"))
     assert possible(of_group(environment, "b")) == set()
     with store.begin() as connection:
         connection.execute(delete(tables.groups).where(tables.groups.c.name == "a"))
-    assert "Nobody has registered this group" in str(of_group(environment, "a")["stop"].why_not)
+    assert "Nobody has registered this group" in str(of_group(environment, "a")["stop"].can.why_not)
 
 
 def test_a_drain_that_has_no_room_says_so_on_its_card(environment: Environment, store: Engine) -> None:
     """Where games of a group fit nowhere its drain is not possible, and the numbers are in the sentence."""
     set_groups(store, capacity_cores=0.001)
-    assert "2 of its 2 games fit nowhere" in str(of_group(environment, "a")["drain"].why_not)
+    assert "2 of its 2 games fit nowhere" in str(of_group(environment, "a")["drain"].can.why_not)
 
 
 # ---------------------------------------------------------------------------------------------------------------- roles
@@ -154,7 +154,9 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
 def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """Somebody whom no setting names sees the pages, with every button that asks disabled."""
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
-    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(
+        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+    )
     app = opening("game", game=KEY["Chess"])
     assert "no role: you may only look" in texts(app)
     assert app.button(key="act_pause").disabled
@@ -167,7 +169,9 @@ def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Open
     """An operator may undo a pause, and sees the undo of a move disabled."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
-        done = change(store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
+        done = change(
+            store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), OperationState.SUCCEEDED, "Done."
+        )
         assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
 
 
@@ -175,7 +179,9 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
     environment: Environment, store: Engine, tmp_path: Path
 ) -> None:
     """Asking, resuming and closing check the role of who runs the page, whoever the intent names."""
-    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(
+        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+    )
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
     with pytest.raises(Refused, match="may not pause"):
         previews.resume(environment, stuck)

@@ -47,7 +47,7 @@ def opened(opening: Opening, name: str) -> AppTest:
 
 
 def reason(app: AppTest, said: str) -> AppTest:
-    next(field for field in app.text_input if str(field.key).startswith("why_")).set_value(said)
+    next(field for field in app.text_input if str(field.key).startswith("reason_")).set_value(said)
     return app
 
 
@@ -127,7 +127,7 @@ def test_a_group_is_made_after_a_preview(store: Engine, opening: Opening) -> Non
         assert line in shown
     assert "Spark master: the setting's, " in shown
     assert "spring" not in read_groups(store)
-    reason(app, "spring launch").button(key="write_make_group").click().run()
+    reason(app, "spring launch").button(key="ask_make_group").click().run()
     assert "✓ Group spring is made." in texts(app)
     assert read_groups(store)["spring"] == Group("spring", "local", "running", 2.5, "high")
     assert entries(store) == [(services.actor(), "create group", "spring launch")]
@@ -145,7 +145,7 @@ def test_a_group_is_made_where_there_is_none(tmp_path: Path, store: Engine, open
     app.text_input(key="make_name").set_value("first")
     app.button(key="preview_make").click().run()
     assert "4 games wait for a group, and may go there." in texts(app)
-    app.button(key="write_make_group").click().run()
+    app.button(key="ask_make_group").click().run()
     assert list(read_groups(store)) == ["first"]
 
 
@@ -168,7 +168,7 @@ def test_a_name_that_cannot_be_is_refused_before_anything_is_written(
     app.button(key="preview_make").click().run()
     assert sentence in warned(app)
     assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
-    assert [each for each in app.button if str(each.key).startswith("write_")] == []
+    assert [each for each in app.button if str(each.key).startswith(("ask_make", "ask_change"))] == []
     assert set(read_groups(store)) == {"a", "b"}
 
 
@@ -179,7 +179,7 @@ def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, op
     app.button(key="preview_make").click().run()
     with store.begin() as connection:
         connection.execute(insert(tables.groups).values(name="c", created_at=1.0, priority="low"))
-    app.button(key="write_make_group").click().run()
+    app.button(key="ask_make_group").click().run()
     assert "Group c already exists" in warned(app)
     assert "✓" not in texts(app)
     assert read_groups(store)["c"].priority == "low"
@@ -195,7 +195,7 @@ def test_a_preview_says_what_changes_and_only_that(store: Engine, opening: Openi
     app.button(key="preview_change").click().run()
     assert "for games of priority: normal → low" in texts(app)
     assert "capacity: " not in texts(app)
-    app.button(key="write_change_b").click().run()
+    app.button(key="ask_change_b").click().run()
     assert "✓ Group b is changed." in texts(app)
     assert read_groups(store)["b"] == Group("b", "none", "running", None, "low", version=2)
     assert "for games of priority: low" in texts(app), "what is wanted stands on the page"
@@ -212,10 +212,10 @@ def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
     assert "capacity: no limit → 0.001 cores" in shown
     assert "The controller takes it over: a driver that runs goes on" in shown
     assert "Its 2 games take about" in shown
-    app.button(key="write_change_b").click().run()
+    app.button(key="ask_change_b").click().run()
     assert "Enter a reason" in warned(app)
     assert read_groups(store)["b"].version == 1
-    reason(app, "b goes under the controller").button(key="write_change_b").click().run()
+    reason(app, "b goes under the controller").button(key="ask_change_b").click().run()
     assert (read_groups(store)["b"].backend, read_groups(store)["b"].capacity_cores) == ("local", 0.001)
     assert entries(store) == [(services.actor(), "change group", "b goes under the controller")]
 
@@ -229,21 +229,21 @@ def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, open
     assert "capacity: no limit → 8 cores" in texts(slow)
     seen = read_groups(store)["a"]
     change(store, seen, replace(seen, capacity_cores=3.0), "ann", "fast")
-    slow.button(key="write_change_a").click().run()
+    slow.button(key="ask_change_a").click().run()
     assert "Group a was changed after you opened it" in warned(slow)
     assert "is changed." not in texts(slow)
     late.selectbox(key="want_a_1_priority").set_value("high")
     late.button(key="preview_change").click().run()
     assert "Group a was changed after you opened it" in warned(late)
     assert "capacity: no limit → 3 cores" in texts(late)
-    assert [each for each in late.button if str(each.key).startswith("write_")] == []
+    assert [each for each in late.button if str(each.key).startswith(("ask_make", "ask_change"))] == []
     assert read_groups(store)["a"] == replace(seen, capacity_cores=3.0, version=2)
     assert "after you opened this form" in warned(again(late))
     late.button(key="reopen_change").click().run()
     assert late.number_input(key="want_a_2_cores").value == 3.0
     late.selectbox(key="want_a_2_priority").set_value("high")
     late.button(key="preview_change").click().run()
-    late.button(key="write_change_a").click().run()
+    late.button(key="ask_change_a").click().run()
     assert read_groups(store)["a"] == replace(seen, capacity_cores=3.0, priority="high", version=3)
 
 
@@ -252,11 +252,11 @@ def test_a_second_click_writes_once(store: Engine, opening: Opening) -> None:
     app = opened(opening, "b")
     app.selectbox(key="want_b_1_priority").set_value("low")
     app.button(key="preview_change").click().run()
-    kept = app.session_state["group_offer_change_b"]
-    app.button(key="write_change_b").click().run()
-    app.session_state["group_offer_change_b"] = kept
+    kept = app.session_state["offer_change_b"]
+    app.button(key="ask_change_b").click().run()
+    app.session_state["offer_change_b"] = kept
     app.run()
-    app.button(key="write_change_b").click().run()
+    app.button(key="ask_change_b").click().run()
     assert "Group b was changed after you opened it" in warned(app)
     assert read_groups(store)["b"].version == 2
     assert len(entries(store)) == 1

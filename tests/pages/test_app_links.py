@@ -9,7 +9,8 @@ import streamlit as st
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app.components import confirm, links
+from app.components import links
+from pipeline.control import gate
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, list_operations
@@ -215,8 +216,8 @@ def test_what_a_link_to_repairs_names_that_is_not_here_is_said(world: World, ove
 def test_rows_that_kill_need_a_reason(world: World) -> None:
     """A replay is a click; one of rows that may kill the controller needs a reason."""
     intent = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
-    assert confirm.level(intent) == 2
-    assert confirm.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
+    assert gate.level(intent) == 2
+    assert gate.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
 
 
 def test_enter_in_a_list_of_games_selects_one() -> None:

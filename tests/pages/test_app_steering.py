@@ -13,9 +13,11 @@ from app.access import queries
 from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
+from pipeline.control import gate
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
@@ -26,6 +28,7 @@ from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
 from pipeline.store.operations import ask as ask_store
+from pipeline.store.states import OperationState
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
@@ -60,7 +63,7 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
 )
 def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
     """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
-    assert (confirm.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
+    assert (gate.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
     assert (confirm.validation_error(asked, games, "", "") is None) == (level == 1)
     assert (confirm.validation_error(asked, games, " \n", typed or "") is None) == (level == 1)
     assert confirm.validation_error(asked, games, "too busy", typed or "") is None
@@ -105,8 +108,8 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
         failed = stream_control.StreamControl(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
         stream_control.record_failures(engine, {key: failed})
     begun = [ask_store(engine, Intent("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
-    change(engine, change(engine, begun[0], "running"), "needs_human", HOSTILE[0])
-    change(engine, begun[1], "failed", HOSTILE[1])
+    change(engine, change(engine, begun[0], OperationState.RUNNING), OperationState.NEEDS_HUMAN, HOSTILE[0])
+    change(engine, begun[1], OperationState.FAILED, HOSTILE[1])
     app = opening(page)
     if page == "groups":
         app.multiselect(key="move_games").set_value(keys)
@@ -197,7 +200,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     confirm_key = f"offer_game_{KEY['Chess']}"
     first = app.session_state[confirm_key].preview
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
-    second = previews.preview_decision(environment, "pause", [KEY["Chess"]])
+    second = previews.preview_named(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another open operation"):
         previews.ask(environment, second.intent)
@@ -327,14 +330,16 @@ def test_a_page_does_not_wait_long_for_a_lock(engine: Engine, monkeypatch: pytes
 
 def stuck(store: Engine) -> Operation:
     begun = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
-    return change(store, change(store, begun, "running"), "needs_human", "Nobody tells of it.")
+    return change(
+        store, change(store, begun, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "Nobody tells of it."
+    )
 
 
 def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) -> None:
     """The page begins with what waits for a person, in words, and the header says so in amber on every page."""
     first = stuck(store)
     ended = ask_store(store, intent("pause", f"game:{KEY['Go']}"))
-    change(store, ended, "failed", "Nothing was done.")
+    change(store, ended, OperationState.FAILED, "Nothing was done.")
     app = opening("operations")
     assert "1 operation needs a person" in texts(app)
     assert "▲ needs a person" in texts(app)
@@ -355,7 +360,7 @@ def test_an_operation_is_resumed_once(store: Engine, opening: Opening) -> None:
     button.click().run()
     resumed = operation(store, seen.operation_id)
     assert resumed.state == "running"
-    change(store, resumed, "needs_human", "Again.")
+    change(store, resumed, OperationState.NEEDS_HUMAN, "Again.")
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     with pytest.raises(Refused, match="This operation was changed after you opened it"):
         previews.resume(environment, seen)
@@ -396,7 +401,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
     begun = ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
     stream_control.ask(store, KEY["Chess"], "ann", desired="paused")
-    done = change(store, begun, "succeeded", "Paused.")
+    done = change(store, begun, OperationState.SUCCEEDED, "Paused.")
     app = opening("operations", operation=done.operation_id)
     app.button(key="undo").click().run()
     assert "1 to resume. No other stream is touched." in texts(app)
@@ -405,7 +410,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     assert [(each.kind, each.undoes) for each in list_operations(store, only_open=True)] == [
         ("resume", done.operation_id)
     ]
-    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), "failed", "no")
+    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), OperationState.FAILED, "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
     assert "is failed and has done nothing, so there is nothing to undo" in texts(app)

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext as Steered
+from pipeline.control.operations.definition import ControlContext as Steered
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.duties import Duty
@@ -65,7 +65,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.leases import leased
 from pipeline.streams.active_games import ActiveGames
-from listeners.sample import StreamState
+from listeners.sample import Lane, StreamState
 
 name, env = sys.argv[1], pathlib.Path(sys.argv[2])
 settings, paths = load(env)
@@ -84,7 +84,7 @@ with leased(engine, settings.store, "group", name) as lease:
             if "killer_1" in games:
                 os.kill(os.getpid(), signal.SIGKILL)
         rest = (None, None, None, None, 0, 0, None, time.time())
-        write_streams(engine, [StreamState(key, name, "RUN", "RUNNING", 0.0, 3, *rest) for key in sorted(games)])
+        write_streams(engine, [StreamState(key, name, Lane.RUN, "RUNNING", 0.0, 3, *rest) for key in sorted(games)])
         time.sleep(0.05)
 """
 """A driver that carries games and tells of them, as the real one does; one of the games kills it."""

@@ -26,7 +26,7 @@ HOSTILE = 'a"b\\c\nd{}=,\u202e'
 
 def game(key: str = "chess_a", **changes: object) -> GameResult:
     values: dict[str, object] = {
-        "lane": "RUN",
+        "lane": Lane.RUN,
         "seq_from": 3,
         "seq_to": 4,
         "rows": 10,
@@ -44,7 +44,9 @@ def told(*games: GameResult, group: str = "eu-1") -> Pass:
     return Pass(PassResult(group, "run", 1, 100.0, 102.5, 4, games, {"decode": 1.5, "commit": 0.5}), None)
 
 
-def state(key: str = "chess_a", status: str = "RUNNING", lane: Lane = "RUN", age: float | None = None) -> StreamState:
+def state(
+    key: str = "chess_a", status: str = "RUNNING", lane: Lane = Lane.RUN, age: float | None = None
+) -> StreamState:
     return StreamState(key, "eu-1", lane, status, 1.0, 4, None, age, None, None, 10, 2, None, 2.0)
 
 
@@ -73,7 +75,7 @@ def fill(metrics: Metrics) -> None:
     exposition = metrics.exposition
     exposition.add_pass(told(game(), game("go_b", committed_at=None, rows=0, rejects={}, error="store down")))
     exposition.add_pass(told(game(HOSTILE, rejects={HOSTILE: 1})))
-    exposition.set_states([state(age=3.0), state("go_b", "STALLED", "CATCHUP"), state(HOSTILE)])
+    exposition.set_states([state(age=3.0), state("go_b", "STALLED", Lane.CATCHUP), state(HOSTILE)])
     exposition.set_heartbeat("eu-1", 1_002.0)
     exposition.add_progress(Progress(HOSTILE, "id", "run", 1, "", 5, {"addBatch": 300}))
     exposition.add_progress(Progress(None, "id", "run", 1, "", None, {}))
@@ -100,7 +102,7 @@ def test_passes_add_up(metrics: Metrics) -> None:
 
 def test_a_catch_up_chunk_is_no_pass(metrics: Metrics) -> None:
     """Catching up counts the game's rows, but a chunk is not the group's last pass, least of all one without rows."""
-    for chunk in (told(game(lane="CATCHUP")), told()):
+    for chunk in (told(game(lane=Lane.CATCHUP)), told()):
         metrics.exposition.add_pass(Pass(replace(chunk.result, batch_id=CHUNK), None))
     assert metrics.value("stream_commits_total", game="chess_a", group="eu-1") == 1
     assert metrics.value("group_passes_total", group="eu-1") == 0
@@ -189,10 +191,10 @@ def test_a_stream_that_moved_away_is_shown_no_more(metrics: Metrics) -> None:
 
 def test_lanes_are_counted_with_zeros(metrics: Metrics) -> None:
     """A lane without streams is a known 0."""
-    metrics.exposition.set_states([state(), state("go_b", lane="CATCHUP"), state("ludo_c")])
+    metrics.exposition.set_states([state(), state("go_b", lane=Lane.CATCHUP), state("ludo_c")])
     lanes = {lane: metrics.value("group_streams", group="eu-1", lane=lane) for lane in ("RUN", "CATCHUP", "PAUSED")}
     assert lanes == {"RUN": 2, "CATCHUP": 1, "PAUSED": 0}
-    assert metrics.value("stream_info", game="go_b", cluster_group="eu-1", lane="CATCHUP") == 1
+    assert metrics.value("stream_info", game="go_b", cluster_group="eu-1", lane=Lane.CATCHUP) == 1
 
 
 def test_progress_and_ingest_are_told(metrics: Metrics) -> None:

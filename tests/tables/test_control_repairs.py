@@ -17,7 +17,8 @@ from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import repairs
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON
 from pipeline.repair import rebuild as rebuilds
@@ -78,7 +79,7 @@ def journal(tables: Tables, begun: Operation) -> list[tuple[str, str]]:
     return [(each.name, each.state) for each in steps(tables.engine, begun.operation_id)]
 
 
-def tell(tables: Tables, cursor: int, lane: Lane = "RUN", at: float | None = None) -> None:
+def tell(tables: Tables, cursor: int, lane: Lane = Lane.RUN, at: float | None = None) -> None:
     """Tell of Chess as its group's driver."""
     start_driver(tables.engine, "group", "a", None)
     state = StreamState(
@@ -136,7 +137,7 @@ def test_a_rebuild_gives_a_parked_stream_its_retries_back(tables: Tables, again:
     )
     record_failures(tables.engine, {CHESS.key: parked})
     ask_of_stream(tables.engine, CHESS.key, "ann", desired="paused", own_query=True)
-    tell(tables, 0, "QUARANTINED")
+    tell(tables, 0, Lane.QUARANTINED)
     begun, world = asked(tables, "rebuild"), controller(tables)
     if again:  # the controller is killed right after the switch
         with patch.object(repairs, "ask_retry", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
@@ -157,7 +158,7 @@ def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
     begun, world = asked(tables, "rebuild"), controller(tables)
     brought_on(world)
     record_failures(tables.engine, {CHESS.key: StreamControl(parked_at=1.0, failures=9)})
-    tell(tables, 0, "QUARANTINED")
+    tell(tables, 0, Lane.QUARANTINED)
     brought_on(world)
     done = now(tables, begun)
     assert (done.state, "Parked again, to be tried again" in str(done.outcome)) == ("succeeded", True)
@@ -286,15 +287,15 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     tables.ingest(good(4, GO))
     with pytest.raises(Refused, match=r"No such game: chess\. `turnout games list`"):
         wished(tables, "replay", "chess")
-    with pytest.raises(Refused, match=r"no table yet of go_.*start its group"):
+    with pytest.raises(Refused, match=r"go_.*: It has no table yet. Its stream makes one from bronze"):
         wished(tables, "rebuild", GO.key)
     tables.forget()
-    with pytest.raises(Refused, match=r"No schema is registered for chess_.*Register one first"):
+    with pytest.raises(Refused, match=r"chess_.*: No schema is registered for it.*Register one first"):
         wished(tables, "rebuild", CHESS.key)
     epoch = read_assignments(tables.engine)[CHESS.key].epoch
     with tables.engine.begin() as connection:
         retire(connection, {CHESS.key: epoch})
-    with pytest.raises(Refused, match=r"Retired: chess_.*turnout games restore"):
+    with pytest.raises(Refused, match=r"chess_.*: It is retired: no group carries it until it is restored"):
         wished(tables, "replay", CHESS.key)
 
 

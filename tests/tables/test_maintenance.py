@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from listeners import history
 from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, StatusEvent
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StatusEvent
 from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
@@ -302,7 +302,7 @@ def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> Non
     buckets = (5, *[0] * len(LATENCY_EDGES_SECONDS))
     for at in range(6):
         now = at * DAY / 2 + 1.0
-        result = GameResult(CHESS, "RUN", at, at, 5, {"malformed_payload": 1}, 1, 9, now, 0.1, buckets)
+        result = GameResult(CHESS, Lane.RUN, at, at, 5, {"malformed_payload": 1}, 1, 9, now, 0.1, buckets)
         writer.add(Pass(PassResult("a", "run", at, now, now + 1, at, (result,), {}), None))
         writer.add(StatusEvent(CHESS, "a", now, None, "RUNNING", None))
         assert writer.flush()

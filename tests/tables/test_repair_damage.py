@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext as Control
+from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.store.operations import list_operations

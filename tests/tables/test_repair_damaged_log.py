@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext as Control
+from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta import generation
 from pipeline.delta.opening import open_table

@@ -20,7 +20,7 @@ from pipeline import names
 from pipeline.cli.main import cli
 from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext as Control
+from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient

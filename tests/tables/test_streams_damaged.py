@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from listeners.sample import StreamState
+from listeners.sample import Lane, StreamState
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.health.status import IMPROVE_AFTER
@@ -178,7 +178,7 @@ def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> N
         quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
         passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
         rows = BronzeRows(world, low=3)
-        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), "RUN", repeated=False)
+        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), Lane.RUN, repeated=False)
     assert torn.name in outcome.failures[CHESS.key].evidence
     assert roster.streams[GO.key].cursor == 4
     assert roster.streams[CHESS.key].cursor == 3
@@ -200,7 +200,7 @@ def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: W
         quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
         passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
         rows = BronzeRows(world, after_split=replace_folder, low=3)
-        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), "RUN", repeated=False)
+        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), Lane.RUN, repeated=False)
     roster.settle(outcome.failures, (), 2)
     assert set(outcome.failures) == {CHESS.key}
     assert "NotADirectoryError" in str(decided(world.engine)[CHESS.key].evidence)

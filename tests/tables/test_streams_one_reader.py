@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from listeners.sample import Lane
 from pipeline import failpoints
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import table as delta_table
@@ -88,7 +89,7 @@ def passes(world: World) -> Iterator[Callable[[str], Passes]]:
 
 
 def apply(world: World, passes: Passes, rows: Rows, stream: Stream) -> Outcome:
-    return passes.apply(rows, {KEY: stream}, world.registry.snapshot(), "RUN", repeated=True)
+    return passes.apply(rows, {KEY: stream}, world.registry.snapshot(), Lane.RUN, repeated=True)
 
 
 @pytest.mark.proves("G32")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from listeners.sample import Lane
 from pipeline.delta.quarantine import QUARANTINE, present_between
 from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.store.games import register_group
@@ -57,7 +58,7 @@ def passes(world: World) -> Iterator[Passes]:
 
 
 def apply(rows: BronzeRows, passes: Passes, streams: Mapping[str, Stream], *, repeated: bool = False) -> Outcome:
-    return passes.apply(rows, streams, rows.world.registry.snapshot(), "RUN", repeated=repeated)
+    return passes.apply(rows, streams, rows.world.registry.snapshot(), Lane.RUN, repeated=repeated)
 
 
 def both(world: World) -> dict[str, Stream]:

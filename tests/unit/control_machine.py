@@ -17,7 +17,7 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
 from pipeline.control.controller import KINDS
-from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, cancel, close, resume
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
@@ -25,7 +25,8 @@ from pipeline.settings import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import OPEN, Intent, Operation, OperationConflict, ask, list_operations
+from pipeline.store.operations import Intent, Operation, OperationConflict, ask, list_operations
+from pipeline.store.states import OPEN
 from pipeline.store.tables import games
 from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG
@@ -160,15 +161,15 @@ class Steering(Resting, RuleBasedStateMachine):
         if kind == "drain":
             loads = read_loads(self.engine, now)
             drivers = assignments.read_group_drivers(self.engine, now=now)
-            return drains.drain(group, there, drivers, loads).intent("ann", "because")
+            return moves.drain(group, there, drivers, loads).intent("ann", "because")
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]
             intent = undo(Settings(), self.engine, self.draw(*done[:3]), "cid", "", now).intent if done else None
             return intent if intent is not None and intent.targets else None  # else it is undone already
-        if kind in groups.KINDS:
+        if kind in {"start", "stop", "restart"}:
             facts = groups.plan(kind, [group] if kind != "start" else GROUPS, read_groups(self.engine))
             return groups.intent(kind, facts, "dan", "") if facts else None
-        if kind in retirement.KINDS:
+        if kind in {"retire", "restore"}:
             facts = retirement.plan(kind, sorted(keys) if kind == "retire" else GAMES, there)
             return retirement.intent(kind, facts, "dan", "") if facts else None
         facts = pauses.plan(kind, sorted(keys & self._carried().keys()), there, self._decided())
@@ -216,7 +217,7 @@ class Steering(Resting, RuleBasedStateMachine):
         chosen = self.draw(*there)
         ended = False
         with contextlib.suppress(Refused):
-            ended = cancel(self.engine, KINDS, chosen, "ann", "not needed").state == "cancelled"
+            ended = cancel(self.engine, chosen, "ann", "not needed").state == "cancelled"
         assert ended or chosen.state != "planned"
 
     def give_up(self) -> None:

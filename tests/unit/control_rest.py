@@ -5,7 +5,8 @@ from typing import Final
 from sqlalchemy import update
 
 from pipeline.control.operations.executor import resume
-from pipeline.store.operations import OPEN, list_operations
+from pipeline.store.operations import list_operations
+from pipeline.store.states import OPEN
 from pipeline.store.tables import groups
 from tests.unit.control_laws import Laws
 from tests.unit.control_world import GROUPS

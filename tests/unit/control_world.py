@@ -22,7 +22,8 @@ from sqlalchemy.exc import OperationalError
 
 from listeners.sample import StreamState
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS

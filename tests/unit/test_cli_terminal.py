@@ -25,6 +25,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.game_lookup import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
+from pipeline.store.states import OperationState
 from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.tables.repair_world import Event, broken, make_world
@@ -60,7 +61,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     waits = ask(engine, Intent("pause", (f"game:{KEY}",), HOSTILE, HOSTILE))
     step = begin_step(engine, waits, "pause", HOSTILE)
     end_step(engine, waits, step, "failed", HOSTILE)
-    change(engine, change(engine, waits, "running"), "needs_human", HOSTILE)
+    change(engine, change(engine, waits, OperationState.RUNNING), OperationState.NEEDS_HUMAN, HOSTILE)
     wanted = AccessIntent(HOSTILE, KEY, read=True, reason=HOSTILE)
     requests.ask(engine, HOSTILE, [asdict(wanted)], HOSTILE)
     snapshot.keep(engine, picture(people=(HOSTILE,), keys=(KEY,)))

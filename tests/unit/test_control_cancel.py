@@ -7,12 +7,14 @@ import pytest
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import ControlContext, cancel, close, require_undoable, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import cancel, close, require_undoable, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
+from pipeline.store.states import OperationState
 from tests.unit.test_control_moves import ALIVE, Drivers, asked, drivers, others, state
 
 __all__ = ["drivers"]  # a fixture
@@ -24,7 +26,7 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
 
 
 def cancelled(drivers: Drivers, begun: Operation) -> Operation:
-    return cancel(drivers.store, KINDS, operation(drivers.store, begun.operation_id), "bob", "too late")
+    return cancel(drivers.store, operation(drivers.store, begun.operation_id), "bob", "too late")
 
 
 @pytest.mark.proves("G103")
@@ -66,7 +68,7 @@ def test_what_only_waits_ends_and_what_was_done_is_taken_back(drivers: Drivers, 
 
 def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlContext) -> None:
     """While a controller assigns nobody can say that nothing was done, so nobody cancels."""
-    begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), "running")
+    begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), OperationState.RUNNING)
     begin_step(drivers.store, begun, "assign")
     with pytest.raises(Refused, match="its step assign is running and cannot be interrupted"):
         cancelled(drivers, begun)
@@ -78,11 +80,11 @@ def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlConte
 def test_what_has_ended_or_needs_a_person_is_not_cancelled(drivers: Drivers) -> None:
     """Each has its own way out, and the sentence names it; so has what was changed since it was seen."""
     seen = asked(drivers, {"g1": others(drivers, "g1")[0]})
-    waits = change(drivers.store, seen, "needs_human", "Look.")
+    waits = change(drivers.store, seen, OperationState.NEEDS_HUMAN, "Look.")
     with pytest.raises(Refused, match="end it with `turnout ops close"):
         cancelled(drivers, waits)
     with pytest.raises(Refused, match="was changed while you looked at it"):
-        cancel(drivers.store, KINDS, replace(seen), "bob", "too late")
+        cancel(drivers.store, replace(seen), "bob", "too late")
     close(drivers.store, waits, "bob", "looked")
     with pytest.raises(Refused, match="has ended: it is failed"):
         cancelled(drivers, waits)

@@ -10,7 +10,8 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import ControlContext, cancel, close, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import cancel, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
@@ -20,6 +21,7 @@ from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.source_backlog import write_backlog
 from pipeline.store.sources import Identity, record_identity
+from pipeline.store.states import OperationState
 from pipeline.store.tables import groups
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
@@ -96,9 +98,9 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
         turnout(tmp_path, "ops", "close", name, "--reason", "x")
     with pytest.raises(Refused, match="is running: only one that has ended can be undone"):
         turnout(tmp_path, "ops", "undo", name)
-    change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
+    change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "b is stuck")
     assert "running" in turnout(tmp_path, "ops", "resume", name).output
-    change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
+    change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "b is stuck")
     unended = turnout(tmp_path, "audit", "verify")
     assert (unended.exit_code, "no end recorded" in unended.output) == (0, True)
     assert "failed: Closed by" in turnout(tmp_path, "ops", "close", name, "--reason", "b restarted").output
@@ -114,7 +116,7 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
 def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: Path, reason: str) -> None:
     """Where a reason must be given, one without a visible character is refused, and nothing is done."""
     planned, stuck = (ask(world.engine, Intent("pause", (f"game:{each}",), "ann")) for each in "ab")
-    stuck = change(world.engine, stuck, "needs_human", "look")
+    stuck = change(world.engine, stuck, OperationState.NEEDS_HUMAN, "look")
     for words in (
         ("ops", "close", stuck.operation_id), ("ops", "cancel", planned.operation_id),
         ("games", "priority", "Go", "high"), ("groups", "remove", "b"), ("stream", "accept-gap", "Go"),
@@ -126,7 +128,7 @@ def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: P
     with pytest.raises(Refused, match="Enter a reason"):
         close(world.engine, stuck, "ann", reason)
     with pytest.raises(Refused, match="Enter a reason"):
-        cancel(world.engine, KINDS, planned, "ann", reason)
+        cancel(world.engine, planned, "ann", reason)
     assert {each.state for each in list_operations(world.engine)} == {"planned", "needs_human"}
 
 
@@ -150,7 +152,7 @@ def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlCont
     turnout(tmp_path, "pause", "Go", "--no-wait", "--reason", hostile)
     turnout(tmp_path, "games", "reject", hostile, "--reason", hostile)
     (asked,) = list_operations(world.engine)
-    waiting = change(world.engine, asked, "needs_human", hostile)
+    waiting = change(world.engine, asked, OperationState.NEEDS_HUMAN, hostile)
     printed = [
         *(turnout(tmp_path, "ops", "show", waiting.operation_id), turnout(tmp_path, "ops", "list")),
         turnout(tmp_path, "ops", "close", waiting.operation_id, "--reason", hostile),
@@ -215,7 +217,7 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
         "2 streams healthy (2 starting); 1 operation waits and no controller runs",
     )
     assert "Start `turnout controller run`." in waits.output
-    change(world.engine, list_operations(world.engine)[0], "needs_human", "look at it")
+    change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "look at it")
     asked = turnout(tmp_path, "status")
     assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
     assert "latency is measured from the producer's clock" in asked.output

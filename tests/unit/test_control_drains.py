@@ -9,8 +9,9 @@ from sqlalchemy import Engine, select, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
-from pipeline.control.operations.drains import drain
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
+from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied

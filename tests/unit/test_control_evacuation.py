@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
@@ -89,6 +90,7 @@ def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("other", [LOCAL, TRYING, FOREIGN])
+@pytest.mark.proves("G100")
 def test_where_most_groups_are_down_nobody_is_dead(other: Known) -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     second = replace(other, name="b")
@@ -198,8 +200,8 @@ def test_no_game_goes_where_a_driver_only_starts() -> None:
 
 def test_a_game_is_asked_for_once() -> None:
     """While its move is open nothing is said; afterwards a person is told of the games that are still there."""
-    assert planned(None, an_operation("verifying", "g1", "g2", "g3")) == []
-    (later,) = planned(None, an_operation("succeeded", "g1", "g2", "g3"))
+    assert planned(None, an_operation(OperationState.VERIFYING, "g1", "g2", "g3")) == []
+    (later,) = planned(None, an_operation(OperationState.SUCCEEDED, "g1", "g2", "g3"))
     assert later.intent is None
     assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in later.alarms[0]
     assert later.staying == {"g1", "g2", "g3"}
@@ -208,7 +210,7 @@ def test_a_game_is_asked_for_once() -> None:
 @pytest.mark.proves("D22")
 def test_a_stuck_operation_keeps_only_its_own_games() -> None:
     """What can go goes; of what belongs to another operation the alarm says for which one it waits."""
-    stuck = an_operation("needs_human", "g2", kind="pause")
+    stuck = an_operation(OperationState.NEEDS_HUMAN, "g2", kind="pause")
     (some,) = planned(None, taken={"game:g2": stuck})
     assert some.intent is not None
     assert some.intent.parameters == {"assignments": {"g1": "b", "g3": "b"}}, "a group with games is not drained"
@@ -217,7 +219,7 @@ def test_a_stuck_operation_keeps_only_its_own_games() -> None:
 
 def test_an_operation_on_the_group_keeps_none_of_its_games() -> None:
     """A restart that waits for a driver which never comes holds the group, so it is not drained; its games go."""
-    (all_of_it,) = planned(None, taken={"group:a": an_operation("verifying", kind="restart")})
+    (all_of_it,) = planned(None, taken={"group:a": an_operation(OperationState.VERIFYING, kind="restart")})
     assert all_of_it.intent is not None
     assert all_of_it.intent.targets == ("game:g1", "game:g2", "game:g3")
     assert all_of_it.alarms == ()
@@ -225,7 +227,7 @@ def test_an_operation_on_the_group_keeps_none_of_its_games() -> None:
 
 def test_what_came_free_of_another_operation_goes_then() -> None:
     """A second move takes it, also while the first one is stuck."""
-    for state in ("needs_human", "succeeded"):
+    for state in (OperationState.NEEDS_HUMAN, OperationState.SUCCEEDED):
         (second,) = planned(None, an_operation(state, "g1", "g3"))
         assert second.intent is not None
         assert (second.intent.idempotency_key, second.intent.targets) == ("relieve-a-999300/2", ("game:g2",))
@@ -233,14 +235,14 @@ def test_what_came_free_of_another_operation_goes_then() -> None:
 
 def test_a_move_that_failed_before_it_began_is_asked_for_again() -> None:
     """A game that joined the group in between made it fail: that must not leave the games where they are."""
-    (again,) = planned(None, an_operation("failed", "g1", "g2", "g3"))
+    (again,) = planned(None, an_operation(OperationState.FAILED, "g1", "g2", "g3"))
     assert again.intent is not None
     assert len(again.intent.parameters["assignments"]) == 3
 
 
 def test_moves_of_one_death_are_bounded() -> None:
     """Whatever makes them fail, operations are not asked for without an end: a person is."""
-    (tired,) = planned(None, *(an_operation("failed", "g1", "g2", "g3") for _ in range(20)))
+    (tired,) = planned(None, *(an_operation(OperationState.FAILED, "g1", "g2", "g3") for _ in range(20)))
     assert tired.intent is None
     assert "3 games are still in it" in tired.alarms[0]
 
@@ -384,7 +386,7 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     first = next(each for each in world.look(4) if each.kind == "move")
     assert set(first.targets) == mine - {min(mine)}
     assert f"wait for another operation: {min(mine)[5:]} for {theirs.operation_id[:8]}" in world.reliever.alarms[0]
-    change(engine, theirs, "failed", "ended")
+    change(engine, theirs, OperationState.FAILED, "ended")
     second = next(each for each in world.look() if each.targets == (min(mine),))
     assert (second.kind, second.actor) == ("move", CONTROLLER)
 
@@ -404,7 +406,7 @@ def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) 
     world.look()
     since = world.fleet.clock.now
     assert waiting(engine) == {"a": (2, since)}
-    change(engine, first, "failed", "ended")
+    change(engine, first, OperationState.FAILED, "ended")
     world.look()
     assert waiting(engine) == {"a": (1, since)}, "that one goes now"
     world.reliever = Evacuator(engine, Placement())
@@ -412,7 +414,7 @@ def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) 
     assert waiting(engine) == {"a": (1, since)}, "a new controller that does not judge yet forgets nothing"
     world.look(1, failure="9 of 10 groups died")
     assert waiting(engine) == {"a": (1, since)}, "nor does one that stands still in a mass failure"
-    change(engine, second, "failed", "ended")
+    change(engine, second, OperationState.FAILED, "ended")
     world.look()
     assert waiting(engine) == {}
 

@@ -138,6 +138,7 @@ def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
     assert process_of(json.dumps({"host": "h", "place": "p", "pid": pid, "started": 1})) is None
 
 
+@pytest.mark.proves("D18", "G101")
 def test_a_controller_looks_after_the_others_where_one_group_cannot_be_started(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

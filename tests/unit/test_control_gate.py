@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from app.state import previews, services
 from pipeline.control import gate
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import audit
@@ -33,17 +34,20 @@ def test_an_act_is_entered_with_the_role_and_audited(engine: Engine, tmp_path: P
     """What is no operation is begun in the log before it is done; who may not does nothing and is in no log."""
     settings, _ = load(tmp_path, ROLES)
     by_eve = audit.Act("eve", "accept-gap", ("game:go",), detail={"reason": "r"})
-    with pytest.raises(Refused, match="may not accept a gap"), gate.acting(settings, engine, "accept a gap", by_eve):
+    with (
+        pytest.raises(Refused, match="may not accept a gap"),
+        gate.acting(settings, engine, DirectAct.ACCEPT_GAP, by_eve),
+    ):
         pytest.fail("it was done")
     for detail in ({}, {"reason": None}, {"reason": " "}):
         mute = audit.Act("max", "accept-gap", ("game:go",), detail=detail)
-        with pytest.raises(Refused, match="Enter a reason"), gate.acting(settings, engine, "accept a gap", mute):
+        with pytest.raises(Refused, match="Enter a reason"), gate.acting(settings, engine, DirectAct.ACCEPT_GAP, mute):
             pytest.fail("it was done")
     assert list(audit.entries(engine)) == []
     by_max = audit.Act("max", "accept-gap", ("game:go",), detail={"reason": "r"})
-    with gate.acting(settings, engine, "accept a gap", by_max):
+    with gate.acting(settings, engine, DirectAct.ACCEPT_GAP, by_max):
         assert [each.phase for each in audit.entries(engine)] == ["begun"]
-    with pytest.raises(OSError, match="away"), gate.acting(settings, engine, "accept a gap", by_max):
+    with pytest.raises(OSError, match="away"), gate.acting(settings, engine, DirectAct.ACCEPT_GAP, by_max):
         raise OSError("away")
     entries = [(each.action, each.phase, each.outcome, each.detail) for each in audit.entries(engine)]
     assert entries == [
@@ -56,12 +60,14 @@ def test_what_the_store_writes_with_its_entry_needs_role_and_reason(engine: Engi
     """Some acts always need a reason; of others, what they do to drivers and games makes one necessary, and is said."""
     settings, _ = load(tmp_path, ROLES)
     with pytest.raises(Refused, match="may not change a group: it needs the role mover"):
-        gate.permit(settings, engine, "eve", "change a group", "r")
-    gate.permit(settings, engine, "max", "change a group")
+        gate.permit(settings, engine, "eve", DirectAct.CHANGE_GROUP, "r")
+    gate.permit(settings, engine, "max", DirectAct.CHANGE_GROUP)
     with pytest.raises(Refused, match=r"^The driver restarts\. Enter a reason\. It is kept in the audit log\.$"):
-        gate.permit(settings, engine, "max", "change a group", "\u200b", ["The driver restarts.", "So do its games."])
-    gate.permit(settings, engine, "max", "change a group", "r", ["The driver restarts."])
-    for kind in ("remove a group", "set a priority", "accept a gap"):
+        gate.permit(
+            settings, engine, "max", DirectAct.CHANGE_GROUP, "\u200b", ["The driver restarts.", "So do its games."]
+        )
+    gate.permit(settings, engine, "max", DirectAct.CHANGE_GROUP, "r", ["The driver restarts."])
+    for kind in (DirectAct.REMOVE_GROUP, DirectAct.SET_PRIORITY, DirectAct.ACCEPT_GAP):
         with pytest.raises(Refused, match="Enter a reason"):
             gate.permit(settings, engine, "max", kind, " ")
         gate.permit(settings, engine, "max", kind, "r")

@@ -11,7 +11,8 @@ from sqlalchemy import Engine, update
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
@@ -34,6 +35,7 @@ from pipeline.store.groups import (
 from pipeline.store.leases import Lease, Process
 from pipeline.store.operations import Operation, ask, list_operations, operation, steps
 from pipeline.store.operations import change as begun
+from pipeline.store.states import OperationState
 from pipeline.store.tables import operation_steps
 from tests.unit.leases_world import StoreClock
 
@@ -139,7 +141,7 @@ def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, t
 def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
     """Where no backend runs the group, the sentence says what can be done instead."""
     create(engine, Group("a"), "ann", "")
-    with pytest.raises(Refused, match="turnout does not start group a, which has no backend: restart it there"):
+    with pytest.raises(Refused, match="turnout does not start group a, which has no backend: do it there"):
         steering.plan("restart", ["a"], read_groups(engine))
     with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
         steering.plan("start", ["b"], read_groups(engine))
@@ -275,7 +277,7 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
     """A change between a controller's look and its act stays: the stop is refused there and has done nothing."""
     settings, paths = load(tmp_path, {})
     seen = create(engine, LOCAL, "ann", "")
-    running = begun(engine, asked(engine, "stop", "a"), "running")
+    running = begun(engine, asked(engine, "stop", "a"), OperationState.RUNNING)
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
     with pytest.raises(Refused, match="group a was changed meanwhile"):
         KINDS["stop"].steps[0].act(ControlContext(settings, engine, paths), running)

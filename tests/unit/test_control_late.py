@@ -7,15 +7,18 @@ from typing import Final
 import pytest
 from sqlalchemy import Engine
 
+from listeners.sample import Lane
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups, moves, pauses, retirement
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups
 from pipeline.store.operations import Intent, Operation, ask, change, open_by_target, operation
+from pipeline.store.states import OperationState
 from tests.unit.leases_world import SECONDS
 from tests.unit.test_control_moves import ALIVE, Drivers
 
@@ -84,7 +87,7 @@ def test_what_comes_late_ends_the_operation_without_a_person(
     end_run(drivers.store, run_id, "exit code 0", died=False)
     for _ in range(3):
         for name in "abc":
-            drivers.boundary(name, "PAUSED" if kind == "pause" else "RUN")
+            drivers.boundary(name, Lane.PAUSED if kind == "pause" else Lane.RUN)
         tick(world, KINDS)
     found = operation(drivers.store, late.operation_id)
     assert found.state == ("verifying" if kind == "restart" else "succeeded"), found.outcome
@@ -98,8 +101,13 @@ def test_what_broke_stays_a_persons(drivers: Drivers, world: ControlContext) -> 
     """One that met a bug waits for nothing: that its effect is there does not say that it may go on."""
     asked = ask(drivers.store, decision("pause")(drivers))
     tick(world, KINDS)
-    change(drivers.store, operation(drivers.store, asked.operation_id), "needs_human", "It cannot go on: KeyError: 7")
+    change(
+        drivers.store,
+        operation(drivers.store, asked.operation_id),
+        OperationState.NEEDS_HUMAN,
+        "It cannot go on: KeyError: 7",
+    )
     for name in "abc":
-        drivers.boundary(name, "PAUSED")
+        drivers.boundary(name, Lane.PAUSED)
     tick(world, KINDS)
     assert operation(drivers.store, asked.operation_id).state == "needs_human"

@@ -13,7 +13,8 @@ from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
-from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
@@ -48,7 +49,7 @@ class Drivers:
         for name in "abc":
             self.boundary(name)
 
-    def boundary(self, name: str, lane: Lane = "RUN", *, told: bool = True, lag: float | None = None) -> None:
+    def boundary(self, name: str, lane: Lane = Lane.RUN, *, told: bool = True, lag: float | None = None) -> None:
         """Let go, take, and tell, as a group's driver does between two passes."""
         self.clock.now += 1.0
         lease = self.leases[name]
@@ -141,7 +142,7 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     drivers.boundary(target, told=False)
     tick(world, KINDS)
     assert (names(drivers, begun)[-1], state(drivers, begun)) == (("verify", "running"), "verifying")
-    drivers.boundary(target, "CATCHUP")
+    drivers.boundary(target, Lane.CATCHUP)
     tick(world, KINDS)
     assert state(drivers, begun) == "verifying"
     assert steps(drivers.store, begun.operation_id)[-1].detail == (
@@ -167,7 +168,7 @@ def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: C
         drivers.boundary(name, told=False)
     said = []
     for lag in (300.0, 320.0, 320.0, 280.0, 40.0):
-        drivers.boundary(target, "CATCHUP", lag=lag)
+        drivers.boundary(target, Lane.CATCHUP, lag=lag)
         tick(world, KINDS)
         said.append(steps(drivers.store, begun.operation_id)[-1].detail.partition("g1. ")[2])
     assert said[:3] == ["No estimate: the lag was not seen to fall."] * 3
@@ -205,7 +206,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
     assert f"{target}: 0.257 of 0.3 cores, 2 games → 0.257 of 0.3 cores, 2 games" in lines
     assert swap.facts.keys() == {"g1", mine}, "loads change every second: they are shown, and not what was agreed on"
     retired = {**there, "g1": replace(there["g1"], retired_at=1.0)}
-    with pytest.raises(Refused, match="g1 is retired: no group carries such a game"):
+    with pytest.raises(Refused, match="g1 is retired: no group carries a game until it is restored"):
         moves.plan({"g1": target}, retired, ALIVE)
 
 
@@ -236,7 +237,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
             connection.execute(update(games).where(games.c.game_key == "g3").values(group_name="c", epoch=9))
         return facts
 
-    kind = engine_module.OperationDefinition("move", moves.MOVE.steps, late, moves.MOVE.done)  # type: ignore[arg-type]
+    kind = replace(moves.MOVE, facts=late)  # type: ignore[arg-type]
     tick(world, {"move": kind})
     assert state(drivers, begun) == "failed"
     assert {key: drivers.group_of(key) for key in ("g1", "g2")} == {key: before[key] for key in ("g1", "g2")}
@@ -436,7 +437,7 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) 
     for _ in range(2):
         tick(world, KINDS)
         for name in "abc":
-            drivers.boundary(name, "PAUSED")
+            drivers.boundary(name, Lane.PAUSED)
     done = operation(drivers.store, begun.operation_id)
     proposal = undo(Settings(), drivers.store, done, "bob", "enough", NOW)
     intent, lines = proposal.intent, proposal.lines

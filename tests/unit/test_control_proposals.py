@@ -20,6 +20,7 @@ from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
 from pipeline.store.operations import ask
 from pipeline.store.operations import change as change_operation
+from pipeline.store.states import OperationState
 from tests.unit.app_world import sign_in
 
 
@@ -46,21 +47,21 @@ def shown(environment: Environment, kind: str) -> Preview:
     if kind == "drain":
         return previews.preview_drain(environment, "a")
     if kind in {"stop", "restart"}:
-        return previews.preview_groups(environment, kind, ["a"])
-    return previews.preview_decision(environment, kind, ["chess_1", "go_1"])
+        return previews.preview_named(environment, kind, ["a"])
+    return previews.preview_named(environment, kind, ["chess_1", "go_1"])
 
 
 def undone(environment: Environment, kind: str) -> str:
     """Return an operation that has paused a game, or stopped a group."""
     store = open_store(environment.settings, environment.paths)
     if kind == "pause":
-        done = ask(store, previews.preview_decision(environment, kind, ["chess_1"]).intent)
+        done = ask(store, previews.preview_named(environment, kind, ["chess_1"]).intent)
         stream_control.ask(store, "chess_1", "ann", desired="paused")
     else:
-        done = ask(store, previews.preview_groups(environment, kind, ["a"]).intent)
+        done = ask(store, previews.preview_named(environment, kind, ["a"]).intent)
         group = read_groups(store)["a"]
         change(store, group, replace(group, desired="stopped"), "ann", "")
-    return change_operation(store, done, "succeeded").operation_id
+    return change_operation(store, done, OperationState.SUCCEEDED).operation_id
 
 
 COMMANDS = {

@@ -11,7 +11,8 @@ from sqlalchemy import Engine, update
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit

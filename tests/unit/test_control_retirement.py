@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.health.judgement import TROUBLE

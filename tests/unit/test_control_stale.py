@@ -10,7 +10,8 @@ from sqlalchemy import Engine, text, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
-from pipeline.control.operations.executor import ControlContext, close, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import close, tick
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
@@ -31,6 +32,7 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
+from pipeline.store.states import OperationState
 from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
@@ -63,10 +65,10 @@ def asked(world: ControlContext, kind: str) -> Operation:
 @pytest.mark.proves("D8", "G114")
 def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: ControlContext, kind: str) -> None:
     """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
-    running = change(world.engine, asked(world, kind), "running")
+    running = change(world.engine, asked(world, kind), OperationState.RUNNING)
     step = KINDS[kind].steps[0]
     begin_step(world.engine, running, step.name)
-    close(world.engine, change(world.engine, running, "needs_human", "x"), "ann", "looked after")
+    close(world.engine, change(world.engine, running, OperationState.NEEDS_HUMAN, "x"), "ann", "looked after")
     with pytest.raises(OperationConflict):
         step.act(world, running)
     assert decided(world.engine) == {}
@@ -76,7 +78,7 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Cont
 @pytest.mark.proves("D7")
 def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
-    running = change(world.engine, asked(world, "pause"), "running")
+    running = change(world.engine, asked(world, "pause"), OperationState.RUNNING)
     end_step(world.engine, running, begin_step(world.engine, running, "decide"), "done", "x")
     with pytest.raises(OperationConflict):
         begin_step(world.engine, running, "decide")
@@ -94,7 +96,7 @@ def edit(world: ControlContext, key: str, group: str) -> None:
 @pytest.mark.proves("D17")
 def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, killed: bool) -> None:
     """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
-    running = change(world.engine, asked(world, "move"), "running")
+    running = change(world.engine, asked(world, "move"), OperationState.RUNNING)
     if killed:
         with world.engine.begin() as connection:
             reassign(connection, {"g1": (1, "b"), "g2": (1, "b")})
@@ -119,7 +121,9 @@ def test_nothing_was_retired_is_said_only_where_it_is_so(world: ControlContext, 
         with world.engine.begin() as connection:
             retire(connection, dict.fromkeys(keys, 1))
     facts = retirement.plan(kind, keys, read_assignments(world.engine))
-    running = change(world.engine, ask(world.engine, retirement.intent(kind, facts, "ann", "r")), "running")
+    running = change(
+        world.engine, ask(world.engine, retirement.intent(kind, facts, "ann", "r")), OperationState.RUNNING
+    )
     KINDS[kind].steps[0].act(world, running)
     edit(world, "g1", "c")
     tick(world, KINDS)

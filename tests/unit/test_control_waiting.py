@@ -8,7 +8,8 @@ from sqlalchemy import Engine, event
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings

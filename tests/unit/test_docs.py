@@ -22,7 +22,7 @@ from grants.applying.executor import Executor
 from listeners import families, metrics_schema
 from listeners.join import Pass
 from listeners.prometheus import Exposition
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState
 from pipeline import setting_values, settings
 from pipeline.control.controller import KINDS
 from pipeline.delta.bronze import BRONZE
@@ -113,9 +113,9 @@ def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return name → (type, labels) of every metric family, from an exposition that knows something of everything."""
     exposition = Exposition(CollectorRegistry())
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
-    game = GameResult("g", "RUN", 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts)
+    game = GameResult("g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts)
     exposition.add_pass(Pass(PassResult("a", "run", 0, 0.0, 1.0, 1, (game,), {"commit": 1.0}), None))
-    exposition.set_states([StreamState("g", "a", "RUN", "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])
+    exposition.set_states([StreamState("g", "a", Lane.RUN, "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])
     exposition.set_heartbeat("a", 1.0)
     exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
     exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0, clocks={"broker": 2})

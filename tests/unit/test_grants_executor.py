@@ -17,7 +17,8 @@ from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.model import GameTable, Securable
 from grants.planning.entitlements import NOTHING, AccessIntent
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -55,7 +56,7 @@ class Desk:
         executor = Executor(
             lambda: catalog or self.catalog, self.stop, observe_seconds, lambda: self.looks.append("now")
         )
-        kinds = {proposals.KIND: executor.kind()}
+        kinds = {str(proposals.KIND): executor.kind()}
         pause = threading.Event()
         for _ in range(2_000):
             tick(self.world, kinds)

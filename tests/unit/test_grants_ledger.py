@@ -13,6 +13,7 @@ from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Man
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.operations import Operation, OperationConflict, ask, change
+from pipeline.store.states import OperationState
 
 CATALOG, SCHEMA = Securable(("turnout",)), Securable(("turnout", "games"))
 KEY, OTHER = "chess_aaaaaaaaaaaa", "go_bbbbbbbbbbbb"
@@ -25,7 +26,9 @@ GIVES = ChangeSet((*USE, Change(TABLE, ANN, ("SELECT",)), Change(TABLE_2, ANN, (
 
 
 def operation(engine: Engine) -> Operation:
-    return change(engine, ask(engine, operations.Intent("access", ("reader:ann",), "bob", "because")), "running")
+    return change(
+        engine, ask(engine, operations.Intent("access", ("reader:ann",), "bob", "because")), OperationState.RUNNING
+    )
 
 
 def carried_out(
@@ -37,7 +40,7 @@ def carried_out(
     for item in ledger.items(engine, mine.operation_id):
         ledger.mark(engine, mine, item.number, "failed" if item.number in failed else "applied", "")
     ledger.keep(engine, mine, ledger.done(engine, mine.operation_id), intents)
-    return change(engine, mine, "succeeded")
+    return change(engine, mine, OperationState.SUCCEEDED)
 
 
 def test_what_was_given_is_held_with_its_terms(engine: Engine) -> None:
@@ -103,7 +106,7 @@ def test_an_executor_that_was_overtaken_writes_nothing(engine: Engine) -> None:
     """One that stood still while another went on changes nothing of what that one wrote."""
     mine = operation(engine)
     ledger.write(engine, mine, GIVES)
-    change(engine, mine, "verifying")
+    change(engine, mine, OperationState.VERIFYING)
     with pytest.raises(OperationConflict):
         ledger.mark(engine, mine, 1, "failed", "late")
     with pytest.raises(OperationConflict):

@@ -178,6 +178,7 @@ def fleet(*kinds: Known, living: int) -> str | None:
         ((DEAD, DEAD, Known(desired="stopped")), 1, True),
     ],
 )  # fmt: skip
+@pytest.mark.proves("D16")
 def test_more_than_half_without_a_driver_is_a_mass_failure(lost: tuple[Known, ...], living: int, is_mass: bool) -> None:
     """D16, D22: one rule for restarts and for moves; a try hides none, and who need not run is not counted."""
     assert (fleet(*lost, living=living) is not None) is is_mass

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from listeners.join import Pass
 from listeners.prometheus import Exposition
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
 from listeners.totals import Oversight
 from pipeline.health.alerts import alerts
 from pipeline.health.status import StreamFacts
@@ -32,9 +32,9 @@ def told() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     exposition = Exposition(registry)
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
-    game = GameResult("g", "RUN", 1, 1, 1, {"unknown_schema": 1}, 1, 10, NOW, 0.1, counts)
+    game = GameResult("g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 10, NOW, 0.1, counts)
     exposition.add_pass(Pass(PassResult("a", "run", 0, NOW - 1, NOW, 1, (game,)), None))
-    facts = StreamFacts("running", True, None, 0, "RUN", NOW, 5.0, None, 60.0, None)
+    facts = StreamFacts("running", True, None, 0, Lane.RUN, NOW, 5.0, None, 60.0, None)
     exposition.set_states(Watch("a").observe(NOW, {"g": Reading(facts, 1, 1, 0.0)}, [game]))
     exposition.set_heartbeat("a", NOW)
     exposition.add_ingest(seq=1, accepted=1, refused=0, committed_at=NOW)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listeners.sample import STATUSES
+from listeners.sample import STATUSES, Lane
 from pipeline.health.status import Observation, Settled, StreamFacts, Verdict, judge_stream, settle
 
 NOW = 10_000.0
@@ -16,7 +16,7 @@ HEALTHY = StreamFacts(
     driver_active=True,
     last_run_failed=None,
     failed_runs_15min=0,
-    lane="RUN",
+    lane=Lane.RUN,
     started_at=NOW - 3_600,
     trigger_seconds=5.0,
     pass_p95_seconds=4.0,
@@ -45,22 +45,22 @@ def _with(**changes: Any) -> StreamFacts:
 
 
 CASES = [
-    ("paused as asked", seen([500.0]), _with(desired="paused", lane="PAUSED"), "PAUSED"),
+    ("paused as asked", seen([500.0]), _with(desired="paused", lane=Lane.PAUSED), "PAUSED"),
     ("paused, query gone", seen([500.0]), _with(desired="paused", driver_active=False), "PAUSED"),
     ("pause asked, not yet taken up", seen([3.0]), _with(desired="paused"), "RUNNING"),
     ("3 failed runs", seen([0.0]), _with(failed_runs_15min=3, last_run_failed="boom"), "CRASH_LOOP"),
     ("2 failed runs, running again", seen([0.0]), _with(failed_runs_15min=2, last_run_failed="boom"), "RUNNING"),
     ("query ended with an error", seen([0.0]), _with(driver_active=False, last_run_failed="boom"), "FAILED"),
-    ("parked after its retries", seen([9.0]), _with(lane="QUARANTINED"), "FAILED"),
+    ("parked after its retries", seen([9.0]), _with(lane=Lane.QUARANTINED), "FAILED"),
     (
         "its commits fail, within the objective",
         seen([3.0]),
-        _with(lane="CATCHUP", last_attempt_failed="boom"),
+        _with(lane=Lane.CATCHUP, last_attempt_failed="boom"),
         "FAILED",
     ),
     ("its commits fail, newly started", seen([0.0]), _with(started_at=NOW - 9, last_attempt_failed="boom"), "FAILED"),
     ("query gone without an error", seen([0.0]), _with(driver_active=False), "MISSING"),
-    ("should run, lane still paused", seen([0.0]), _with(lane="PAUSED"), "MISSING"),
+    ("should run, lane still paused", seen([0.0]), _with(lane=Lane.PAUSED), "MISSING"),
     ("young, rows wait, nothing moved", stuck(2), _with(started_at=NOW - 20), "STARTING"),
     ("young with a slow trigger", stuck(9), _with(started_at=NOW - 200, trigger_seconds=100.0), "STARTING"),
     (
@@ -77,7 +77,7 @@ CASES = [
     ("moved once, then stood 120 s", [Observation(NOW - 200, 99, 5.0, 99), *stuck(9)], HEALTHY, "STALLED"),
     ("moved once, then stood 105 s", [Observation(NOW - 200, 99, 5.0, 99), *stuck(8)], HEALTHY, "RUNNING"),
     ("stood still with an unknown age", [Observation(NOW - 200, 99, 5.0, 99), *stuck(9, None)], HEALTHY, "STALLED"),
-    ("catch-up stuck while its group moves", seen([30.0] * 10, moving=False), _with(lane="CATCHUP"), "STALLED"),
+    ("catch-up stuck while its group moves", seen([30.0] * 10, moving=False), _with(lane=Lane.CATCHUP), "STALLED"),
     ("quiet stream while its group moves", seen([0.0] * 10, moving=False), HEALTHY, "RUNNING"),
     ("at head for long, then a row", [*stuck(12, 0.0), Observation(NOW + 1, 100, 1.0, 100)], HEALTHY, "RUNNING"),
     ("quiet group at head", stuck(40, 0.0), HEALTHY, "RUNNING"),
@@ -95,18 +95,18 @@ CASES = [
         "RUNNING",
     ),
     ("one pass for 301 s, nothing waits", seen([0.0] * 3), _with(pass_active_since=NOW - 301), "RUNNING"),
-    ("new game reads its past", seen([900.0] * 5), _with(lane="CATCHUP", backfilling=True), "BACKFILLING"),
-    ("backfill of unknown age", seen([None] * 5), _with(lane="CATCHUP", backfilling=True), "BACKFILLING"),
-    ("backfill done", seen([0.0]), _with(lane="CATCHUP", backfilling=True), "RUNNING"),
-    ("unknown age, catching up", seen([None] * 5, frontier=False), _with(lane="CATCHUP"), "CATCHING_UP"),
+    ("new game reads its past", seen([900.0] * 5), _with(lane=Lane.CATCHUP, backfilling=True), "BACKFILLING"),
+    ("backfill of unknown age", seen([None] * 5), _with(lane=Lane.CATCHUP, backfilling=True), "BACKFILLING"),
+    ("backfill done", seen([0.0]), _with(lane=Lane.CATCHUP, backfilling=True), "RUNNING"),
+    ("unknown age, catching up", seen([None] * 5, frontier=False), _with(lane=Lane.CATCHUP), "CATCHING_UP"),
     ("unknown age, moving", seen([None] * 5), HEALTHY, "CATCHING_UP"),
     ("unknown age, not moving", [Observation(NOW - 30, 9, 0.0, 9), Observation(NOW, 9, None, 9)], HEALTHY, "UNKNOWN"),
     ("far behind and falling", seen([900.0 - 20 * at for at in range(10)]), HEALTHY, "CATCHING_UP"),
-    ("catch-up within the objective", seen([20.0] * 4), _with(lane="CATCHUP"), "CATCHING_UP"),
+    ("catch-up within the objective", seen([20.0] * 4), _with(lane=Lane.CATCHUP), "CATCHING_UP"),
     (
         "catch-up over the objective, growing",
         seen([70.0 + 15 * at for at in range(5)]),
-        _with(lane="CATCHUP"),
+        _with(lane=Lane.CATCHUP),
         "LAGGING",
     ),
     ("behind and growing", seen([70.0 + 15 * at for at in range(10)]), HEALTHY, "LAGGING"),
@@ -151,7 +151,7 @@ _FACTS = st.builds(
     driver_active=st.booleans(),
     last_run_failed=st.one_of(st.none(), st.just("boom")),
     failed_runs_15min=st.integers(0, 5),
-    lane=st.sampled_from(("RUN", "CATCHUP", "QUARANTINED", "PAUSED")),
+    lane=st.sampled_from(Lane),
     started_at=st.floats(NOW - 5_000, NOW),
     trigger_seconds=st.floats(0.1, 600),
     pass_p95_seconds=st.one_of(st.none(), st.floats(0, 600)),

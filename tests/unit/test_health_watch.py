@@ -1,7 +1,7 @@
 import time
 from dataclasses import replace
 
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, StreamState
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, StreamState
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import WINDOW_OBSERVATIONS, Reading, Transition, Watch
 
@@ -12,7 +12,7 @@ FACTS = StreamFacts(
     driver_active=True,
     last_run_failed=None,
     failed_runs_15min=0,
-    lane="RUN",
+    lane=Lane.RUN,
     started_at=START - 3_600,
     trigger_seconds=5.0,
     pass_p95_seconds=4.0,
@@ -30,7 +30,7 @@ def result(
 ) -> GameResult:
     counts = [0] * BUCKETS
     counts[bucket] = rows
-    return GameResult(key, "RUN", 1, 1, rows, {"unknown_schema": 2}, 1, 100, at, 0.1, tuple(counts), error)
+    return GameResult(key, Lane.RUN, 1, 1, rows, {"unknown_schema": 2}, 1, 100, at, 0.1, tuple(counts), error)
 
 
 def one(states: list[StreamState]) -> StreamState:
@@ -115,10 +115,10 @@ def test_a_stuck_stream_stalls_although_the_window_is_bounded() -> None:
 
 def test_a_resumed_stream_is_not_stalled_by_its_pause() -> None:
     """Standing still while paused is not held against the stream afterwards."""
-    watch, parked = Watch("a"), replace(FACTS, desired="paused", lane="PAUSED")
+    watch, parked = Watch("a"), replace(FACTS, desired="paused", lane=Lane.PAUSED)
     for at in range(0, 600, 5):
         watch.observe(START + at, {"g": reading(cursor=7, age=float(at), facts=parked)}, [])
-    resumed = replace(FACTS, lane="CATCHUP")
+    resumed = replace(FACTS, lane=Lane.CATCHUP)
     for at in range(600, 700, 5):
         state = one(watch.observe(START + at, {"g": reading(cursor=7, age=float(at), facts=resumed)}, []))
         assert state.status != "STALLED"
@@ -127,7 +127,7 @@ def test_a_resumed_stream_is_not_stalled_by_its_pause() -> None:
 
 def test_a_catch_up_that_finds_no_rows_moves() -> None:
     """Reading bronze on without rows of the game is progress, although the cursor stays."""
-    watch, catchup = Watch("a"), replace(FACTS, lane="CATCHUP")
+    watch, catchup = Watch("a"), replace(FACTS, lane=Lane.CATCHUP)
     for at in range(0, 400, 5):
         told = replace(reading(cursor=7, age=50.0, facts=catchup), complete_through_seq=8 + at)
         state = one(watch.observe(START + at, {"g": told}, []))
@@ -136,7 +136,7 @@ def test_a_catch_up_that_finds_no_rows_moves() -> None:
 
 def test_a_new_game_backfills_until_it_joins_the_pass() -> None:
     """From cursor 0 to lane RUN a catch-up is a backfill, not a lag."""
-    watch, catchup = Watch("a"), replace(FACTS, lane="CATCHUP")
+    watch, catchup = Watch("a"), replace(FACTS, lane=Lane.CATCHUP)
     for at in range(0, 60, 5):
         state = one(watch.observe(START + at, {"g": reading(cursor=at, age=9_000.0, facts=catchup)}, []))
         assert state.status == "BACKFILLING"
@@ -151,7 +151,7 @@ def test_errors_stay_until_the_next_commit() -> None:
     failed = result(None, 10, error="schema 7 is broken")
     state = one(watch.observe(START, {"g": reading()}, [failed]))
     assert (state.last_error, state.rows_total, state.rejects_total) == ("schema 7 is broken", 0, 0)
-    parked = replace(FACTS, lane="QUARANTINED")
+    parked = replace(FACTS, lane=Lane.QUARANTINED)
     watch.observe(START + 5, {"g": reading(facts=parked)}, [])
     assert "schema 7 is broken" in watch.transitions[0].detail
     assert one(watch.observe(START + 10, {"g": reading()}, [result(START + 9)])).last_error is None

@@ -16,7 +16,7 @@ from listeners.join import Pass
 from listeners.metrics_schema import GROUP_SAMPLE, STATUS_EVENT, STREAM_BATCH, TABLES
 from listeners.metrics_table import CHECKPOINT_COMMITS, MetricsTables
 from listeners.quantile import quantile
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, GroupSample, PassResult, Progress, StatusEvent
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, GroupSample, Lane, PassResult, Progress, StatusEvent
 
 NOW = 1_767_600_000.0  # 2026-01-05
 DAY = 86_400.0
@@ -30,7 +30,7 @@ def counts(**buckets: int) -> tuple[int, ...]:
 
 def game(key: str = "chess_a", seq: int = 1, **changes: Any) -> GameResult:
     values = {
-        "lane": "RUN",
+        "lane": Lane.RUN,
         "seq_from": seq,
         "seq_to": seq,
         "rows": 4,

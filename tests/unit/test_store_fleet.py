@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
-from listeners.sample import STATUSES, StreamState
+from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.health.judgement import Verdict
@@ -25,6 +25,7 @@ from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.oversight import read_oversight
 from pipeline.store.source_backlog import write_backlog
+from pipeline.store.states import OperationState
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
@@ -131,7 +132,7 @@ def verdict(fleet: Fleet) -> Verdict:
 
 
 def state_of(key: str, status: str = "RUNNING") -> StreamState:
-    return StreamState(key, "a", "RUN", status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
+    return StreamState(key, "a", Lane.RUN, status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
 
 
 def hold(store: Engine, process: Process) -> None:
@@ -240,7 +241,7 @@ def test_operations_are_part_of_the_judgement(store: Engine) -> None:
     start_driver(store, "controller", "main", None)
     beat(store, "controller", "main", "running", None)
     assert read_fleet(store).judgement.healthy
-    change(store, asked, "needs_human", "look")
+    change(store, asked, OperationState.NEEDS_HUMAN, "look")
     assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"
 
 

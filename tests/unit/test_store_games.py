@@ -71,7 +71,7 @@ def _want(engine: Engine, group: str, **wanted: object) -> None:
         connection.execute(update(tables.groups).where(tables.groups.c.name == group).values(wanted))
 
 
-def _tell(engine: Engine, key: str, group: str, rows: float | None, lane: Lane = "RUN") -> None:
+def _tell(engine: Engine, key: str, group: str, rows: float | None, lane: Lane = Lane.RUN) -> None:
     state = StreamState(
         game_key=key, group=group, lane=lane, status="RUNNING", status_since=0.0, cursor_seq=1, last_commit_at=None,
         backlog_age_seconds=2.0, rows_per_second=rows, latency_p95_seconds=None, rows_total=0, rejects_total=0,
@@ -134,7 +134,7 @@ def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None
     _want(engine, "a", capacity_cores=1.5, priority="high")
     games.record_seen(engine, {"run": "R", "behind": "B", "untold": "U", "gone": "G"}, 1)
     _tell(engine, "run", "a", 100.0)
-    _tell(engine, "behind", "a", 9e5, "CATCHUP")
+    _tell(engine, "behind", "a", 9e5, Lane.CATCHUP)
     with engine.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == "gone").values(retired_at=1.0))
         connection.execute(update(tables.games).where(tables.games.c.game_key == "run").values(priority="low"))

@@ -24,6 +24,7 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
+from pipeline.store.states import OperationState
 
 MOVE = Intent("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
 
@@ -55,7 +56,7 @@ def test_a_double_click_is_one_operation(engine: Engine) -> None:
     with ThreadPoolExecutor(6) as pool:
         asked = list(pool.map(click, range(6)))
     assert {each.operation_id for each in asked} == {asked[0].operation_id}
-    done = change(engine, asked[0], "succeeded", "moved")
+    done = change(engine, asked[0], OperationState.SUCCEEDED, "moved")
     assert ask(engine, MOVE) == done
     assert len(list(audit.entries(engine))) == 2
     with pytest.raises(Refused, match="key of operation"):
@@ -69,10 +70,10 @@ def test_a_target_belongs_to_one_open_operation(engine: Engine) -> None:
     with pytest.raises(Refused, match=rf"1 of 2 targets belong .* game:go to {first.operation_id[:8]}"):
         ask(engine, other)
     ask(engine, Intent("pause", ("game:tetris",), "bob"))
-    stuck = change(engine, first, "needs_human", "the old driver does not answer")
+    stuck = change(engine, first, OperationState.NEEDS_HUMAN, "the old driver does not answer")
     with pytest.raises(Refused, match="belong"):
         ask(engine, replace(other, targets=("game:go",)))
-    change(engine, stuck, "failed", "given up")
+    change(engine, stuck, OperationState.FAILED, "given up")
     assert ask(engine, replace(other, targets=("game:go",))).state == "planned"
 
 
@@ -97,23 +98,23 @@ def test_of_many_that_ask_for_one_target_one_gets_it(engine: Engine) -> None:
 def test_of_two_that_change_an_operation_the_second_finds_out(engine: Engine) -> None:
     """Two controllers may both look at an operation: what the slower one thinks of it changes nothing."""
     seen = ask(engine, MOVE)
-    running = change(engine, seen, "running")
+    running = change(engine, seen, OperationState.RUNNING)
     assert running.version == seen.version + 1
     for stale in (seen, replace(running, version=7)):
         with pytest.raises(OperationConflict):
-            change(engine, stale, "failed", "late")
+            change(engine, stale, OperationState.FAILED, "late")
         with pytest.raises(OperationConflict):
             begin_step(engine, stale, "release")
-    done = change(engine, running, "succeeded", "moved")
+    done = change(engine, running, OperationState.SUCCEEDED, "moved")
     with pytest.raises(OperationConflict):
-        change(engine, done, "failed", "an ended operation stays as it ended")
+        change(engine, done, OperationState.FAILED, "an ended operation stays as it ended")
     assert operation(engine, seen.operation_id).outcome == "moved"
     assert audit.verify(engine).unended == ()
 
 
 def test_the_journal_tells_each_step_once(engine: Engine) -> None:
     """A step that a killed controller had begun goes on under its number; one that ended is not taken up again."""
-    running = change(engine, ask(engine, MOVE), "running")
+    running = change(engine, ask(engine, MOVE), OperationState.RUNNING)
     one = begin_step(engine, running, "assign")
     assert begin_step(engine, running, "assign") == one
     end_step(engine, running, one, "done", "2 games assigned to b")
@@ -130,8 +131,8 @@ def test_the_journal_tells_each_step_once(engine: Engine) -> None:
 
 def test_who_needs_a_person_comes_first(engine: Engine) -> None:
     """The list begins with what cannot go on by itself, then what runs, then what has ended."""
-    ended = change(engine, ask(engine, Intent("pause", ("game:a",), "ann")), "succeeded")
-    stuck = change(engine, ask(engine, Intent("pause", ("game:b",), "ann")), "needs_human")
+    ended = change(engine, ask(engine, Intent("pause", ("game:a",), "ann")), OperationState.SUCCEEDED)
+    stuck = change(engine, ask(engine, Intent("pause", ("game:b",), "ann")), OperationState.NEEDS_HUMAN)
     waits = ask(engine, Intent("pause", ("game:c",), "ann"))
     assert [each.operation_id for each in list_operations(engine)] == [
         each.operation_id for each in (stuck, waits, ended)
@@ -144,8 +145,8 @@ def test_who_needs_a_person_comes_first(engine: Engine) -> None:
 
 def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(engine: Engine) -> None:
     """A person's resume or close is an act with actor and reason, begun and ended; one that came too late is none."""
-    stuck = change(engine, change(engine, ask(engine, MOVE), "running"), "needs_human")
-    again = change(engine, resume(engine, stuck, "bob", "b runs"), "needs_human")
+    stuck = change(engine, change(engine, ask(engine, MOVE), OperationState.RUNNING), OperationState.NEEDS_HUMAN)
+    again = change(engine, resume(engine, stuck, "bob", "b runs"), OperationState.NEEDS_HUMAN)
     with pytest.raises(OperationConflict):
         resume(engine, stuck, "eve", "too late")
     closed = close(engine, again, "cid", "b is gone")
@@ -164,10 +165,14 @@ def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(e
 
 def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
     """However many are newer, the limit leaves out what has ended, then what is open, and last who needs a person."""
-    stuck = change(engine, change(engine, ask(engine, replace(MOVE, targets=("game:a",))), "running"), "needs_human")
+    stuck = change(
+        engine,
+        change(engine, ask(engine, replace(MOVE, targets=("game:a",))), OperationState.RUNNING),
+        OperationState.NEEDS_HUMAN,
+    )
     waits = ask(engine, Intent("pause", ("game:b",), "ann"))
     for _ in range(3):
-        change(engine, ask(engine, Intent("pause", ("game:c",), "ann")), "failed")
+        change(engine, ask(engine, Intent("pause", ("game:c",), "ann")), OperationState.FAILED)
     assert [each.operation_id for each in list_operations(engine, limit=1)] == [stuck.operation_id]
     assert [each.operation_id for each in list_operations(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
     assert open_ids(engine) == [stuck.operation_id, waits.operation_id]

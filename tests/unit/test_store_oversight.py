@@ -13,6 +13,7 @@ from pipeline.store.groups import Group, create
 from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
 from pipeline.store.oversight import read_oversight
+from pipeline.store.states import OperationState
 from pipeline.store.tables import catalog_snapshots, drivers, operations
 
 
@@ -46,7 +47,7 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
     for number in range(3):
         asked = ask(engine, Intent("pause", (f"game:{number}",), "ann"))
         if number:
-            change(engine, asked, "needs_human", "look")
+            change(engine, asked, OperationState.NEEDS_HUMAN, "look")
             mine = operations.c.operation_id == asked.operation_id
             with engine.begin() as connection:
                 connection.execute(update(operations).where(mine).values(requested_at=1.0))
@@ -58,7 +59,7 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
     first, *others = (each for each in reversed(list_operations(engine)) if each.state == "needs_human")
     assert found.oldest_stuck_since == min(first.stuck_since or 0.0, *(each.stuck_since or 0.0 for each in others))
     for each in (first, *others):
-        assert change(engine, each, "running").stuck_since is None, "it goes on"
+        assert change(engine, each, OperationState.RUNNING).stuck_since is None, "it goes on"
     assert seen(engine).oldest_stuck_since is None
 
 

@@ -4,6 +4,7 @@ A removal is one commit and finds nothing when it is repeated, so a controller t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -13,13 +14,17 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.operations.executor import (
+from pipeline.control.operations.definition import (
     ControlContext,
+    Offer,
     OperationDefinition,
     StepDefinition,
     StepResult,
+    intent_of,
+    of_one_game,
 )
-from pipeline.control.operations.repairs import Subject, observe, require_possible, worked
+from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible, worked
+from pipeline.control.roles import Role
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
@@ -30,6 +35,7 @@ from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
 from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.operations import Intent, Operation
+from pipeline.store.states import OperationKind
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
 _SEEN_SECONDS: Final = 3600.0
@@ -45,7 +51,7 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     Raises:
         Refused: as `repairs.require_possible`.
     """
-    unique_keys = require_possible("dedupe", keys, subjects)
+    unique_keys = require_possible(OperationKind.DEDUPE, keys, subjects)
     return {
         key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)}
         for key in unique_keys
@@ -78,8 +84,8 @@ def dedupe_each(
 def intent(facts: Mapping[str, Any], actor: str, reason: str, deduped: Sequence[Deduped] = ()) -> Intent:
     """Return the operation to submit; of the tables that were found so, only those second copies are removed."""
     shown = {each.game_key: each.removed for each in deduped if each.game_key in facts}
-    parameters = {"games": sorted(facts), **({"shown": shown} if shown else {})}
-    return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, parameters, facts)
+    submitted = intent_of("game", OperationKind.DEDUPE, facts, actor, reason)
+    return replace(submitted, parameters={**submitted.parameters, "shown": shown}) if shown else submitted
 
 
 def render_preview(deduped: Sequence[Deduped], uncounted: Sequence[str] = ()) -> list[str]:
@@ -166,14 +172,20 @@ def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> li
     return done
 
 
-KINDS: Final = {
-    "dedupe": OperationDefinition(
-        "dedupe",
-        (
-            StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
-            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, tells=True),
-        ),
-        _facts,
-        lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",
+DEDUPE: Final = OperationDefinition(
+    OperationKind.DEDUPE,
+    Role.OPERATOR,
+    of_one_game(2),
+    (
+        StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, tells=True),
     ),
-}
+    _facts,
+    lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",
+    of_game=Offer(
+        partial(obstacle_by_table, OperationKind.DEDUPE),
+        "Reads all places of its table and removes second copies of rows in one commit; without any, nothing.",
+        (OperationKind.REPLAY, OperationKind.RETRY),
+        repairs=True,
+    ),
+)

@@ -6,18 +6,25 @@ that waited too long needs a person, and goes on by itself should its effect com
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control import roles
-from pipeline.control.operations.background_tasks import BackgroundTasks
+from pipeline.control.operations import registry
+from pipeline.control.operations.definition import (
+    UNDO,
+    Act,
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+)
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
@@ -35,75 +42,21 @@ from pipeline.store.operations import (
     with_journals,
 )
 from pipeline.store.operations import operation as find
+from pipeline.store.states import OperationState
 
-T = TypeVar("T")
-Act: TypeAlias = Callable[["ControlContext", Operation], "StepResult"]
 _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick
 _MAX_LOOKED_AT: Final = 1_000  # operations in one tick; the next one begins with those after them
 _MAX_ADVANCED: Final = 100  # of them, which take statements of their own
-_UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
-_ELSEWHERE: Final = {roles.ACCESS: "turnout grants undo"}
 _UNDO_HOURS: Final = 24
 _MAX_MESSAGE: Final = 500  # characters of an error that are kept
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """How a step stands, in one sentence."""
-
-    state: Literal["done", "waiting", "failed"]
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ControlContext:
-    """What steps act on."""
-
-    settings: Settings
-    engine: Engine
-    paths: Paths
-    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
-    seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-    """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
-    turns: dict[str, int] = field(default_factory=dict)  # when this process last looked at an open operation, counted
-    shared: dict[Any, Any] | None = None  # what was read for several operations; None: each reads for itself
-
-    def read(self, query: Callable[[Engine], T]) -> T:
-        """Return what a query finds; several operations that are only looked at share one answer."""
-        if self.shared is None:
-            return query(self.engine)
-        if query not in self.shared:
-            self.shared[query] = query(self.engine)
-        answer: T = self.shared[query]
-        return answer
-
-
-@dataclass(frozen=True, slots=True)
-class StepDefinition:
-    """One step of a kind of operation."""
-
-    name: str
-    act: Act
-    seconds: float  # it may wait so long before a person is asked
-    verifies: bool = False  # it only looks whether what was done has its effect
-    looks: bool = False  # it changes nothing and reads by `ControlContext.read`
-    tells: bool = False  # its last message stands in the outcome
-    seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
-
-
-@dataclass(frozen=True, slots=True)
-class OperationDefinition:
-    """One kind of operation."""
-
-    name: str
-    steps: tuple[StepDefinition, ...]
-    facts: Callable[[ControlContext, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
-    done: Callable[[Operation], str]  # the outcome when all of it is done and seen
-
-
 class Extension(Protocol):
-    """What a package above this one adds to the controller; made once, with its context."""
+    """What a package above this one adds to the controller; made once, with its context.
+
+    Its class has `DEFINITIONS`, what all processes know of its kinds; only the controller knows their steps.
+    """
 
     @property
     def kinds(self) -> Mapping[str, OperationDefinition]:
@@ -122,26 +75,26 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
     Raises:
         OperationConflict: another controller has changed it meanwhile.
     """
-    if operation.state == "planned":
+    if operation.state == OperationState.PLANNED:
         operation = _begin(context, kind, operation)
-    if operation.state not in {"running", "verifying"}:
+    if operation.state not in {OperationState.RUNNING, OperationState.VERIFYING}:
         return operation
     done = {each.name for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     for step in kind.steps:
         if step.name in done:
             continue
-        if step.verifies and operation.state == "running":
-            operation = change(context.engine, operation, "verifying")
+        if step.verifies and operation.state == OperationState.RUNNING:
+            operation = change(context.engine, operation, OperationState.VERIFYING)
         number = begin_step(context.engine, operation, step.name)
         progress = _attempt(context, step, operation)
         if progress.state == "waiting":
             return _wait(context, step, operation, number, progress)
         end_step(context.engine, operation, number, progress.state, progress.message)
         if progress.state == "failed":
-            return change(context.engine, operation, "failed", progress.message)
+            return change(context.engine, operation, OperationState.FAILED, progress.message)
     details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.tells)])
-    return change(context.engine, operation, "succeeded", outcome)
+    return change(context.engine, operation, OperationState.SUCCEEDED, outcome)
 
 
 def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
@@ -150,7 +103,7 @@ def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> i
     journals = with_journals(context.engine, _next_in_turn(context))
     waiting, arrived = _look(context, kinds, journals)
     for operation, _ in journals:
-        if operation.state == "needs_human" and operation.operation_id not in arrived:
+        if operation.is_stuck and operation.operation_id not in arrived:
             pass  # it is a person's
         elif operation.operation_id in waiting:
             still_open += 1
@@ -192,7 +145,7 @@ def _look(
     now, together = store_time(context.engine), replace(context, shared={})
     for operation, line, seconds, look in looking:
         progress = _attempt_look(together, look, operation)
-        if operation.state == "needs_human":
+        if operation.is_stuck:
             arrived |= {operation.operation_id} if progress is not None and progress.state == "done" else set()
         elif progress is not None and progress.state == "waiting" and now - line.started_at <= seconds:
             waiting.add(operation.operation_id)
@@ -212,7 +165,7 @@ def _unseen(
     line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
     if step is None or line is None or not operation.targets:  # its preview was edited
         return None
-    is_late = operation.state == "needs_human"
+    is_late = operation.is_stuck
     look = step.act if step.looks else step.seen if is_late else None
     # Where its time is over the step has failed; where it broke it still runs, and a person is to look why.
     return None if look is None or line.state != ("failed" if is_late else "running") else (line, step.seconds, look)
@@ -232,9 +185,11 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
     kind = kinds.get(operation.kind)
     try:
         if kind is None:
-            change(context.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
+            change(
+                context.engine, operation, OperationState.FAILED, f"This version knows no operation {operation.kind!r}."
+            )
             return False
-        if operation.state == "needs_human":
+        if operation.is_stuck:
             operation = resume(context.engine, operation, roles.CONTROLLER, "What it waited for is there after all.")
         return advance(context, kind, operation).is_open
     except OperationConflict:
@@ -256,7 +211,7 @@ def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -
         OperationConflict: another writer has changed it since it was read.
     """
     _require_waiting(operation)
-    return change(engine, operation, "running", by=_act(operation, actor, "resume operation", reason))
+    return change(engine, operation, OperationState.RUNNING, by=_act(operation, actor, "resume operation", reason))
 
 
 def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
@@ -269,12 +224,10 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
     _require_waiting(operation)
     _require_reason(reason)
     by = _act(operation, actor, "close", reason)
-    return change(engine, operation, "failed", f"Closed by {actor}: {reason}", by)
+    return change(engine, operation, OperationState.FAILED, f"Closed by {actor}: {reason}", by)
 
 
-def cancel(
-    engine: Engine, kinds: Mapping[str, OperationDefinition], operation: Operation, actor: str, reason: str
-) -> Operation:
+def cancel(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
     """End an operation before it is done, as its outcome and the audit log tell: what was done stays done.
 
     Only where nothing was begun, or where it only waits for an effect.
@@ -289,14 +242,14 @@ def cancel(
         raise Refused(
             f"Operation {name} has ended: it is {operation.state}. `turnout ops undo` takes back what it did."
         )
-    if operation.state == "needs_human":
+    if operation.is_stuck:
         raise Refused(f"Operation {name} waits for a person: end it with `turnout ops close {name}`.")
-    kind = kinds.get(operation.kind)
+    kind = registry.find(operation.kind)
     may_stop = {step.name for step in kind.steps if step.looks or step.verifies} if kind else set()
 
     def outcome(done: list[str]) -> str:
         stays = f"What was done stays: {', '.join(done)}" if done else "Nothing was done"
-        back = f"; `turnout ops undo {name}` takes it back" if done and operation.kind in _UNDOABLE else ""
+        back = f"; `turnout ops undo {name}` takes it back" if done and kind and kind.inverse else ""
         return f"Cancelled by {actor}: {reason}. {stays}{back}."
 
     try:
@@ -312,16 +265,17 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         Refused: it has not ended, has done nothing, ended too long ago, or its kind has no inverse.
     """
     name = operation.operation_id[:8]
-    if operation.kind in _ELSEWHERE:
-        raise Refused(f"Operation {name} is taken back with `{_ELSEWHERE[operation.kind]} {name}`.")
-    if operation.kind not in _UNDOABLE:
+    kind = registry.find(operation.kind)
+    if kind is not None and kind.undone_by != UNDO:
+        raise Refused(f"Operation {name} is taken back with `{kind.undone_by} {name}`.")
+    if kind is None or kind.inverse is None:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.ended_at is None:
-        first = "Resume or close" if operation.state == "needs_human" else "Cancel"
+        first = "Resume or close" if operation.is_stuck else "Cancel"
         raise Refused(
             f"Operation {name} is {operation.state}: only one that has ended can be undone. {first} it first."
         )
-    if operation.state != "succeeded" and not any(
+    if operation.state != OperationState.SUCCEEDED and not any(
         each.state == "done" for each in steps(engine, operation.operation_id)
     ):
         raise Refused(f"Operation {name} is {operation.state} and has done nothing, so there is nothing to undo.")
@@ -342,7 +296,7 @@ def _require_reason(reason: str) -> None:
 
 
 def _require_waiting(operation: Operation) -> None:
-    if operation.state != "needs_human":
+    if not operation.is_stuck:
         raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
 
 
@@ -350,7 +304,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
     """Set an operation aside that meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
-        change(engine, find(engine, operation.operation_id), "needs_human", problem)
+        change(engine, find(engine, operation.operation_id), OperationState.NEEDS_HUMAN, problem)
     except (OperationConflict, Refused, SQLAlchemyError):
         return  # the next tick finds it as it is, or gone
 
@@ -358,18 +312,18 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
 def _begin(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
-        roles.require_current(context.settings, context.engine, operation.actor, operation.kind)
+        roles.require_current(context.settings, context.engine, operation.actor, kind.role, kind.kind)
         facts = kind.facts(context, operation)
     except Refused as refused:
-        return change(context.engine, operation, "failed", f"Nothing was done: {refused}")
+        return change(context.engine, operation, OperationState.FAILED, f"Nothing was done: {refused}")
     if hash_of(facts) != operation.preview_hash:
         return change(
             context.engine,
             operation,
-            "failed",
+            OperationState.FAILED,
             "Nothing was done: it has changed since you looked. Review it and try again.",
         )
-    return change(context.engine, operation, "running")
+    return change(context.engine, operation, OperationState.RUNNING)
 
 
 def _attempt(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
@@ -390,4 +344,4 @@ def _wait(
         return operation
     message = f"{progress.message} It was waited for {waited:.0f} s."
     end_step(context.engine, operation, number, "failed", message)
-    return change(context.engine, operation, "needs_human", message)
+    return change(context.engine, operation, OperationState.NEEDS_HUMAN, message)

@@ -1,20 +1,30 @@
 """Starts, stops and restarts cluster groups: here it is decided and its effect looked for, the supervisor does it."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import (
+from sqlalchemy import Engine
+
+from pipeline.control.operations.definition import (
     ControlContext,
+    Offer,
     OperationDefinition,
+    OperationProposal,
     StepDefinition,
     StepResult,
+    intent_of,
 )
+from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
+from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
 from pipeline.lists import join_limited
+from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import (
     Group,
     active_drivers,
@@ -24,11 +34,12 @@ from pipeline.store.groups import (
     reset_restart_budget,
     set_desired_state,
 )
-from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
-INVERSE: Final = {"start": "stop", "stop": "start"}
+intent: Final = partial(intent_of, "group")
 
 
 def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> dict[str, Any]:
@@ -42,24 +53,25 @@ def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> di
         raise Refused(
             f"There is no cluster group {join_limited(unknown)}. Groups: {join_limited(sorted(registered)) or 'none'}."
         )
-    foreign = sorted(name for name in set(names) if registered[name].backend == "none")
-    if foreign:
-        raise Refused(
-            f"turnout does not start group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
-            f"controller run it with `turnout groups set {foreign[0]} --backend local`."
-        )
-    affected = {name: registered[name] for name in sorted(set(names))}
-    if kind == "restart":
-        affected = {name: each for name, each in affected.items() if each.desired != "stopped"}
-    else:
-        affected = {name: each for name, each in affected.items() if (each.desired == "stopped") == (kind == "start")}
-    return {name: [each.desired, each.version] for name, each in affected.items()}
+    chosen = [registered[name] for name in sorted(set(names))]
+    for each in chosen:
+        if (why := _not_ours(each.name, each.backend)) is not None:
+            raise Refused(why)
+    return {each.name: [each.desired, each.version] for each in chosen if _changes(kind, each.desired)}
 
 
-def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
-    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
-    targets = tuple(f"group:{name}" for name in facts)
-    return Intent(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
+def _not_ours(name: str, backend: str | None) -> str | None:
+    if backend not in {None, "none"}:
+        return None
+    return (
+        f"turnout does not start group {name}, which has no backend: do it there, or let the controller run it with "
+        f"`turnout groups set {name} --backend local`."
+    )
+
+
+def _changes(kind: str, desired: str) -> bool:
+    """Return whether an operation would change anything of a group."""
+    return (desired == "stopped") == (kind == OperationKind.START)
 
 
 def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
@@ -67,11 +79,23 @@ def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]
     lines = [f"group {name}: {facts[name][0]}, {games.get(name, 0)} games" for name in facts]
     count = sum(games.get(name, 0) for name in facts)
     what = {
-        "start": f"{count} games go on from their tables' cursors.",
-        "stop": f"{count} games stand still until it is started again; `turnout groups drain` moves them away first.",
-        "restart": f"{count} games stand still meanwhile and go on from their cursors. No other group is touched.",
+        OperationKind.START: f"{count} games go on from their tables' cursors.",
+        OperationKind.STOP: (
+            f"{count} games stand still until it is started again; `turnout groups drain` moves them away first."
+        ),
+        OperationKind.RESTART: (
+            f"{count} games stand still meanwhile and go on from their cursors. No other group is touched."
+        ),
     }
-    return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
+    return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
+
+
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
+) -> OperationProposal:
+    facts = plan(kind, names, read_groups(engine))
+    counts = Counter(each.group for each in read_assignments(engine).values() if each.group is not None)
+    return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, counts))
 
 
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
@@ -79,7 +103,7 @@ def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
 
 
 def _decide(context: ControlContext, operation: Operation) -> StepResult:
-    desired = "running" if operation.kind == "start" else "stopped"
+    desired = "running" if operation.kind == OperationKind.START else "stopped"
     with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for name, (_, version) in operation.preview.items():
@@ -145,7 +169,7 @@ def _see_running(context: ControlContext, operation: Operation) -> StepResult:
             continue  # another request changed it since: the last one wins
         driver = drivers.get(name)
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
-        goes_on = operation.kind == "start" and name in runs and runs[name].stop_requested_at is None
+        goes_on = operation.kind == OperationKind.START and name in runs and runs[name].stop_requested_at is None
         if driver is None or driver.state not in RUNS or not (goes_on or driver.since > operation.requested_at):
             left.append(name)
     if left:
@@ -158,25 +182,67 @@ def _end_old_and_see_running(context: ControlContext, operation: Operation) -> S
     return _see_running(context, operation)
 
 
-def _done(operation: Operation) -> str:
-    verbs = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
-    return f"{verbs[operation.kind]}: {join_limited(operation.parameters['groups'])}."
+def _done(verb: str, operation: Operation) -> str:
+    return f"{verb} and seen: {join_limited(operation.parameters['groups'])}."
 
 
+def _obstacle(kind: OperationKind, unchanged: str, facts: GroupFacts) -> str | None:
+    group = facts.groups[facts.name]
+    return _not_ours(group.name, group.backend) or (None if _changes(kind, group.desired) else f"It {unchanged}.")
+
+
+def _obstacle_of_game(facts: GameFacts) -> str | None:
+    if facts.group is None:
+        return "No group carries it yet, so there is nothing to restart."
+    if (why := _not_ours(facts.group, facts.backend)) is not None:
+        return why
+    return None if _changes(OperationKind.RESTART, facts.group_desired) else f"Group {facts.group} is stopped."
+
+
+def _restart_of_game(facts: GameFacts) -> str:
+    if facts.group is None:
+        return "All games of a group stand still while its driver starts; no row is lost or doubled."
+    return (
+        f"It and the {facts.neighbours} other games of group {facts.group} stand still while their driver starts; "
+        "no row is lost or doubled."
+    )
+
+
+def _they_stand(facts: GroupFacts) -> str:
+    count = len(facts.games)
+    return "Its only game stands" if count == 1 else f"Its {count} games stand"
+
+
+def _define(
+    kind: OperationKind, role: Role, verb: str, unchanged: str, touches: Callable[[GroupFacts], str],
+    instead: OperationKind, steps: tuple[StepDefinition, ...], inverse: OperationKind | None = None,
+) -> OperationDefinition:  # fmt: skip
+    return OperationDefinition(
+        kind, role, lambda _: 3, steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged,
+        of_group=Offer(partial(_obstacle, kind, unchanged), touches, (instead,)),
+    )  # fmt: skip
+
+
+_DECIDES: Final = StepDefinition("decide", _decide, 30.0)
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
 _RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)
-KINDS: Final = {
-    "start": OperationDefinition("start", (StepDefinition("decide", _decide, 30.0), _RUNS), _facts, _done),
-    "stop": OperationDefinition(
-        "stop",
-        (
-            StepDefinition("decide", _decide, 30.0),
-            StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        _done,
+START: Final = _define(
+    OperationKind.START, Role.MOVER, "Started", "is wanted to run already",
+    lambda facts: f"The controller starts its driver; its {len(facts.games)} games go on from their cursors.",
+    OperationKind.RESTART, (_DECIDES, _RUNS), OperationKind.STOP,
+)  # fmt: skip
+STOP: Final = _define(
+    OperationKind.STOP, Role.MOVER, "Stopped", "is stopped already",
+    lambda facts: f"{_they_stand(facts)} still until it is started again.", OperationKind.START,
+    (_DECIDES, StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True)),
+    OperationKind.START,
+)  # fmt: skip
+RESTART: Final = replace(
+    _define(
+        OperationKind.RESTART, Role.OPERATOR, "Restarted", "is stopped",
+        lambda facts: f"{_they_stand(facts)} still while its driver starts; no row is lost or doubled.",
+        OperationKind.START, (StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended), _RUNS_AGAIN),
     ),
-    "restart": OperationDefinition(
-        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended), _RUNS_AGAIN), _facts, _done
-    ),
-}
+    of_game=Offer(_obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True),
+)  # fmt: skip

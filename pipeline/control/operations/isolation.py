@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import (
+from pipeline.control.operations.definition import (
     ControlContext,
     OperationDefinition,
     StepDefinition,
     StepResult,
 )
-from pipeline.control.roles import CONTROLLER
+from pipeline.control.roles import CONTROLLER, Role
 from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
 from pipeline.store.runs import Run
+from pipeline.store.states import OperationKind
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0
@@ -63,7 +64,13 @@ def intent(
         f"the last time: {ended[0].exit_message}"
     )
     return Intent(
-        "isolate", targets, CONTROLLER, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
+        OperationKind.ISOLATE,
+        targets,
+        CONTROLLER,
+        reason,
+        parameters,
+        preview,
+        idempotency_key=f"isolate-run-{ended[0].run_id}",
     )
 
 
@@ -85,8 +92,13 @@ def _done(operation: Operation) -> str:
     return f"In group {operation.parameters['group']} now, without the others: {join_limited(games)}."
 
 
-KIND: Final = OperationDefinition(
-    "isolate", (StepDefinition("make", _make, 30.0), *moves.MOVE.steps), moves.MOVE.facts, _done
+ISOLATE: Final = OperationDefinition(
+    OperationKind.ISOLATE,
+    Role.MOVER,
+    lambda _: 3,
+    (StepDefinition("make", _make, 30.0), *moves.MOVE.steps),
+    moves.MOVE.facts,
+    _done,
 )
 
 

@@ -9,18 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pipeline.control.operations.executor import (
+from pipeline.control.operations.definition import (
+    WAIT,
     ControlContext,
+    Offer,
     OperationDefinition,
     StepDefinition,
     StepResult,
+    describe_open,
+    of_one_game,
 )
+from pipeline.control.operations.facts import GroupFacts
+from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
-from pipeline.placement.planner import catch_up_seconds, full, most_room
+from pipeline.placement.planner import catch_up_seconds, full, leaving, most_room
 from pipeline.settings import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
@@ -31,6 +37,7 @@ from pipeline.store.assignments import (
     require_carried,
 )
 from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _ACQUIRE_SECONDS: Final = 120.0
@@ -68,7 +75,7 @@ class Plan:
         parameters: dict[str, Any] = {"assignments": {each.game_key: each.target for each in self.moves}}
         if self.desired:
             parameters["desired"] = {name: list(states) for name, states in self.desired.items()}
-        return Intent("move", targets, actor, reason, parameters, self.facts, undoes=undoes)
+        return Intent(OperationKind.MOVE, targets, actor, reason, parameters, self.facts, undoes=undoes)
 
 
 def plan(
@@ -100,6 +107,28 @@ def plan(
         if coming and after.is_over(loads.max_games):
             raise Refused(_crowded(loads, after, coming))
     return planned
+
+
+def drain(
+    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupCondition], loads: Loads
+) -> Plan:
+    """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
+
+    Raises:
+        Refused: there is no such group, or not all of its games fit elsewhere.
+    """
+    seat = require_group(group, groups)
+    placed = leaving(loads, {group: [each.game_key for each in loads.games if each.group == group]})
+    if placed.unplaced:
+        keys = [each.game.game_key for each in placed.unplaced]
+        cores = sum(each.game.cores for each in placed.unplaced)
+        raise Refused(
+            f"Group {group} cannot be drained: {len(keys)} of its {loads.groups[group].games} games fit nowhere, with "
+            f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {most_room(placed.after, group)}. "
+            "Start another group, or give one more capacity."
+        )
+    planned = plan(placed.new_groups, assignments, groups, loads)
+    return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})
 
 
 def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondition:
@@ -173,7 +202,7 @@ def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
         if then != "running" and new:
             raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
     for name in sorted(set(assignments.values()) - desired.keys()):
-        if name not in groups and operation.kind == "move":  # `isolate` makes its group itself
+        if name not in groups and operation.kind == OperationKind.MOVE:  # `isolate` makes its group itself
             raise Refused(f"there is no group {name} any more.")
         if name in groups and groups[name].desired != "running":
             raise Refused(f"group {name} takes no games: it is {groups[name].desired}.")
@@ -252,8 +281,7 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
         if seat.epoch > epoch + 1:
             continue
         reported = seat.reported_group == group and (seat.reported_at or 0.0) > operation.requested_at
-        settled = seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq
-        if not reported or not settled:
+        if not reported or not seat.is_settled:
             unseen.append(key)
     if unseen:
         behind = sum(max(assignments[key].last_seq - (assignments[key].cursor_seq or 0), 0) for key in unseen)
@@ -313,8 +341,35 @@ def undo(
     return replace(plan(sources, assignments, {**groups, **as_then}, loads), desired=back)
 
 
+def _require_taking(group: GroupCondition) -> None:
+    if group.desired != "running":
+        raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
+    why = group.liveness.silence
+    if why is not None:
+        raise Refused(f"Group {group.name} cannot take games: {why}. Start it with `turnout groups run {group.name}`.")
+
+
+def _obstacle_to_drain(facts: GroupFacts) -> str | None:
+    busy = next((facts.busy[target] for key in facts.games if (target := f"game:{key}") in facts.busy), None)
+    if busy is not None:
+        return f"Games of it belong to an open operation now: {describe_open(busy)}. {WAIT}"
+    try:
+        planned = drain(facts.name, facts.assignments, facts.drivers, facts.loads)
+    except Refused as refused:
+        return str(refused)
+    return None if planned.moves or planned.desired else "It takes no games, and has none."
+
+
+def _verb(intent: Intent) -> str:
+    """Call a move that empties groups a drain."""
+    desired = intent.parameters.get("desired", {})
+    return "drain" if any(then == "drained" for _, then in desired.values()) else intent.kind
+
+
 MOVE: Final = OperationDefinition(
-    "move",
+    OperationKind.MOVE,
+    Role.MOVER,
+    of_one_game(2),
     (
         StepDefinition("assign", _assign, 30.0),
         StepDefinition("release", release, _RELEASE_SECONDS, looks=True),
@@ -323,12 +378,18 @@ MOVE: Final = OperationDefinition(
     ),
     _facts,
     _done,
+    inverse=OperationKind.MOVE,
+    of_game=Offer(
+        lambda facts: None if facts.has_other_group else "There is no other group. Make one under Groups.",
+        "Another group's driver goes on from its cursor; no other stream restarts.",
+    ),
+    of_group=Offer(
+        _obstacle_to_drain,
+        lambda facts: (
+            f"Moves its {len(facts.games)} games to groups that have room, and gives it no more. No stream restarts."
+        ),
+        (OperationKind.STOP,),
+        name="drain",
+    ),
+    verb=_verb,
 )
-
-
-def _require_taking(group: GroupCondition) -> None:
-    if group.desired != "running":
-        raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
-    why = group.liveness.silence
-    if why is not None:
-        raise Refused(f"Group {group.name} cannot take games: {why}. Start it with `turnout groups run {group.name}`.")

@@ -4,21 +4,32 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import (
+from sqlalchemy import Engine
+
+from listeners.sample import Lane
+from pipeline.control.operations.definition import (
     ControlContext,
+    Offer,
     OperationDefinition,
+    OperationProposal,
     StepDefinition,
     StepResult,
+    intent_of,
+    of_one_game,
 )
+from pipeline.control.operations.facts import GameFacts
+from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
-from pipeline.store.operations import Intent, Operation, lock_operation
-from pipeline.store.states import StreamDesired
+from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import OperationKind, StreamDesired
 from pipeline.store.stream_control import StreamControl, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = StreamControl()
+_LEFT: Final[Mapping[str, StreamDesired]] = {OperationKind.PAUSE: "running", OperationKind.RESUME: "paused"}
+intent: Final = partial(intent_of, "game")
 
 
 def plan(
@@ -34,16 +45,19 @@ def plan(
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     require_carried(keys, assignments)
     chosen = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
-    if kind == "retry":  # how often it has failed may change every second
-        return {key: "stopped" for key, each in chosen.items() if each.parked_at is not None or each.failures}
-    left = "running" if kind == "pause" else "paused"
-    return {key: each.desired for key, each in chosen.items() if each.desired == left}
+    # How often a stream has failed may change every second, so that is no part of what a retry is about.
+    return {
+        key: "stopped" if kind == OperationKind.RETRY else each.desired
+        for key, each in chosen.items()
+        if _changes(kind, each)
+    }
 
 
-def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
-    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
-    targets = tuple(f"game:{key}" for key in facts)
-    return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+def _changes(kind: str, decision: StreamControl) -> bool:
+    """Return whether an operation would change anything of a game."""
+    if kind == OperationKind.RETRY:
+        return decision.parked_at is not None or decision.failures > 0
+    return decision.desired == _LEFT[kind]
 
 
 def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str, GameAssignment]) -> list[str]:
@@ -52,20 +66,28 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
 
 
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
+) -> OperationProposal:
+    assignments = read_assignments(engine)
+    facts = plan(kind, names, assignments, decided(engine))
+    return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
+
+
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
-    if operation.kind == "retry":
-        plan("retry", keys, context.read(read_assignments), {})
+    if operation.kind == OperationKind.RETRY:
+        plan(operation.kind, keys, context.read(read_assignments), {})
         return dict.fromkeys(keys, "stopped")
     return plan(operation.kind, keys, context.read(read_assignments), context.read(decided))
 
 
 def _decide(context: ControlContext, operation: Operation) -> StepResult:
-    desired: StreamDesired = "paused" if operation.kind == "pause" else "running"
+    desired: StreamDesired = "paused" if operation.kind == OperationKind.PAUSE else "running"
     with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for key in operation.parameters["games"]:
-            if operation.kind == "retry":
+            if operation.kind == OperationKind.RETRY:
                 ask_retry_within(connection, key, operation.actor)
             else:
                 ask_within(connection, key, operation.actor, desired=desired)
@@ -83,24 +105,62 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
 def _is_reported(operation: Operation, seat: GameAssignment) -> bool:
     if (seat.reported_at or 0.0) <= operation.requested_at or seat.reported_group != seat.group:
         return False
-    if operation.kind == "pause":
-        return seat.lane == "PAUSED"
-    return seat.lane != ("PAUSED" if operation.kind == "resume" else "QUARANTINED")
+    if operation.kind == OperationKind.PAUSE:
+        return seat.lane == Lane.PAUSED
+    return seat.lane != (Lane.PAUSED if operation.kind == OperationKind.RESUME else Lane.QUARANTINED)
 
 
 def _done(verb: str, operation: Operation) -> str:
     return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
-def _kind(name: str, verb: str) -> OperationDefinition:
+def _obstacle(kind: OperationKind, unchanged: str, facts: GameFacts) -> str | None:
+    return None if _changes(kind, facts.decision) else f"It {unchanged}."
+
+
+def _obstacle_to_retry(facts: GameFacts) -> str | None:
+    if facts.group is None:
+        return "No group carries it yet, so there is no stream to try again."
+    if facts.silence is not None:
+        return f"Group {facts.group} cannot take it up: {facts.silence}."
+    if not _changes(OperationKind.RETRY, facts.decision):
+        lane = "and nothing was reported about it" if facts.lane is None else f"and its lane is {facts.lane}"
+        return f"There is no failure to try again after, {lane}."
+    return None
+
+
+def _define(
+    kind: OperationKind, verb: str, offer: Offer[GameFacts], unchanged: str, inverse: OperationKind | None = None
+) -> OperationDefinition:
     steps = (
         StepDefinition("decide", _decide, 30.0),
         StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
     )
-    return OperationDefinition(name, steps, _facts, partial(_done, verb))
+    return OperationDefinition(
+        kind, Role.OPERATOR, of_one_game(1), steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged, of_game=offer,
+    )  # fmt: skip
 
 
-KINDS: Final = {
-    each.name: each for each in (_kind("pause", "Paused"), _kind("resume", "Resumed"), _kind("retry", "Tried again"))
-}
-INVERSE: Final = {"pause": "resume", "resume": "pause"}
+def _between(
+    kind: OperationKind, inverse: OperationKind, verb: str, unchanged: str, touches: str
+) -> OperationDefinition:
+    offer = Offer(partial(_obstacle, kind, unchanged), touches, (inverse,), needs_driver=True)
+    return _define(kind, verb, offer, unchanged, inverse)
+
+
+PAUSE: Final = _between(
+    OperationKind.PAUSE, OperationKind.RESUME, "Paused", "is paused already",
+    "Nothing more lands in its table until it is resumed.",
+)  # fmt: skip
+RESUME: Final = _between(
+    OperationKind.RESUME, OperationKind.PAUSE, "Resumed", "is not paused", "It catches up from its table's cursor."
+)
+RETRY: Final = _define(
+    OperationKind.RETRY, "Tried again",
+    Offer(
+        _obstacle_to_retry, "Lets its stream run again at once, with all of its attempts; no other stream is touched.",
+        (OperationKind.RESTART,), repairs=True,
+    ),
+    "has no failure to try again after",
+)  # fmt: skip

@@ -7,7 +7,7 @@ controller that was killed, and even two at once, do no harm.
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -16,14 +16,22 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
+from listeners.sample import Lane
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.operations.executor import (
+from pipeline.control.operations.definition import (
+    RETIRED,
     ControlContext,
+    Level,
+    Offer,
     OperationDefinition,
     StepDefinition,
     StepResult,
+    intent_of,
+    of_one_game,
 )
+from pipeline.control.operations.facts import GameFacts
+from pipeline.control.roles import Role
 from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
@@ -41,6 +49,7 @@ from pipeline.store.assignments import GameAssignment, read_assignments, read_gr
 from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.games import record_generation, registered_keys, retired_games
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
@@ -65,7 +74,7 @@ class Subject:
 
 
 def observe(
-    paths: Paths, environment: str, engine: Engine, keys: Sequence[str], kind: str = "replay"
+    paths: Paths, environment: str, engine: Engine, keys: Sequence[str], kind: str = OperationKind.REPLAY
 ) -> dict[str, Subject]:
     """Look at these games; those nobody knows are left out. For a rebuild, of a damaged log is taken what is left."""
     known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
@@ -84,7 +93,7 @@ def _observed_generation(paths: Paths, environment: str, key: str, kind: str) ->
     try:
         return newest_generation(paths, environment, key)
     except (DeltaError, OSError) as error:
-        if kind != "rebuild":
+        if kind != OperationKind.REBUILD:
             raise unreadable(key, error) from error
         remains = damaged_log.read(paths.table(GameKey(key)), key, error)
         return generation.newest(remains.transaction_version, environment, GameKey(key))
@@ -97,7 +106,8 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
         Refused: as `require_possible`.
     """
     unique_keys = require_possible(kind, keys, subjects)
-    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in unique_keys}
+    is_rebuild = kind == OperationKind.REBUILD
+    return {key: subjects[key].generation if is_rebuild else subjects[key].schemas for key in unique_keys}
 
 
 def require_possible(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> list[str]:
@@ -111,19 +121,25 @@ def require_possible(kind: str, keys: Sequence[str], subjects: Mapping[str, Subj
     unknown = [key for key in unique_keys if key not in subjects]
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    if retired := [key for key in unique_keys if subjects[key].retired]:
-        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
-    if bare := [key for key in unique_keys if not subjects[key].schemas]:
-        raise Refused(
-            f"No schema is registered for {join_limited(bare)}: all its rows would be refused. Register one first."
-        )
-    if wrong := [each for key in unique_keys if (each := subjects[key].unreadable) is not None]:
-        raise Refused(wrong[0])
-    if kind != "replay" and (empty := [key for key in unique_keys if subjects[key].generation is None]):
-        raise Refused(
-            f"There is no table yet of {join_limited(empty)}. A stream makes one from bronze: start its group."
-        )
+    for key in unique_keys:
+        if (why := why_not(kind, subjects[key])) is not None:
+            raise Refused(f"{key}: {why}")
     return unique_keys
+
+
+def why_not(kind: str, subject: Subject) -> str | None:
+    """Return why a game cannot be repaired, as its table and the control store say."""
+    if subject.retired:
+        return RETIRED
+    return subject.unreadable or _lacks(kind, has_schema=subject.schemas > 0, has_table=subject.generation is not None)
+
+
+def _lacks(kind: str, *, has_schema: bool, has_table: bool) -> str | None:
+    if not has_schema:
+        return "No schema is registered for it: all its rows would be refused. Register one first."
+    if kind != OperationKind.REPLAY and not has_table:
+        return "It has no table yet. Its stream makes one from bronze."
+    return None
 
 
 def replayable(paths: Paths, engine: Engine, choice: Mapping[str, str | None]) -> list[str]:
@@ -136,8 +152,8 @@ def replayable(paths: Paths, engine: Engine, choice: Mapping[str, str | None]) -
 
 def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Intent:
     """Return the operation to ask for; `choice` is which rows a replay takes, see `selection`."""
-    targets = tuple(f"game:{key}" for key in facts)
-    return Intent(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)
+    submitted = intent_of("game", OperationKind(kind), facts, actor, reason)
+    return replace(submitted, parameters={**submitted.parameters, **choice})
 
 
 def choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
@@ -157,12 +173,12 @@ def choice(refused_for: str | None, since: datetime | None, until: datetime | No
 def render_preview(kind: str, facts: Mapping[str, Any], choice: Mapping[str, str | None] | None = None) -> list[str]:
     """Return what an operation does, as lines for people; `choice` is which rows a replay takes, all where None."""
     what = {
-        "rebuild": "The old tables serve until one commit replaces their files. No other table is touched.",
-        "replay": "Rows that decode today go into their tables and leave quarantine; the others stay.",
+        OperationKind.REBUILD: "The old tables serve until one commit replaces their files. No other table is touched.",
+        OperationKind.REPLAY: "Rows that decode today go into their tables and leave quarantine; the others stay.",
     }
-    now = {"rebuild": "generation", "replay": "schemas:"}[kind]
+    now = "generation" if kind == OperationKind.REBUILD else "schemas:"
     lines = [f"{key}: {now} {value}" for key, value in facts.items()]
-    return [*lines, f"{len(facts)} to {kind}. {what[kind]}", *_narrowed(choice or {})]
+    return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}", *_narrowed(choice or {})]
 
 
 def _narrowed(choice: Mapping[str, str | None]) -> list[str]:
@@ -344,7 +360,9 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _is_past(context, seat)):
+        elif seat.lane != Lane.PAUSED and (
+            seat.lane == Lane.QUARANTINED or decision.failures or not _is_past(context, seat)
+        ):
             waiting.append(key)
     if waiting:
         late = f"The drivers of {len(waiting)} do not go on with the new table yet: {join_limited(waiting)}."
@@ -367,23 +385,63 @@ def _done(verb: str, operation: Operation) -> str:
     return f"{verb}: {join_limited(sorted(operation.preview))}."
 
 
-KINDS: Final = {
-    "replay": OperationDefinition(
-        "replay",
-        (
-            StepDefinition("replay", _replay, _WORK_SECONDS, tells=True),
-            StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
-        ),
-        _facts,
-        partial(_done, "Replayed"),
+def _weigh_replay(intent: Intent) -> Level:
+    """Weigh the rows that have killed a worker more: what reads such a row may die of it."""
+    return of_one_game(2 if intent.parameters.get("refused_for") == KILLS_WORKER else 1)(intent)
+
+
+def _obstacle_to_replay(facts: GameFacts) -> str | None:
+    why = _lacks(OperationKind.REPLAY, has_schema=facts.has_schema, has_table=facts.has_table)
+    if why is not None or facts.quarantined is None:
+        return why  # where nobody has counted, the replay will
+    if not sum(facts.quarantined.values()):
+        return f"Quarantine holds no {'such row' if any(facts.rows.values()) else 'row'} of it."
+    if set(facts.quarantined) == {KILLS_WORKER} and facts.rows.get("refused_for") is None:
+        return (
+            "All its rows in quarantine have killed a worker, and may kill the controller: only "
+            "`turnout repair replay --quarantine-reason kills_worker` takes them."
+        )
+    return None
+
+
+def _replayed_rows(facts: GameFacts) -> str:
+    count = None if facts.quarantined is None else sum(facts.quarantined.values())
+    of_all = "the chosen of its rows in quarantine" if any(facts.rows.values()) else "its rows in quarantine"
+    rows = f"{of_all}, which nobody has counted" if count is None else f"{count:,} rows in quarantine"
+    return f"Decodes {rows}: what decodes goes into its table, the rest stays."
+
+
+def obstacle_by_table(kind: OperationKind, facts: GameFacts) -> str | None:
+    """Return why a repair that reads or replaces a game's table is not possible."""
+    return _lacks(kind, has_schema=facts.has_schema, has_table=facts.has_table)
+
+
+REPLAY: Final = OperationDefinition(
+    OperationKind.REPLAY,
+    Role.OPERATOR,
+    _weigh_replay,
+    (
+        StepDefinition("replay", _replay, _WORK_SECONDS, tells=True),
+        StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
     ),
-    "rebuild": OperationDefinition(
-        "rebuild",
-        (
-            StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
-            StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True, seen=_see_rebuilt),
-        ),
-        _facts,
-        partial(_done, "Rebuilt"),
+    _facts,
+    partial(_done, "Replayed"),
+    of_game=Offer(_obstacle_to_replay, _replayed_rows, (OperationKind.RETRY,), repairs=True),
+)
+REBUILD: Final = OperationDefinition(
+    OperationKind.REBUILD,
+    Role.OPERATOR,
+    of_one_game(2),
+    (
+        StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
+        StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True, seen=_see_rebuilt),
     ),
-}
+    _facts,
+    partial(_done, "Rebuilt"),
+    of_game=Offer(
+        partial(obstacle_by_table, OperationKind.REBUILD),
+        "Reads all its bronze and replaces all files of its table in one commit; until then the old ones serve.",
+        (OperationKind.REPLAY, OperationKind.RETRY),
+        repairs=True,
+    ),
+)

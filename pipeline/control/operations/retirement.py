@@ -7,23 +7,33 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import (
+from sqlalchemy import Engine
+
+from pipeline.control.operations.definition import (
     ControlContext,
+    Level,
+    Offer,
     OperationDefinition,
+    OperationProposal,
     StepDefinition,
     StepResult,
+    intent_of,
+    of_one_game,
 )
+from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.moves import release
+from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.games import assign_waiting
-from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0
-INVERSE: Final = {"retire": "restore", "restore": "retire"}
+intent: Final = partial(intent_of, "game")
 
 
 def plan(kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignment]) -> dict[str, Any]:
@@ -37,14 +47,13 @@ def plan(kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignmen
     unknown = sorted(set(keys) - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    chosen = [key for key in sorted(set(keys)) if (assignments[key].retired_at is None) == (kind == "retire")]
+    chosen = [key for key in sorted(set(keys)) if _changes(kind, retired=assignments[key].retired_at is not None)]
     return {key: [assignments[key].group, assignments[key].epoch] for key in chosen}
 
 
-def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
-    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
-    targets = tuple(f"game:{key}" for key in facts)
-    return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+def _changes(kind: str, *, retired: bool) -> bool:
+    """Return whether an operation would change anything of a game."""
+    return retired == (kind == OperationKind.RESTORE)
 
 
 def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str, GameAssignment]) -> list[str]:
@@ -54,10 +63,18 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
         behind = "cursor unknown" if assignments[key].cursor_seq is None else f"cursor {assignments[key].cursor_seq}"
         lines.append(f"{key}: {assignments[key].group or 'no group'}, {behind} of {assignments[key].last_seq}")
     what = {
-        "retire": "No group carries them until they are restored; what they send stays in bronze.",
-        "restore": "Each gets a group and catches up from its table's cursor.",
+        OperationKind.RETIRE: "No group carries them until they are restored; what they send stays in bronze.",
+        OperationKind.RESTORE: "Each gets a group and catches up from its table's cursor.",
     }
-    return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
+    return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
+
+
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
+) -> OperationProposal:
+    assignments = read_assignments(engine)
+    facts = plan(kind, names, assignments)
+    return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
 
 
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
@@ -84,7 +101,7 @@ def _give_groups(context: ControlContext) -> None:
 
 
 def _change(context: ControlContext, operation: Operation, verb: str) -> StepResult:
-    change = store.retire if operation.kind == "retire" else store.restore
+    change = store.retire if operation.kind == OperationKind.RETIRE else store.restore
     try:
         with context.engine.begin() as connection:
             lock_operation(connection, operation)
@@ -112,30 +129,37 @@ def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # another request retired it again since: the last one wins
     reported = seat.reported_group == seat.group and (seat.reported_at or 0.0) > operation.requested_at
-    return reported and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
+    return reported and seat.is_settled
 
 
 def _done(verb: str, operation: Operation) -> str:
     return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
-KINDS: Final = {
-    "retire": OperationDefinition(
-        "retire",
-        (
-            StepDefinition("retire", _retire, 30.0),
-            StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        partial(_done, "Retired"),
+def _define(
+    kind: OperationKind, level: Level, verb: str, unchanged: str, offer: Offer[GameFacts], inverse: OperationKind,
+    *steps: StepDefinition,
+) -> OperationDefinition:  # fmt: skip
+    return OperationDefinition(
+        kind, Role.MOVER, of_one_game(level), steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged, of_game=offer,
+    )  # fmt: skip
+
+
+RETIRE: Final = _define(
+    OperationKind.RETIRE, 2, "Retired", "is retired already",
+    Offer(lambda _: None, "No group carries it until it is restored; its rows stay in bronze."),
+    OperationKind.RESTORE,
+    StepDefinition("retire", _retire, 30.0),
+    StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
+)  # fmt: skip
+RESTORE: Final = _define(
+    OperationKind.RESTORE, 1, "Restored", "is not retired",
+    Offer(
+        lambda facts: None if _changes(OperationKind.RESTORE, retired=facts.retired) else "It is not retired.",
+        "It gets a group, and catches up from its table's cursor.", of_retired=True,
     ),
-    "restore": OperationDefinition(
-        "restore",
-        (
-            StepDefinition("restore", _restore, 30.0),
-            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        partial(_done, "Restored"),
-    ),
-}
+    OperationKind.RETIRE,
+    StepDefinition("restore", _restore, 30.0),
+    StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+)  # fmt: skip

@@ -1,0 +1,34 @@
+"""Acts that are no operations: they are written at once, and need a role, some of them a reason."""
+
+from enum import StrEnum
+from typing import Self
+
+from pipeline.control.roles import Role
+
+
+class DirectAct(StrEnum):
+    """One act, as refusals name it, with who may do it."""
+
+    role: Role
+    needs_reason: bool
+
+    def __new__(cls, name: str, role: Role, needs_reason: bool = False) -> Self:
+        """Make a member from its row below."""
+        act = str.__new__(cls, name)
+        act._value_ = name
+        act.role, act.needs_reason = role, needs_reason
+        return act
+
+    APPROVE_GAME = "approve a game", Role.OPERATOR
+    REJECT_GAME = "reject a game", Role.OPERATOR
+    REGISTER_SCHEMA = "register a schema", Role.OPERATOR
+    SET_OWN_QUERY = "set an own query", Role.OPERATOR
+    ADOPT_SOURCE = "adopt a source", Role.OPERATOR
+    ACCEPT_GAP = "accept a gap", Role.OPERATOR, True
+    CREATE_GROUP = "create a group", Role.MOVER
+    CHANGE_GROUP = "change a group", Role.MOVER
+    REMOVE_GROUP = "remove a group", Role.MOVER, True
+    SET_PRIORITY = "set a priority", Role.MOVER, True
+    DECIDE_REQUEST = "decide about a request", Role.ACCESS_ADMIN
+    IGNORE_DRIFT = "ignore drift", Role.ACCESS_ADMIN, True
+    ADD_USER = "add a user", Role.ACCESS_ADMIN

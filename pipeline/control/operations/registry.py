@@ -1,0 +1,69 @@
+"""Finds the definition of a kind of operation, and loads its module only then: repairs load libraries of tables."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pkgutil import resolve_name
+from typing import Final
+
+from pipeline import extensions
+from pipeline.control.operations.definition import Offer, OperationDefinition
+from pipeline.control.operations.facts import GameFacts, GroupFacts
+from pipeline.control.roles import Role
+from pipeline.store.states import OperationKind
+
+_ROOM: Final = "pipeline.control.operations"
+_PLACES: Final[Mapping[OperationKind, str]] = {
+    OperationKind.PAUSE: "pauses:PAUSE",
+    OperationKind.RESUME: "pauses:RESUME",
+    OperationKind.RETRY: "pauses:RETRY",
+    OperationKind.REPLAY: "repairs:REPLAY",
+    OperationKind.RESTORE: "retirement:RESTORE",
+    OperationKind.MOVE: "moves:MOVE",
+    OperationKind.DEDUPE: "dedupes:DEDUPE",
+    OperationKind.REBUILD: "repairs:REBUILD",
+    OperationKind.RETIRE: "retirement:RETIRE",
+    OperationKind.START: "groups:START",
+    OperationKind.STOP: "groups:STOP",
+    OperationKind.RESTART: "groups:RESTART",
+    OperationKind.ISOLATE: "isolation:ISOLATE",
+}
+"""In the order in which a person is offered them: the gentlest first."""
+
+
+@cache
+def find(kind: str) -> OperationDefinition | None:
+    """Return the definition of a kind, also of an extension's; None where this version knows none."""
+    if kind in _PLACES:
+        found: OperationDefinition = resolve_name(f"{_ROOM}.{_PLACES[OperationKind(kind)]}")
+        return found
+    added = (each for extension in extensions.registered(extensions.CONTROLLER) for each in extension.DEFINITIONS)
+    return next((each for each in added if each.kind == kind), None)
+
+
+def own() -> Iterator[OperationDefinition]:
+    """Yield the definitions of this package, the gentlest first."""
+    return (each for kind in _PLACES if (each := find(kind)) is not None)
+
+
+def role_of(kind: str) -> Role:
+    """Return the role that a kind of operation needs; what this version does not know needs the stronger one."""
+    known = find(kind)
+    return Role.MOVER if known is None else known.role
+
+
+def inverse_of(kind: str) -> str:
+    """Return what kind of operation undoes one of this kind, where one does."""
+    known = find(kind)
+    return kind if known is None or known.inverse is None else known.inverse
+
+
+@cache
+def offers_of_game() -> Mapping[str, tuple[OperationDefinition, Offer[GameFacts]]]:
+    """Return what can be offered for a game, by name."""
+    return {each.of_game.name or each.kind: (each, each.of_game) for each in own() if each.of_game is not None}
+
+
+@cache
+def offers_of_group() -> Mapping[str, tuple[OperationDefinition, Offer[GroupFacts]]]:
+    """Return what can be offered for a group, by name."""
+    return {each.of_group.name or each.kind: (each, each.of_group) for each in own() if each.of_group is not None}
