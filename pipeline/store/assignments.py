@@ -77,7 +77,7 @@ def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignmen
     retired = sorted(key for key in keys if assignments[key].retired_at is not None)
     if retired:
         who = f"{join_limited(retired, 1)} {'are' if len(retired) > 1 else 'is'} retired"
-        raise Refused(f"{who}: a retired game has no group. Run `turnout games restore {retired[0]}` first.")
+        raise Refused(f"{who}: no group carries a game until it is restored. Run `turnout games restore {retired[0]}`.")
 
 
 def reassign(

@@ -121,7 +121,7 @@ def gaps(stage: Stage) -> list[tuple[int | None, int, int | None, str]]:
 
 
 def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
-    """What ingest compares is what the broker says: a new id for a topic made anew, and where each partition ends."""
+    """Ingest compares the broker's answers: a new id for a topic made anew, and where each partition ends."""
     stage.send(3, 0)
     before = topic.observe_topic(stage.settings.source)
     assert before is not None

@@ -148,7 +148,7 @@ def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Ope
         app = opening("access", show=show, why_game=LUDO, why_who=ANN)
         assert cells(app)[LUDO, ANN] == "? unknown"
         assert "are unknown" in texts(app)
-        assert f"Whether {ANN} reads {LUDO} is not known" in texts(app)
+        assert f"It is unknown whether {ANN} reads {LUDO}" in texts(app)
     assert "? not known" in column(app, "met")
     assert cells(opening("access", show="reads", who_text=ANN, game_text="Ludo")) == {(LUDO, ANN): "? unknown"}
 
@@ -285,7 +285,7 @@ def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeyp
     assert "Requested as" in texts(app)
     app = preview(plan(opening("access", view="change"), "give", [GO], [ANN], "in another window"), "preview_request")
     confirmed(app)
-    assert "Requested already as" in texts(app)
+    assert "Already requested as" in texts(app)
     assert asked(world.store) == []
     assert [each.requester for each in requests.list_requests(world.store)] == [ANN]
 
@@ -398,8 +398,8 @@ def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, open
     app.text_input(key="drift_reason").set_value("known to finance")
     app.button(key="preview_drift").click().run()
     confirmed(app, place="access_drift")
-    assert "1 left as it is" in texts(app)
-    assert "1 of them left as they are" in texts(again(app))
+    assert "1 finding ignored." in texts(app)
+    assert "1 of them ignored" in texts(again(app))
     app.segmented_control(key="drift_act").set_value("revert").run()
     app.multiselect(key="drift_chosen").set_value([finding])
     app.text_input(key="drift_reason").set_value("not declared")

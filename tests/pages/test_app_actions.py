@@ -1,4 +1,4 @@
-"""What can be done with games and groups, by whom: cards, roles, drains, restarts, proposals and repairs."""
+"""Actions on games and groups by role: cards, roles, drains, restarts, proposals and repairs."""
 
 import time
 from collections.abc import Mapping

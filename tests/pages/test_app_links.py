@@ -1,4 +1,4 @@
-"""What is chosen is in the URL: a link chooses it again, and what a link names that is not here is told of."""
+"""Choices live in the URL: a link restores them, and the page names unknown values of a link."""
 
 import ast
 from collections.abc import Iterator

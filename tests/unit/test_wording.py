@@ -45,7 +45,7 @@ CEILINGS: Final = {
     "grants": 0,
     "listeners": 0,
     "pipeline": 82,
-    "tests": 676,
+    "tests": 674,
 }
 """Sentences of each room that still have this grammar. A number may only fall."""
 
