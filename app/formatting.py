@@ -216,11 +216,11 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
         bad = sum(other.is_own_trouble for other in others)
         if others and not bad:
             words.append(
-                f"the {len(others)} other games of group {row.group} are well: it is this stream, not the group"
+                f"the {len(others)} other games of group {row.group} are well: this stream is at fault, not the group"
             )
         elif others and bad * 2 >= len(others):
             words.append(
-                f"{bad} of {len(others)} others of group {row.group} are in trouble too: look at the group first"
+                f"{bad} of {len(others)} others of group {row.group} are in trouble too: check the group first"
             )
         elif others:
             words.append(f"{bad} of {len(others)} others of group {row.group} are in trouble too")

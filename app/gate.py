@@ -76,8 +76,8 @@ class LocalUser:
     def unauthenticated(self) -> str:
         """Say where the token is."""
         return (
-            "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard. "
-            "If you have opened it and followed a link of another site, press Enter in the address bar."
+            "Open the URL that `turnout dashboard` or `turnout demo` printed: it carries this dashboard's token. "
+            "If you followed a link from another site, press Enter in the address bar."
         )
 
     def origin(self, headers: Headers) -> str | None:
@@ -149,7 +149,7 @@ def platform(environ: Mapping[str, str]) -> tuple[Platform, int]:
     missing = [name for name in _PLATFORM if not environ.get(name)]
     if missing:
         raise Refused(
-            f"This is not a Databricks App: {', '.join(missing)} is not set. Headers would be anybody's. "
+            f"This is not a Databricks App: {', '.join(missing)} is not set. Anybody could forge its headers. "
             "Start the dashboard with `turnout dashboard`."
         )
     port = environ["DATABRICKS_APP_PORT"]
@@ -264,7 +264,7 @@ class Gate:
             return PlainTextResponse("GET only", 405)
         text = self._runbooks.get(scope["path"].removeprefix(_RUNBOOKS))
         if text is None:
-            return PlainTextResponse("There is no such runbook here. They are in docs/runbooks of turnout.", 404)
+            return PlainTextResponse("Unknown runbook. See docs/runbooks of turnout.", 404)
         return PlainTextResponse(text)
 
     def _with_ours(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -67,7 +67,7 @@ def _open(env_dir: Path, port: int | None, environ: Mapping[str, str]) -> tuple[
     except FileNotFoundError:
         token = ""
     if not token:
-        raise Refused(f"{file} has no token. Start the dashboard with `turnout dashboard`, which writes one.")
+        raise Refused(f"{file} holds no token. Start the dashboard with `turnout dashboard`, which writes it.")
     return LocalUser(current_user(), token, port), _LOOPBACK, port
 
 

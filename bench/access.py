@@ -93,7 +93,7 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Measure, print a table, and write it as JSON where that is asked for."""
+    """Measure, print a table, and with `--out` write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.access")
     parser.add_argument("--games", type=int, default=500)
     parser.add_argument("--principals", type=int, default=60)

@@ -71,7 +71,7 @@ def served(folder: Path) -> Iterator[int]:
 
 
 def read_rounds(games: int, principals: int, runs: int) -> dict[str, list[tuple[int, float, int]]]:
-    """Return requests, seconds and the most requests in a second of each round, by what the catalog is taken for."""
+    """Return requests, seconds and the most requests in a second of each round, by the assumed kind of catalog."""
     found: dict[str, list[tuple[int, float, int]]] = {}
     sent = Sent()
     with tempfile.TemporaryDirectory() as name:
@@ -109,7 +109,7 @@ def _round(sent: Sent, steward: AccessReconciler, world: ControlContext, games: 
 
 
 def main() -> None:
-    """Measure, print a table, and write it as JSON where that is asked for."""
+    """Measure, print a table, and with `--out` write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.access_reads")
     parser.add_argument("--games", type=int, default=500)
     parser.add_argument("--principals", type=int, default=60)
@@ -120,7 +120,7 @@ def main() -> None:
     rows = [
         (what, *(ranged(spread(list(each))) for each in zip(*rounds, strict=True))) for what, rounds in found.items()
     ]
-    print(table(("the catalog is taken for", "requests", "seconds", "most in any 1 s"), rows))
+    print(table(("catalog assumed as", "requests", "seconds", "most in any 1 s"), rows))
     told = [
         {"catalog": what, "requests": requests, "seconds": seconds, "most_in_a_second": most}
         for what, rounds in found.items()

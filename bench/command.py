@@ -23,7 +23,7 @@ def carry_out(
 
 
 def keep(result: Mapping[str, Any], out: Path | None) -> None:
-    """Write a result as JSON, if it is to be kept."""
+    """Write a result as JSON if a file is given."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")

@@ -100,7 +100,7 @@ def parse_busy(first_line: str) -> float:
 
 
 def read_all() -> list[ProcessStat]:
-    """Return every process of the machine; one that ends meanwhile is left out."""
+    """Return every process of the machine; those that end meanwhile are left out."""
     stats = []
     for entry in _PROC.iterdir():
         if entry.name.isdigit():

@@ -132,7 +132,7 @@ class Load:
             self._children.forget(name)
 
     def heads(self) -> dict[str, int]:
-        """Return the last bronze seq of each game, as the control store knows it."""
+        """Return each game's last bronze seq in the control store."""
         return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
 
     def landing_behind(self) -> bool:
@@ -147,7 +147,7 @@ class Load:
         return int(reached["reservoirVersion"]) < version + (1 if int(reached["index"]) < 0 else 0)
 
     def games_behind(self) -> int:
-        """Return how many games' tables do not hold all of bronze that the control store knows of."""
+        """Return how many games' tables lag behind the control store's last bronze seqs."""
         behind = 0
         for key, head in self.heads().items():
             commits = Follower(self.paths.table(key)).read()

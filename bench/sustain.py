@@ -205,7 +205,7 @@ def _judge(ages: Sequence[float], block: int, seconds: float, trigger: float) ->
 
 
 def _told(paths: Paths, begin: float, end: float) -> dict[str, Any]:
-    """Return what the metrics table says of the window: latency from its histograms, and the passes' lengths."""
+    """Return latency (from histograms) and pass lengths of the window, from the metrics table."""
     rows = DeltaTable(paths.metrics / "stream_batch").to_pandas(
         columns=["run_id", "batch_id", "finished_at", "latency_counts", "pass_seconds", "input_rows", "durations"]
     )

@@ -13,11 +13,11 @@ class CatalogUnavailable(Transient):
 
 
 class Denied(Refused):
-    """The catalog knows the caller and does not let them do it, or does not know the caller (any more)."""
+    """The caller may not do this, or the catalog does not know the caller."""
 
 
 class Unauthenticated(Denied):
-    """The catalog does not know whose token it was given, or does not take the token."""
+    """The catalog rejects the token or does not know its owner."""
 
 
 class NotFound(Refused):
@@ -50,7 +50,7 @@ class Catalog(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Which catalog it is."""
+        """The catalog's name for people."""
 
     @property
     def executor(self) -> str:

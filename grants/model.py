@@ -51,10 +51,10 @@ class Securable:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.path) <= len(_TYPES):
-            raise Refused(f"{'.'.join(self.path)!r} names no catalog, schema or table: give one to three parts.")
+            raise Refused(f"{'.'.join(self.path)!r} names no catalog, schema or table. Give one to three parts.")
         for part in self.path:
             if not is_securable_part(part):
-                raise Refused(f"{part!r} cannot be part of a securable's name: letters, digits, '_' and '-' only.")
+                raise Refused(f"{part!r} cannot be part of a securable's name. Use letters, digits, '_' and '-' only.")
 
     def __hash__(self) -> int:  # as a dataclass would, without a tuple around it: it is looked up very often
         return hash(self.path)

@@ -56,7 +56,7 @@ class AccessReconciler:
         self.kinds: Mapping[str, OperationDefinition] = {kind.kind: kind}
 
     def tick(self) -> str | None:
-        """Begin a round where one is due and none runs; return what broke in the newest one, or that it does not end.
+        """Start a round if one is due and none runs; return the error of the newest one, or that it hangs.
 
         A catalog that is away is reported with the snapshot, and is no alarm of the controller.
         """
@@ -75,8 +75,8 @@ class AccessReconciler:
         at_work = 0.0 if self._round is None else time.monotonic() - self._begun_at
         if at_work > _LONG_SECONDS:
             return (
-                f"access: a round has been at work for {at_work / 60:.0f} min: until it ends the catalog is not read "
-                "again, and no grant that has run out is revoked. Look whether the catalog answers; if it does, "
+                f"access: a round has been running for {at_work / 60:.0f} min: until it ends the catalog is not read "
+                "again and expired grants are not revoked. Check that the catalog answers; if it does, "
                 "restart the controller."
             )
         return self._broken
@@ -90,14 +90,14 @@ class AccessReconciler:
         return open_catalog(self._context.settings.access, self._context.paths, self._environ)
 
     def run_round(self) -> None:
-        """Do one round, and tell how it went; a tick has it done in a thread."""
+        """Do one round and report its outcome; a tick runs it in a thread."""
         try:
             self._round_of(self._open())
         except (CatalogUnavailable, Refused) as problem:
             self._tell(str(problem))
             snapshot.keep(self._context.engine, None, str(problem))
         except SQLAlchemyError as error:
-            _log.warning("the control store is away, access waits: %s", error)
+            _log.warning("the control store is unavailable, access waits: %s", error)
         else:
             self._tell(None)
 
@@ -142,7 +142,7 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
 
 
 def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
-    """Say where the executor may be shown its own grants only: a catalog does not tell that there are more."""
+    """Report where the executor may see only its own grants: a catalog does not report hidden ones."""
     closure, schema = resolver.closure(executor), resolver.observed.schema
     for where in schema.chain():
         owner = resolver.observed.owners.get(where)
@@ -151,6 +151,6 @@ def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
         if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
             return
     yield (
-        f"{executor}, whose rights turnout uses, neither owns {schema.full_name} or what it lies in nor holds MANAGE "
-        "there: unless it is the metastore's admin, it sees its own grants only. Give it MANAGE on the schema"
+        f"{executor} (turnout's own principal) neither owns {schema.full_name} or its catalog nor holds MANAGE "
+        "there: unless it is the metastore admin, it sees only its own grants. Give it MANAGE on the schema"
     )

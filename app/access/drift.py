@@ -1,4 +1,4 @@
-"""Where the catalog is not as turnout keeps it, with what can be done about it; and what ends soon by itself."""
+"""Drift of the catalog from turnout's grants, the acts on it, and grants that end soon."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,14 +26,14 @@ from pipeline.store.states import OperationKind
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
 _MOST_SHOWN: Final = 200
-_ACTS: Final[dict[Deed, str]] = {"adopt": "Adopt: keep it", "revert": "Revert: set it right", "ignore": "Leave it"}
+_ACTS: Final[dict[Deed, str]] = {"adopt": "Adopt: keep it", "revert": "Revert: restore it", "ignore": "Ignore it"}
 _FOUND: Final = {
     "kind": st.column_config.TextColumn("Class", width=90),
     "who": st.column_config.TextColumn("Who", width=190),
     "where": st.column_config.TextColumn("Where", width=270),
-    "sentence": st.column_config.TextColumn("What was found", width=480),
+    "sentence": st.column_config.TextColumn("Finding", width=480),
     "acts": st.column_config.TextColumn("Possible", width=150),
-    "ignored": st.column_config.TextColumn("Left as it is, since", width=200),
+    "ignored": st.column_config.TextColumn("Ignored because", width=200),
 }
 _ENDING: Final = {
     "in": st.column_config.TextColumn("Ends in", width=110),
@@ -47,7 +47,7 @@ _ENDING: Final = {
 
 
 def draw(environment: Environment, known: ResolvedCatalog) -> None:
-    """Draw the findings by class, worst first as they come, and the way to do something about them."""
+    """Draw the findings by class, worst first, and the form to act on them."""
     try:
         observed = queries.drift(environment, known)
     except Refused as refused:
@@ -55,9 +55,9 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
         return
     if observed.unread:
         some = join_limited(observed.unread, 4, lambda each: each.full_name)
-        st.warning(formatting.escaped(f"Not read, so it is not known whether they have drifted: {some}."))
+        st.warning(formatting.escaped(f"Not read, so drift is unknown: {some}."))
     if not observed.findings:
-        st.info("The catalog is as turnout keeps it." if not observed.unread else "No difference in what was read.")
+        st.info("The catalog matches turnout's grants." if not observed.unread else "No difference in what was read.")
         return
     _draw_counts(observed)
     listed = _chosen_class(observed)
@@ -70,12 +70,12 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
         key="drift_table",
     )
     if len(listed) > _MOST_SHOWN:
-        st.caption(f"{_MOST_SHOWN} of {formatting.count(len(listed))} are shown; `turnout grants drift` lists all.")
+        st.caption(f"{_MOST_SHOWN} of {formatting.count(len(listed))} shown; `turnout grants drift` lists all.")
     _draw_acts(environment, listed[:_MOST_SHOWN])
 
 
 def _chosen_class(observed: Drift) -> tuple[Finding, ...]:
-    """Draw the choice of a class, and return the findings of it, those that nobody left as they are first."""
+    """Draw the choice of a class, and return its findings, ignored ones last."""
     kinds = [kind for kind in CLASSES if observed.counts[kind]]
     chosen = st.segmented_control("Class", kinds, key=_CLASS, label_visibility="collapsed") if len(kinds) > 1 else None
     some = [each for each in observed.findings if chosen in {None, each.kind}]
@@ -87,7 +87,7 @@ def _draw_counts(observed: Drift) -> None:
         for kind, meaning in CLASSES.items():
             if observed.counts[kind]:
                 ignored = observed.ignored_counts[kind]
-                left = f", {ignored} of them left as they are" if ignored else ""
+                left = f", {ignored} of them ignored" if ignored else ""
                 st.text(f"{observed.counts[kind]} {kind}: {meaning}{left}")
 
 
@@ -103,7 +103,7 @@ def _row(each: Finding) -> dict[str, str]:
 
 
 def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
-    """Draw what can be done with findings that are chosen by what they say, never by a place in the table."""
+    """Draw the acts on findings; a finding is chosen by its text, never by its place in the table."""
     by_id = {drift_store.id_of(each): each for each in findings}
     barred = services.missing_role(environment, OperationKind.ACCESS)
     with st.container(border=True, key="plan_drift", gap="small"):
@@ -114,11 +114,11 @@ def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
         with st.form("drift_terms", enter_to_submit=False, border=False):
             st.multiselect(
                 "Findings", ids, key=_CHOSEN, format_func=lambda name: _label(by_id[name]) if name in by_id else "",
-                placeholder="choose an act, then what it is about",
+                placeholder="choose an act, then findings",
             )  # fmt: skip
             st.text_input("Reason", key=_REASON, max_chars=500)
             st.form_submit_button(
-                "Preview what is done", on_click=_offer, args=(environment,), disabled=barred is not None,
+                "Preview the change", on_click=_offer, args=(environment,), disabled=barred is not None,
                 key="preview_drift",
             )  # fmt: skip
         if barred is not None:
@@ -136,21 +136,21 @@ def _offer(environment: Environment) -> None:
 
 
 def _planned(environment: Environment) -> Preview:
-    """Plan what is chosen, from the newest picture.
+    """Plan the chosen act from the newest snapshot.
 
     Raises:
-        Refused: something is missing, or cannot be.
+        Refused: the choice is incomplete or impossible.
     """
     known, act = queries.read_access(environment).known, st.session_state.get(_ACT)
     barred = services.missing_role(environment, OperationKind.ACCESS)
     if barred is not None:
         raise Refused(barred)
     if known is None or act not in _ACTS:
-        raise Refused("Choose what to do: adopt, revert, or leave it as it is.")
+        raise Refused("Choose adopt, revert or ignore.")
     by_id = {drift_store.id_of(each): each for each in queries.drift(environment, known).findings}
     chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
     if any(each not in by_id for each in chosen):
-        raise Refused("Something that is chosen is not found any more. Look again.")
+        raise Refused("A chosen finding no longer exists. Review the list again.")
     reason = str(st.session_state.get(_REASON) or "").strip()
     return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
 
@@ -158,7 +158,7 @@ def _planned(environment: Environment) -> Preview:
 def draw_ending(access: AccessState) -> None:
     """Draw what ends by itself within two weeks, the soonest first."""
     if not access.ending:
-        st.info("Nothing ends within 14 days.")
+        st.info("No grant ends within 14 days.")
         return
     st.dataframe(
         pd.DataFrame(_ends(each, access) for each in access.ending),
@@ -171,7 +171,7 @@ def draw_ending(access: AccessState) -> None:
     given = {links.short(each.operation_id): access.game(each.game_key) for each in access.ending}
     links.offer_operations("ending", {name: f"{name} · {game}" for name, game in given.items()})
     st.caption(
-        "The controller ends it by itself. To keep it longer, give it again with a later end. All times are UTC."
+        "The controller revokes expired grants. To extend one, grant it again with a later end. All times are UTC."
     )
 
 

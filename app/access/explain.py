@@ -1,4 +1,4 @@
-"""Why a principal reads a game or does not, and what turnout ever did about it; both are chosen by name."""
+"""Why a principal reads a game or not, and turnout's grants on it; both are chosen by name."""
 
 from typing import Final
 
@@ -21,12 +21,12 @@ _MET: Final = {True: "✓ there", False: "✕ missing", None: "? not known"}
 _NEEDS: Final = {
     "need": st.column_config.TextColumn("Needed", width=110),
     "on": st.column_config.TextColumn("On", width=300),
-    "met": st.column_config.TextColumn("Is it there", width=110),
+    "met": st.column_config.TextColumn("Present", width=110),
     "by": st.column_config.TextColumn("By", width=560),
 }
 _PAST: Final = {
     "given": st.column_config.TextColumn("Given", width=170),
-    "by": st.column_config.TextColumn("By whom", width=120),
+    "by": st.column_config.TextColumn("Grantor", width=120),
     "until": st.column_config.TextColumn("Until", width=170),
     "why": st.column_config.TextColumn("Why", width=260),
     "ticket": st.column_config.TextColumn("Ticket", width=110),
@@ -50,7 +50,7 @@ def draw(environment: Environment, access: AccessState, known: ResolvedCatalog) 
         )
     key, who = st.session_state.get(GAME), st.session_state.get(WHO)
     if key is None or who is None:
-        st.info("Choose a game and a principal, here or by a cell of the matrix.", icon=":material/help:")
+        st.info("Choose a game and a principal, here or in the matrix.", icon=":material/help:")
         return
     name = access.everybody[str(who)].name
     try:
@@ -76,7 +76,7 @@ def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
         st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)
     if known.observed.directory.emulated_groups:
-        badges.append("groups are emulated: the server itself does not know them")
+        badges.append("groups are emulated: the server does not know them")
     if badges:
         with st.container(horizontal=True, gap="small"):
             for each in badges:
@@ -85,14 +85,14 @@ def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
         pd.DataFrame(_need(each) for each in verdict.needs),
         hide_index=True,
         column_config=_NEEDS,
-        alt="The three things reading takes, and by which ways they are there.",
+        alt="The three privileges needed to read, and the grants that give them.",
         key="why_needs",
     )
     could = {True: f"Could grant itself: yes, by {verdict.granting[0].words}" if verdict.granting else "yes",
              False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
     st.text(formatting.shown(could[verdict.could_grant_itself], 400))
     for odd in verdict.unknown:
-        text = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
+        text = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: turnout does not know its effect."
         st.text(formatting.shown(text, 400))
 
 
@@ -104,19 +104,19 @@ def _need(need: Need) -> dict[str, str]:
         "need": need.privilege,
         "on": formatting.shown(place(need.securable), 160),
         "met": _MET[need.met],
-        "by": formatting.shown(by, 600) if by else "no way was found",
+        "by": formatting.shown(by, 600) if by else "no grant found",
     }
 
 
 def _draw_history(environment: Environment, key: str, who: str) -> None:
-    st.subheader("What turnout gave and took here", anchor=False)
+    st.subheader("Grants and revokes by turnout", anchor=False)
     try:
         past = queries.history(environment, key, who)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if not past:
-        st.info("No grant of turnout: access comes from another grantor or from a group.")
+        st.info("turnout granted nothing: access comes from another grantor or from a group.")
         return
     st.dataframe(
         pd.DataFrame(_row(each) for each in past),
@@ -133,7 +133,7 @@ def _row(past: GrantRecord) -> dict[str, str]:
     return {
         "given": formatting.moment(held.given_at),
         "by": formatting.shown(past.given_by, 60),
-        "until": "for good" if held.expires_at is None else formatting.moment(held.expires_at),
+        "until": "no end" if held.expires_at is None else formatting.moment(held.expires_at),
         "why": formatting.shown(held.reason, 160) if held.reason else formatting.UNKNOWN_VALUE,
         "ticket": formatting.shown(held.ticket, 60) if held.ticket else formatting.UNKNOWN_VALUE,
         "ended": formatting.moment(held.ended_at) if held.ended_at is not None else "holds",

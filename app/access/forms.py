@@ -1,4 +1,4 @@
-"""The forms of the Access page that give and take, and the requests people decide about."""
+"""The forms of the Access page to grant and revoke, and to decide on requests."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -33,7 +33,7 @@ _MOST_SHOWN: Final = 25
 
 
 def draw_change(environment: Environment, access: AccessState) -> None:
-    """Draw the form of a change: games and principals by their names, in bulk, which `links.take` has filled."""
+    """Draw the form of a change: games and principals by name, in bulk, filled by `links.take`."""
     barred, closed = services.missing_role(environment, OperationKind.ACCESS), services.missing_role(environment, None)
     with st.container(border=True, key="plan_access", gap="small"):
         does = st.segmented_control(
@@ -54,7 +54,7 @@ def draw_change(environment: Environment, access: AccessState) -> None:
                 st.text_input("Ticket (may be empty)", key=_TICKET, max_chars=80, width=180)
                 if does != "take":
                     st.date_input(
-                        "Until the end of (UTC; empty: for good)", None, key=_UNTIL, format="YYYY-MM-DD", width=260
+                        "Until the end of (UTC; empty: no end)", None, key=_UNTIL, format="YYYY-MM-DD", width=260
                     )
             with st.container(horizontal=True):
                 st.form_submit_button(
@@ -84,7 +84,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     """
     does = st.session_state.get(DO)
     if does not in DOES:
-        raise Refused("Choose whether to give or to take.")
+        raise Refused("Choose grant or revoke.")
     if not as_request:
         barred = services.missing_role(environment, OperationKind.ACCESS)
         if barred is not None:
@@ -113,9 +113,9 @@ def draw_requests(environment: Environment, access: AccessState) -> None:
     own = [each for each in access.waiting if same_person(each.requester, me)]
     others = [each for each in access.waiting if each not in own]
     if not access.waiting:
-        st.info("No request waits for a decision.")
+        st.info("No open requests.")
     if others and barred is not None:
-        st.caption(formatting.escaped(f"{len(others)} requests of others wait for an access admin. {barred}"))
+        st.caption(formatting.escaped(f"{len(others)} requests by others wait for an access admin. {barred}"))
     for each in (others if barred is None else [])[:_MOST_SHOWN]:
         _draw_waiting(environment, access, each)
     if barred is None and len(others) > _MOST_SHOWN:
@@ -153,7 +153,7 @@ def _draw_own(environment: Environment, access: AccessState, each: Request) -> N
         _draw_request(access, each)
         st.button(
             "Withdraw", key=f"withdraw_{each.request_id}", on_click=_decide, args=(environment, each, "withdrawn", ""),
-            help="It is yours: another one decides about it.",
+            help="Your own request: another access admin decides.",
         )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _COLOURS: Final = {"reads": "blue", "could": "orange", "unknown": "violet", "no"
 GAME, WHO, KIND, SHOW = "access_game_text", "access_who_text", "access_kind", "access_show"
 LINKED: Final[Mapping[str, str]] = {"game_text": GAME, "who_text": WHO, "kind": KIND, "show": SHOW}
 _KINDS: Final[Mapping[str, str]] = {"any": "anybody", **{kind: f"{word}s" for kind, word in KINDS.items()}}
-_SHOWS: Final[Mapping[str, str]] = {"all": "all", "reads": "only who reads, or may"}
+_SHOWS: Final[Mapping[str, str]] = {"all": "all", "reads": "only readers, actual or possible"}
 _TABLE: Final = "access_table"
 _DRAWN: Final = "access_drawn"  # the keys and names of the table as it was drawn last
 
@@ -142,7 +142,7 @@ def _legend(known: ResolvedCatalog, shown: Part) -> str:
     meaning = ", ".join(f"{formatting.escaped(text)}" for text in STATES.values())
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
-    return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. A cell tells why when it is chosen."
+    return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. Choose a cell to see why."
 
 
 def _config(known: ResolvedCatalog, who: Sequence[str]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def sentence(access: AccessState, known: ResolvedCatalog) -> str:
     if counts["could"]:
         parts.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:
-        parts.append(f"{formatting.count(counts['unknown'])} are not known")
+        parts.append(f"{formatting.count(counts['unknown'])} are unknown")
     lacking = len(access.names.keys() - known.observed.tables.keys())
     if lacking:
         parts.append(f"{lacking} games have no table in the catalog yet")

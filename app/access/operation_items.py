@@ -1,4 +1,4 @@
-"""How far each change of an access operation is: what failed on top, and nothing called done that was not seen."""
+"""Progress of each change of an access operation; failed ones first, and done only when seen in the catalog."""
 
 from collections import Counter
 from typing import Final
@@ -18,9 +18,9 @@ from pipeline.store.states import AccessItemState
 _ORDER: Final[tuple[AccessItemState, ...]] = ("failed", "unseen", "planned", "applied", "observed")
 _TEXTS: Final[dict[AccessItemState, str]] = {
     "failed": "✕ failed",
-    "unseen": "▲ taken, not seen in time",
+    "unseen": "▲ applied, not seen in time",
     "planned": "○ not tried yet",
-    "applied": "◐ taken, not seen yet",
+    "applied": "◐ applied, not seen yet",
     "observed": "✓ seen in the catalog",
 }
 _NEVER_TRIED: Final = "○ not tried"
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 
 
 def draw(environment: Environment, operation: Operation) -> None:
-    """Draw the changes of an operation with their outcomes; nothing where it has not come so far."""
+    """Draw the changes of an operation with their outcomes; nothing before they are planned."""
     try:
         items = queries.items(environment, operation.operation_id)
     except Refused as refused:
@@ -49,13 +49,13 @@ def draw(environment: Environment, operation: Operation) -> None:
         hide_index=True,
         height=min(36 * (len(rows) + 1), 400),
         column_config=_COLUMNS,
-        alt="The catalog changes that this operation makes, those that failed first.",
+        alt="Catalog changes of this operation, failed ones first.",
         key=f"items_{operation.operation_id}",
     )
 
 
 def summary(items: tuple[Item, ...], *, is_open: bool) -> str:
-    """Count the changes by how far they are, what failed first."""
+    """Count the changes by state, failed ones first."""
     counts = Counter(each.state for each in items)
     parts = ", ".join(f"{counts[state]} {_text(state, is_open=is_open)[2:]}" for state in _ORDER if counts[state])
     return f"{len(items)} catalog change{'' if len(items) == 1 else 's'}: {parts}."
@@ -71,7 +71,9 @@ def _text(state: AccessItemState, *, is_open: bool) -> str:
 
 def _row(item: Item, *, is_open: bool) -> dict[str, str]:
     change = item.change
-    message = item.message or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
+    message = item.message or (
+        "" if item.state != "applied" else "The catalog accepted it; a read has not shown it yet."
+    )
     what = [f"{verb} {', '.join(some)}" for verb, some in (("grant", change.add), ("revoke", change.remove)) if some]
     return {
         "state": _text(item.state, is_open=is_open),

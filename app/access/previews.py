@@ -1,4 +1,4 @@
-"""What the Access page asks for: previews by the planner of `turnout grants`, and the asking itself.
+"""Previews of the Access page's acts, planned as by `turnout grants`, and their submission.
 
 Nothing here draws. Each preview reads the catalog again; a request follows the same rules as one from the command
 line, checked when it is previewed, when it is submitted, and by the controller when it begins.
@@ -38,7 +38,7 @@ _REQUEST: Final = "request access"
 def preview_change(
     environment: Environment, intents: Sequence[AccessIntent], reason: str, *, as_request: bool = False
 ) -> Preview:
-    """Plan to give or to take, to be done, or to be asked of an access admin.
+    """Plan to grant or revoke, as an operation or as a request to an access admin.
 
     Raises:
         Refused: something is missing, it cannot be, the rules speak against it, nothing would change, or the catalog or
@@ -50,8 +50,8 @@ def preview_change(
         raise Refused("Enter a reason. It is kept in the audit log.")
     if len(intents) > MOST_CELLS:
         raise Refused(
-            f"That is {len(intents)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
-            "give to a group, or use a policy file with `turnout grants apply --policy`."
+            f"The change has {len(intents)} cells; this page allows {MOST_CELLS}. Choose fewer, "
+            "grant to a group, or use a policy file with `turnout grants apply --policy`."
         )
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
@@ -89,7 +89,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         store, catalog = services.engine(environment), services.catalog(environment)
         wanted = requests.request(store, request_id)
         if same_person(wanted.requester, services.actor()):
-            raise Refused("Nobody decides about a request of their own: another access admin must.")
+            raise Refused("You cannot decide on your own request; ask another access admin.")
         prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
     return _preview(environment, prepared, intent, partial(_approve, environment, wanted), DirectAct.DECIDE_REQUEST)
 
@@ -97,21 +97,21 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
 def preview_findings(
     environment: Environment, findings: Sequence[Finding], act: Literal["adopt", "revert", "ignore"], reason: str
 ) -> Preview:
-    """Plan what is done about differences: to adopt them, to revert them, or to leave them as they are.
+    """Plan to adopt, revert or ignore findings.
 
     Raises:
         Refused: as `preview_change`; or it is not possible for one of them.
     """
     if not findings:
-        raise Refused("Choose what it is about first.")
+        raise Refused("Choose findings first.")
     if act != "ignore":
         return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
-    lines = ["It stays as it is and is counted.", *(each.sentence for each in findings)]
+    lines = ["The finding stays and is counted as ignored.", *(each.sentence for each in findings)]
     intent = operations.Intent(DirectAct.IGNORE_DRIFT, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
-    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
+    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Ignore")
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], reason: str) -> Request:
@@ -164,7 +164,7 @@ def _ignore(environment: Environment, findings: Sequence[Finding], intent: opera
     with writing():
         drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason)
     queries.forget()
-    return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
+    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'} ignored."
 
 
 # ------------------------------------------------------------------------------------------------------------- previews
@@ -194,15 +194,15 @@ def _preview(
     created, ended = planned.change_set.made, planned.change_set.ended
     lines = [f"{formatting.count(len(gains))} cells gain read access, {formatting.count(len(loses))} lose it."]
     if created or ended:
-        lines.append(f"turnout keeps {len(created)} new entitlements, and ends {len(ended)}.")
+        lines.append(f"{len(created)} entitlements begin, {len(ended)} end.")
     if intent.parameters["intents"]:
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in first_lines(list(planned.warnings))]
     sections = {
-        f"Who gains read access ({len(gains)})": cells(gains),
-        f"Who no longer reads what ({len(loses)})": cells(loses),
-        f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
-        f"Not as requested, and what would help ({len(unmoved)})": tuple(unmoved),
+        f"Gain read access ({len(gains)})": cells(gains),
+        f"Lose read access ({len(loses)})": cells(loses),
+        f"Unknown ({len(other)})": tuple(each.sentence for each in other),
+        f"Not as requested, and how to fix it ({len(unmoved)})": tuple(unmoved),
         f"Statements ({len(planned.changes)} catalog changes)": tuple(
             each for change in planned.changes for each in proposals.statements(change)
         ),
@@ -214,11 +214,11 @@ def _preview(
     )  # fmt: skip
 
 
-_LABELS: Final = {_REQUEST: "Request it", DirectAct.DECIDE_REQUEST: "Approve it"}
+_LABELS: Final = {_REQUEST: "Request", DirectAct.DECIDE_REQUEST: "Approve it"}
 
 
 def _terms(prepared: AccessProposal) -> str:
     first = prepared.intents[0]
-    until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
+    until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; no end"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""
     return f"Why: {first.reason}{ticket}{until}"

@@ -1,4 +1,4 @@
-"""What the Access page looks at: the controller's picture of the catalog, and what turnout keeps beside it.
+"""Data of the Access page: the controller's picture of the catalog, and turnout's entitlements.
 
 The picture is worked out once, however many look at it. Nothing here draws, writes, or asks the catalog.
 """
@@ -71,7 +71,7 @@ class ResolvedCatalog:
 
 @dataclass(frozen=True)
 class AccessState:
-    """What the page looks at, read at one moment (Unix seconds)."""
+    """Data of the page, read at one moment (Unix seconds)."""
 
     names: Mapping[str, str]  # by game key: the inventory
     known: ResolvedCatalog | None  # None: the catalog was never read
@@ -87,7 +87,7 @@ class AccessState:
         return (
             formatting.game_text(key, self.names[key])
             if key in self.names
-            else f"{formatting.shown(key, 60)} · no game of ours"
+            else f"{formatting.shown(key, 60)} · not registered"
         )
 
     def label(self, principal: str) -> str:

@@ -1,6 +1,6 @@
-"""The fleet's table, worst first: cells hold numbers, so that sorting a column is right, and show words.
+"""The fleet's table, worst first; cells hold numbers, so that columns sort numerically.
 
-Pure, and shared by nobody else than the Fleet page.
+Pure.
 """
 
 from collections.abc import Callable
@@ -17,28 +17,28 @@ from pipeline.store.fleet import Fleet, GameRow
 
 COLUMNS: Final = {
     "status": st.column_config.TextColumn("Status", width=115),
-    "since": st.column_config.Column("Since", width=85, help="How long it has had this status."),
+    "since": st.column_config.Column("Since", width=85, help="Time in this status."),
     "game": st.column_config.TextColumn("Game", width=160),
     "page": links.game_column("Key (opens its page)", "fleet", 205),
     "group": st.column_config.TextColumn("Group", width=60),
     "lane": st.column_config.TextColumn("Lane", width=110),
     "lag": st.column_config.Column(
-        "Lag", width=65, help="Age of the oldest event that waits for this stream, or in the source."
+        "Lag", width=65, help="Age of the oldest event waiting for this stream or in the source."
     ),
     "rows/s": st.column_config.Column("Rows/s", width=65),
     "p95 latency": st.column_config.Column(
         "p95",
         width=60,
-        help="Latency, source time to table commit. A game's page says whose clock the source time is of.",
+        help="Latency from source time to table commit. The game's page names the clock of the source time.",
     ),
     "last commit": st.column_config.Column("Commit", width=80, help="Age of the last commit to the game's table."),
-    "rejects": st.column_config.Column("Rejects", width=70, help="Refused rows since its driver started."),
-    "last error": st.column_config.TextColumn("Why, or last error", width=300),
+    "rejects": st.column_config.Column("Rejects", width=70, help="Refused rows since the driver started."),
+    "last error": st.column_config.TextColumn("Reason or last error", width=300),
 }
 
 
 def table(fleet: Fleet, rows: tuple[GameRow, ...]) -> Styler:
-    """Return a row per game in the order given; what is unknown is a dash."""
+    """Return a row per game in the order given; unknown values are dashes."""
     frame = pd.DataFrame([_row(fleet, row) for row in rows])
     style = frame.style
     for column, text in _SHOWN.items():

@@ -1,4 +1,4 @@
-"""The lines on top of every page: where one is and can go, who one is, how old the data is, what waits for a person."""
+"""The header of every page: navigation, the signed-in person, the data's age, operations that need a person."""
 
 import time
 from collections.abc import Callable
@@ -110,9 +110,7 @@ def lines(environment: Environment) -> Lines:
             needs = f"{counted.need_a_person} {'needs' if one else 'need'} a person"
             st.badge(needs, icon=":material/person_alert:", color="orange")
         age_place = st.empty()
-        paused = st.toggle(
-            "Pause refresh", key=_PAUSED, persist_state="session", help="Holds the data on screen still."
-        )
+        paused = st.toggle("Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen.")
     with st.container(horizontal=True, key="pages", gap="small"):
         for title, page in _PAGES.items():
             uncounted = formatting.escaped(str(unread)) if unread is not None and title == "Operations" else None

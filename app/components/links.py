@@ -116,11 +116,11 @@ def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, s
     text = "; ".join(f"{param} {_some(values)}" for param, values in named.items())
     with st.container(horizontal=True, vertical_alignment="center", key="unknown_link"):
         st.warning(
-            formatting.escaped(f"The link names what is not here, so it is not chosen: {text}."),
+            formatting.escaped(f"The link names unknown values, which were ignored: {text}."),
             icon=":material/link_off:",
         )
         st.button(
-            "Take it out of the link",
+            "Remove from the link",
             key="forget_unknown",
             on_click=_forget,
             args=([(param, widgets[param]) for param in named],),

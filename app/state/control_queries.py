@@ -1,4 +1,4 @@
-"""What the steering pages look at: games with their seats and decisions, groups, operations, the audit log.
+"""Data of the steering pages: games with their seats and decisions, groups, operations, the audit log.
 
 Read from the control store, cached for a second or two and shared by all viewers. Nothing here draws or writes.
 """
@@ -39,7 +39,7 @@ _MOST_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What a page that steers games looks at, read at one moment (Unix seconds)."""
+    """Data of a page that steers games, read at one moment (Unix seconds)."""
 
     fleet: Fleet
     assignments: Mapping[str, GameAssignment]  # by game key

@@ -1,4 +1,4 @@
-"""Who looks at a page and acts on it: the person whom the gate before the dashboard has verified."""
+"""The acting person of a page, verified by the gate before the dashboard."""
 
 from typing import Final
 

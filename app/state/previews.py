@@ -1,4 +1,4 @@
-"""What the pages ask for: first a preview of it, then one operation in the control store; the controller does the rest.
+"""Previews of the pages' acts, and their submission as operations; the controller executes them.
 
 Nothing here draws. A preview carries its own key, so however often it is confirmed, it is submitted once. Each is
 planned as the command line plans it, by the same planners.
@@ -71,21 +71,21 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
 
 
 def preview_drain(environment: Environment, group: str) -> Preview:
-    """Plan to move all games of a group to where they fit, and to give it no more.
+    """Plan to drain a group: move all its games where they fit, and assign no more to it.
 
     Raises:
-        Refused: they do not fit, it is drained and empty already, or the control store cannot be read.
+        Refused: they do not fit, the group is drained and empty already, or the control store cannot be read.
     """
     with services.reading():
         view = PlacementView(environment.settings, services.engine(environment))
         proposal = view.drain(group, services.actor())
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
+        raise Refused(f"Nothing to drain: group {group} is drained and empty.")
     return _preview(proposal.intent, proposal.lines, view.assignments)
 
 
 def preview_proposed(environment: Environment) -> Preview:
-    """Plan the moves of who cannot stay and those that even out the load, as one move.
+    """Plan as one move the games that must leave their group and the moves that balance the load.
 
     Raises:
         Refused: there are none, or the control store cannot be read.
@@ -103,10 +103,10 @@ def preview_proposed(environment: Environment) -> Preview:
 
 
 def preview_group(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
-    """Plan to change what is wanted of a group from what was seen; where nothing was, to make it.
+    """Plan to change a group's settings as seen, or to create the group.
 
     Raises:
-        Refused: it cannot be, nothing would change, another person was faster, or the control store cannot be read.
+        Refused: the change is impossible or empty, another person was faster, or the control store cannot be read.
     """
     with services.reading():
         store, settings = services.engine(environment), environment.settings
@@ -116,7 +116,7 @@ def preview_group(environment: Environment, seen: Group | None, then: Group) -> 
 
 
 def write_group(environment: Environment, proposal: GroupProposal, reason: str) -> str:
-    """Make the group or change it, as who acts here, and return what was done: at once, without an operation.
+    """Create or change the group at once, without an operation, and return the outcome.
 
     Raises:
         Refused: as `group_proposals.write`, or the control store does not answer. Then nothing is written.
@@ -172,7 +172,7 @@ def preview_repair(
     preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
     if not proposal.intent.targets:
         is_empty = keys is None and not left
-        why = ": no game with a schema, but those retired, has such rows in quarantine" if is_empty else ""
+        why = ": no active game with a schema has such rows in quarantine" if is_empty else ""
         raise Refused("\n".join([f"Nothing to {kind}{why}.", *preview.lines]))
     return preview
 
@@ -203,7 +203,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         proposal = undo(environment.settings, store, done, services.actor())
         assignments = read_assignments(store)
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
+        raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect left.")
     return _preview(proposal.intent, proposal.lines, assignments)
 
 
@@ -257,7 +257,7 @@ def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Turn what keeps something from being written into a reason for people."""
+    """Turn a failed write into a reason for people."""
     try:
         yield
     except OperationConflict as stale:

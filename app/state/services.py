@@ -1,4 +1,4 @@
-"""Everything the pages read, wired once: the environment, the control store, the metrics history.
+"""Data sources of the pages, wired once: the environment, the control store, the metrics history.
 
 Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state;
 what the steering pages read is in `app/state/control_queries.py`, what people ask for in `app/state/previews.py`.
@@ -80,7 +80,7 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
         return _NO_ROLES
     if kind is None or may(known, who_acts.name, role := role_of(kind)):
         return None
-    return f"It needs the role {role}, which you do not have: the setting roles.{role}s names who has it."
+    return f"Needs the role {role}, granted by the setting roles.{role}s."
 
 
 def permitted(environment: Environment, kind: str | None) -> str:
@@ -94,7 +94,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
     """
     now = renewed(environment)
     if now.store != environment.store:
-        raise Refused("The control store was replaced after this page was drawn. Reload the page.")
+        raise Refused("The control store was replaced after the page loaded. Reload the page.")
     known, who_acts = roles(now), identity.person()
     if _only_look(known, who_acts):
         raise Refused(_NO_ROLES)
@@ -120,8 +120,8 @@ def _only_look(known: Roles, who_acts: Person) -> bool:
 
 
 _NO_ROLES: Final = (
-    "No roles are set, so this dashboard only shows. "
-    "Name people or groups in the settings roles.operators, roles.movers and roles.access_admins."
+    "No roles are set, so this dashboard is read-only. "
+    "Add people or groups to the settings roles.operators, roles.movers and roles.access_admins."
 )
 
 
@@ -253,7 +253,7 @@ def warm_up() -> threading.Thread:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Turn a control store that cannot be read into a reason for people."""
+    """Turn an unreadable control store into a reason for people."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -294,12 +294,12 @@ def _transitions(environment: Environment, seconds: float) -> pa.Table:
 
 @contextmanager
 def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
-    """Turn a history that is not there or cannot be read into a reason for people."""
+    """Turn a missing or unreadable history into a reason for people."""
     if not (folder / table.name / "_delta_log").is_dir():
         raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
     try:
         yield
     except (DeltaError, pa.ArrowException, duckdb.Error, OSError) as error:
         raise Refused(
-            f"The history cannot be read: {first_line(error)}. Streams are not touched; check {folder}."
+            f"The history cannot be read: {first_line(error)}. Streams are not affected. Check {folder}."
         ) from error

@@ -23,8 +23,8 @@ _VIEWS: Final[Mapping[str, str]] = {
 _LATE_ROUNDS: Final = 3  # of the controller, after which the picture is old
 _WHERE: Final[Mapping[str, str]] = {
     "embedded": "Start `turnout catalog serve` and `turnout controller run`.",
-    "unity": "See that the controller runs, and that UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN are set for it.",
-    "databricks": "See that the controller runs, and that DATABRICKS_HOST and DATABRICKS_TOKEN are set for it.",
+    "unity": "Check that the controller runs with UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN set.",
+    "databricks": "Check that the controller runs with DATABRICKS_HOST and DATABRICKS_TOKEN set.",
 }
 
 
@@ -71,7 +71,7 @@ def _draw_view(environment: Environment, access: AccessState, view: str) -> None
     elif view == "ending":
         drift.draw_ending(access)
     elif access.known is None:
-        st.info("The catalog was not read yet, so nothing is known of it.")
+        st.info("The catalog was not read yet.")
     elif view == "drift":
         drift.draw(environment, access.known)
     else:
@@ -84,7 +84,7 @@ def _games(access: AccessState) -> set[str]:
 
 def _draw_headline(environment: Environment, access: AccessState) -> None:
     if access.known is None:
-        header.headline("The catalog was never read: who reads what is not known", trouble=True)
+        header.headline("The catalog was never read: access is unknown", trouble=True)
         return
     header.headline(
         matrix.sentence(access, access.known),
@@ -102,11 +102,11 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
     if access.problem is not None:
         kept = "" if access.known is None else " The page shows the last reading."
         st.warning(
-            formatting.escaped(f"The catalog could not be read whole: {access.problem}{kept}"),
+            formatting.escaped(f"The newest read of the catalog failed: {access.problem}{kept}"),
             icon=":material/cloud_off:",
         )
     if access.known is None:
-        st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
+        st.info(f"{_WHERE[kind]} Other pages are not affected.", icon=":material/cloud_off:")
     elif _is_late(environment, access.known, access):
         st.warning(f"The snapshot of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
     if not access.controller_runs:
@@ -119,8 +119,8 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
         st.text(_state_line(environment, access))
         if kind == "embedded":
             st.caption(
-                "On a laptop the file system is the real boundary: who can read the folder reads the tables, "
-                f"whatever the catalog says. Folder: {formatting.escaped(str(environment.paths.root))}"
+                "On a laptop the file system is the real boundary: access to the folder gives access to the tables, "
+                f"whatever the catalog grants. Folder: {formatting.escaped(str(environment.paths.root))}"
             )
 
 
@@ -134,12 +134,12 @@ def _state_line(environment: Environment, access: AccessState) -> str:
         )
     if access.on_the_way:
         number = len(access.on_the_way)
-        parts.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")
+        parts.append(f"{number} change{'' if number == 1 else 's'} in progress: cells change when the catalog shows it")
     if access.waiting:
         parts.append(f"{len(access.waiting)} request{'' if len(access.waiting) == 1 else 's'} to decide")
     if access.ending:
         parts.append(f"{len(access.ending)} ending within 14 days")
-    return " · ".join(parts) or "Nothing is known yet."
+    return " · ".join(parts) or "No data yet."
 
 
 _page()

@@ -1,4 +1,4 @@
-"""The audit log: who did what, by day, person, action and target; and whether it is as it was written."""
+"""The audit log: acts by day, person, action and target; and whether the log is intact."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -36,7 +36,7 @@ _COLUMNS = {
 
 def _live(environment: Environment) -> None:
     lines = header.lines(environment)
-    header.headline("Who did what", trouble=False)
+    header.headline("Audit log", trouble=False)
     _draw_verdict(environment)
     asked = _draw_filters()
     log = header.show(environment, lines, partial(control_queries.audit_log, asked=asked), "audit", repr(asked))
@@ -45,9 +45,9 @@ def _live(environment: Environment) -> None:
 
 
 def _draw_verdict(environment: Environment) -> None:
-    """Draw whether the log is as it was written; the whole of it is read for that, so only when asked."""
+    """Draw whether the log is intact; it is read whole, so only on request."""
     if not st.session_state.get(_VERIFIED):
-        st.button("Verify the log", key="verify", on_click=_verify, help="Reads all of it, and checks every hash.")
+        st.button("Verify the log", key="verify", on_click=_verify, help="Reads the whole log and checks every hash.")
         return
     try:
         verdict, at = control_queries.verify_audit(environment)
@@ -56,14 +56,14 @@ def _draw_verdict(environment: Environment) -> None:
         return
     with st.container(border=True, gap=None, key="verdict_intact" if verdict.intact else "verdict_broken"):
         how = "✓ Intact" if verdict.intact else "✕ NOT intact"
-        st.text(f"{how}: {formatting.count(verdict.entries)} entries, as looked at {formatting.clock(at)}")
+        st.text(f"{how}: {formatting.count(verdict.entries)} entries, checked at {formatting.clock(at)}")
         st.text(f"newest hash {verdict.head or formatting.UNKNOWN_VALUE}")
         for defect in first_lines(verdict.defects, _DEFECTS):
             st.text(f"✕ {formatting.shown(defect)}")
         if len(verdict.defects) > _DEFECTS:
-            st.caption("`turnout audit verify` prints all.")
+            st.caption("`turnout audit verify` lists all.")
         if verdict.unended:
-            st.text(f"{len(verdict.unended)} have begun and not ended; open operations are among them")
+            st.text(f"{len(verdict.unended)} have not ended, open operations included")
         st.caption("Keep this hash elsewhere: a writer of the whole table can make a new valid chain.")
     st.button("Verify again", key="verify_again", on_click=_verify, type="tertiary")
 
@@ -81,7 +81,7 @@ def _draw_filters() -> AuditFilter:
         until = st.date_input("To", today, key="until", bind="query-params", format="YYYY-MM-DD", width=150)
         texts = [
             st.text_input(label, key=key, bind="query-params", type="search", placeholder="all") or ""
-            for label, key in (("Who", "who"), ("Action", "did"), ("To which game or group", "what"))
+            for label, key in (("Who", "who"), ("Action", "did"), ("Game or group", "what"))
         ]
     return AuditFilter(since.isoformat(), until.isoformat(), *texts)
 

@@ -1,4 +1,4 @@
-"""The home page: how the whole fleet is in one sentence, then where the trouble is, worst first."""
+"""The home page: the state of the fleet in one sentence, then its games, worst first."""
 
 from collections import Counter
 
@@ -53,14 +53,14 @@ def _live(environment: Environment) -> None:
 def _draw_nothing_yet(fleet: Fleet) -> None:
     header.draw_judgement(fleet.judgement)
     if fleet.newest_bronze_seq is not None:
-        st.info("Ingest has written events, but none of them belongs to a known game. Register the games' schemas.")
+        st.info("Ingest has written events, but none of a registered game. Register the games' schemas.")
     elif fleet.registered_games:
         st.info(
             f"{fleet.registered_games} games are registered, but no event has been ingested. "
-            "Start ingest, or start `turnout simulate` to make events."
+            "Start ingest, or start `turnout simulate` to produce events."
         )
     else:
-        st.info("Nothing is registered in this environment. Start `turnout simulate`, or register a game's schema.")
+        st.info("No game is registered in this environment. Start `turnout simulate`, or register a game's schema.")
 
 
 def _draw_drivers(fleet: Fleet) -> None:

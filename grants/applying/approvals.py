@@ -50,7 +50,7 @@ def approved(engine: Engine, settings: Settings, wanted: Request, intent: operat
             of the same is open.
     """
     if same_person(intent.actor, wanted.requester):
-        raise Refused("Nobody decides about a request of their own: another access admin must.")
+        raise Refused("You cannot decide on your own request; ask another access admin.")
     operation = gate.submit(settings, engine, intent)
     requests.decide(engine, wanted, "approved", intent.actor, intent.reason, operation.operation_id)
     return operation
@@ -68,8 +68,8 @@ def require_approved(engine: Engine, operation: operations.Operation) -> None:
         return
     wanted = requests.request(engine, request_id)
     if wanted.state == "asked":
-        raise Undecided(f"Request {request_id[:8]} is not decided yet.")
+        raise Undecided(f"Request {request_id[:8]} is still open.")
     if (wanted.state, wanted.operation_id) != ("approved", operation.operation_id):
         raise Refused(f"Nothing was done: request {request_id[:8]} was {wanted.state} by {wanted.decided_by!r}.")
     if wanted.requester != operation.parameters.get("requested_by") or wanted.decided_by != operation.actor:
-        raise Refused(f"Nothing was done: request {request_id[:8]} is of others than this operation says.")
+        raise Refused(f"Nothing was done: request {request_id[:8]} does not match this operation.")

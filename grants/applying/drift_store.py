@@ -1,4 +1,4 @@
-"""Drift as it is in this environment: read, found, recognised again, and left alone where a person decided to."""
+"""Drift of this environment: finds it, recognises known findings, and keeps ignored ones."""
 
 import hashlib
 from collections.abc import Sequence
@@ -76,4 +76,4 @@ def find(observed: Drift, name: str) -> Finding:
         Refused: there is none, or there are several.
     """
     same = [each for each in observed.findings if name and id_of(each).startswith(name)]
-    return only_one(same, name, "finding", "`turnout grants drift` shows those there are.")
+    return only_one(same, name, "finding", "`turnout grants drift` lists them.")

@@ -1,4 +1,4 @@
-"""Changes of access as operations: looked at again, applied one by one, seen in the catalog, tried, and only then done.
+"""Executes changes of access: plans again, applies them one by one, observes them in the catalog and probes them.
 
 The work is done in threads of the controller, since a catalog may be slow. Each step may be begun again after a kill:
 what was applied is marked, and applying it twice is applying it once.
@@ -24,7 +24,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.lists import first_lines
 from pipeline.store.operations import Operation
 
-_STEP_SECONDS: Final = 900.0  # a catalog may be away for a while before a person is asked
+_STEP_SECONDS: Final = 900.0  # a catalog may be away this long before an operation needs a person
 _OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MOST_PROBES: Final = 20  # of those who gain, and of those who lose
@@ -42,7 +42,7 @@ class Executor:
         observe_seconds: float = _OBSERVE_SECONDS,
         seen: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with nothing to do; `stop` ends waits between two reads, `seen` is called when changes were seen."""
+        """Start idle; `stop` ends waits between two reads, `seen` is called when the catalog shows changes."""
         self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
         self._works = BackgroundTasks()
 
@@ -70,7 +70,7 @@ class Executor:
             message = self._works.pop_result(name)
         except Transient as away:
             return StepResult("waiting", str(away))
-        return StepResult("waiting", "The catalog is being asked.") if message is None else StepResult("done", message)
+        return StepResult("waiting", "Waiting for the catalog.") if message is None else StepResult("done", message)
 
     def _check(self, context: ControlContext, operation: Operation) -> str:
         """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
@@ -85,10 +85,10 @@ class Executor:
             raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
         proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
         ledger.write(context.engine, operation, planned.plan.change_set)
-        return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
+        return f"The plan still holds: {len(planned.plan.changes)} changes to make."
 
     def _apply(self, context: ControlContext, operation: Operation) -> str:
-        """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
+        """Apply each open change; where USE_* fails, skip the changes that depend on it."""
         catalog = self._open()
         by_principal: dict[str, list[ledger.Item]] = {}
         for item in ledger.items(context.engine, operation.operation_id):
@@ -104,10 +104,10 @@ class Executor:
     def _record(self, context: ControlContext, operation: Operation) -> StepResult:
         intents = proposals.intents_of(operation.parameters["intents"])
         ledger.keep(context.engine, operation, ledger.done(context.engine, operation.operation_id), intents)
-        return StepResult("done", "Written into the ledger.")
+        return StepResult("done", "Recorded in the ledger.")
 
     def _observe(self, context: ControlContext, operation: Operation) -> str:
-        """Read until every applied change is seen, or its time is over."""
+        """Read until the catalog shows every applied change, or the time is over."""
         catalog, until = self._open(), time.monotonic() + self._observe_seconds
         pause = 0.1
         while True:
@@ -120,7 +120,7 @@ class Executor:
                 if _is_seen(item, seen[where]):
                     ledger.mark(context.engine, operation, item.number, "observed", "")
                 elif time.monotonic() >= until:
-                    message = f"No read has shown it within {self._observe_seconds:g} s."
+                    message = f"Not seen in the catalog within {self._observe_seconds:g} s."
                     ledger.mark(context.engine, operation, item.number, "unseen", message)
             items = ledger.items(context.engine, operation.operation_id)
             if not any(each.state == "applied" for each in items):
@@ -133,7 +133,7 @@ class Executor:
             pause = min(pause * 2, 5.0)
 
     def _probe(self, context: ControlContext, operation: Operation) -> str:
-        """Try to read as those who gain and those who lose; the results are reported, and judged at the end."""
+        """Probe as principals that gain and lose access; the results are judged at the end."""
         catalog = self._open()
         failed = {
             folded(each.change.principal)
@@ -150,15 +150,15 @@ class Executor:
         return _told_of(tried, parts_failed=bool(failed))
 
     def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
-        """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
+        """Report failed changes, if any: a partly failed set has not succeeded."""
         items = ledger.items(context.engine, operation.operation_id)
         failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
         if not failed:
-            return StepResult("done", "Nothing has failed.")
+            return StepResult("done", "Nothing failed.")
         first = first_lines(
             failed, 3, lambda each: f"{each.change.principal} on {each.change.securable.full_name}: {each.message}"
         )
-        done = f"{len(items) - len(failed)} of {len(items)} changes are done."
+        done = f"{len(items) - len(failed)} of {len(items)} changes were applied."
         return StepResult("failed", f"{done} {len(failed)} not: {'; '.join(first)}")
 
 
@@ -177,7 +177,7 @@ def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalo
         except Refused as refused:
             ledger.mark(context.engine, operation, item.number, "failed", str(refused))
             if item.change.securable.type != "table":  # what is above tables is added before them, taken after them
-                kept_back = f"Not tried, since {item.change.securable.full_name} failed before."
+                kept_back = f"Not tried: a change on {item.change.securable.full_name} failed before."
         else:
             ledger.mark(context.engine, operation, item.number, "applied", "")
 
@@ -189,7 +189,7 @@ def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
 
 
 def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
-    """Say what trying has shown.
+    """Report the results of the probes.
 
     Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the
     operation fails by these parts, whose sentences say more.
@@ -198,19 +198,21 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
         Refused: a principal who should read does not, or the other way round, and no part has failed.
     """
     if not tried:
-        return "Nobody gains or loses reading, so nothing was tried."
+        return "No read access changes, so nothing was probed."
     wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
     if wrong:
         who, key, probe = wrong[0]
         sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.message}"
         if not parts_failed:
             raise Refused(f"Applied, but {sentence}")
-        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {sentence}"
+        return f"{len(wrong)} of {len(tried)} probes differ from the plan because some changes failed: {sentence}"
     untried = [probe.message for *_, probe in tried if probe.reads is None]
-    proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
+    proven = f"{len(tried) - len(untried)} probed: each reads or is refused as planned."
     by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]
     if by_group:
-        proven += f" {len(by_group)} of them as {by_group[0]}: the catalog knows no groups, and refuses them by name."
+        proven += (
+            f" {len(by_group)} of them as {by_group[0]}: the catalog does not know groups and refuses them by name."
+        )
     return proven if not untried else f"{proven} {len(untried)} applied, not probed: {untried[0]}"
 
 

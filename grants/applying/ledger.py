@@ -1,4 +1,4 @@
-"""What turnout did about access, and what it holds to be so.
+"""The ledger of access: operations' changes, entitlements and grants by turnout.
 
 A catalog knows neither reasons nor times at which access ends, nor who gave it; that is here: entitlements, what was
 given for them, and of each operation its change set and how far each of its changes is.
@@ -27,7 +27,7 @@ DONE: Final[frozenset[AccessItemState]] = frozenset({"applied", "observed", "uns
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One change of an operation, and how far it is."""
+    """One change of an operation with its state."""
 
     number: int  # from 1: their order
     change: Change
@@ -66,7 +66,7 @@ _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
 
 
 def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
-    """Write what an operation is going to do, unless that is written.
+    """Record the plan of an operation, once.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.
@@ -96,26 +96,26 @@ def items(engine: Engine, operation_id: str) -> list[Item]:
 
 
 def change_set(engine: Engine, operation_id: str) -> ChangeSet:
-    """Return what an operation set out to do.
+    """Return the plan of an operation.
 
     Raises:
-        Refused: it did not come so far.
+        Refused: the operation has not planned yet.
     """
     query = select(access_change_sets.c.change_set).where(access_change_sets.c.operation_id == operation_id)
     with engine.connect() as connection:
         text = connection.scalar(query)
     if text is None:
-        raise Refused(f"Operation {operation_id[:8]} has planned nothing about access.")
+        raise Refused(f"Operation {operation_id[:8]} has not planned any change of access.")
     return _from_json(text)
 
 
 def done(engine: Engine, operation_id: str) -> ChangeSet:
-    """Return that part of what an operation set out to do which the catalog has taken.
+    """Return the part of an operation's plan that the catalog has applied.
 
     An entitlement belongs to it if nothing that it rests on has failed.
 
     Raises:
-        Refused: it did not come so far.
+        Refused: the operation has not planned yet.
     """
     planned, journal = change_set(engine, operation_id), items(engine, operation_id)
     failed = [each.change for each in journal if not each.is_done]
@@ -130,7 +130,7 @@ def done(engine: Engine, operation_id: str) -> ChangeSet:
 
 
 def mark(engine: Engine, operation: Operation, number: int, state: AccessItemState, message: str) -> None:
-    """Write how an item stands.
+    """Record an item's state.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.
@@ -144,7 +144,7 @@ def mark(engine: Engine, operation: Operation, number: int, state: AccessItemSta
 
 
 def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterable[AccessIntent]) -> None:
-    """Write what turnout holds after a change set, or that part of it which the catalog has taken; twice is once.
+    """Record entitlements and grants after a change set, or after its applied part. Idempotent.
 
     Reasons and tickets are those of the intents; an entitlement that comes back has the operation's.
 
@@ -177,18 +177,18 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterabl
 
 
 def managed(engine: Engine) -> ManagedAccess:
-    """Return all that turnout holds of access, for a plan."""
+    """Return all entitlements and grants, for a plan."""
     with engine.connect() as connection:
         return _managed(connection)
 
 
 def held(engine: Engine) -> list[Held]:
-    """Return the entitlements that hold, the oldest first."""
+    """Return the entitlements in force, oldest first."""
     return _held(engine, entitlements.c.ended_at.is_(None))
 
 
 def history(engine: Engine, game_key: str) -> list[Held]:
-    """Return all entitlements there ever were of a game, the oldest first."""
+    """Return all entitlements of a game, past ones too, oldest first."""
     return _held(engine, entitlements.c.game_key == game_key)
 
 

@@ -1,4 +1,4 @@
-"""From intents to one operation: what is read for it, what is planned, what people are shown, and what is submitted.
+"""Turns intents into one operation: reads the catalog, plans, previews and submits.
 
 The command line, the dashboard and the controller's expiry ask here, so all three show and refuse the same.
 """
@@ -36,7 +36,7 @@ _TARGET: Final = 60  # characters of a principal that its target shows
 
 @dataclass(frozen=True, slots=True)
 class AccessProposal:
-    """A plan from a picture that was just read, and what it was planned for."""
+    """A plan from a fresh picture, with its intents."""
 
     intents: tuple[AccessIntent, ...]
     plan: AccessPlan
@@ -97,7 +97,7 @@ def principal_of(access: Access, actor: str) -> str:
 
 
 def target(principal: str) -> str:
-    """Return what operations about a principal hold: one at a time, so that no two plans are made from one picture."""
+    """Return the lock of operations on a principal: one at a time, so that no two plans use one picture."""
     name = folded(principal)
     if len(name) <= _TARGET and name.isprintable():
         return f"reader:{name}"
@@ -105,7 +105,7 @@ def target(principal: str) -> str:
 
 
 def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[AccessIntent]) -> AccessProposal:
-    """Read what intents are about, and plan them.
+    """Read the tables of intents, and plan them.
 
     Raises:
         Refused: see `plan`; or access is requested for longer than the setting access.max_grant_days allows.
@@ -115,8 +115,8 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
     for intent in intents:
         if intent.read and intent.until is not None and intent.until - now > access.max_grant_days * 86_400:
             raise Refused(
-                f"{intent.principal} cannot be given {intent.key} for longer than {access.max_grant_days:g} days: "
-                "choose an earlier end, or none. The setting access.max_grant_days says how long."
+                f"{intent.principal} cannot be granted {intent.key} for longer than {access.max_grant_days:g} days: "
+                "choose an earlier end, or none. The limit is the setting access.max_grant_days."
             )
     everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
     observed = _observe_games(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
@@ -124,7 +124,7 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
 
 
 def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> AccessProposal:
-    """Read what an operation was about, and plan its way back.
+    """Read the tables of an operation, and plan its undo.
 
     Raises:
         Refused: it was not about access, is not over, or cannot be taken back any more.
@@ -132,9 +132,9 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
     """
     name = done.operation_id[:8]
     if done.kind != KIND:
-        raise Refused(f"Operation {name} is a {done.kind}: `turnout ops undo` takes it back, where that is possible.")
+        raise Refused(f"Operation {name} is a {done.kind}: use `turnout ops undo`, where that is possible.")
     if done.is_open:
-        raise Refused(f"Operation {name} is {done.state}: it can be taken back when it is over.")
+        raise Refused(f"Operation {name} is {done.state}: undo it when it has ended.")
     now = store_time(engine)
     change_set = ledger.done(engine, done.operation_id)
     observed = _observe_games(engine, catalog, access, now, done.parameters["games"])
@@ -176,10 +176,10 @@ def require_permitted(
     prepared: AccessProposal,
     by: operations.Operation | operations.Intent,
 ) -> None:
-    """Go on only where the rules allow a plan: who requested it, who approved, who gets what.
+    """Check a plan against the guardrails: requester, approver and recipients.
 
     Raises:
-        Refused: with a sentence for each thing that speaks against it.
+        Refused: with a sentence for each broken rule.
     """
     resolver, roles = Resolver(prepared.observed), current(settings, engine)
 
@@ -212,7 +212,7 @@ def intents_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
 
 
 def lines(prepared: AccessProposal) -> list[str]:
-    """Return what a plan does and brings about, as lines for people."""
+    """Return a plan's changes and effects as lines."""
     planned = prepared.plan
     listed = [each.sentence for each in planned.effects]
     listed += [each.sentence for each in planned.unmoved]

@@ -1,4 +1,4 @@
-"""Requests: what a person asks of an access admin, and what was decided; nothing happens before one has decided."""
+"""Requests for access and their decisions; nothing changes before an access admin approves."""
 
 import json
 import uuid
@@ -18,7 +18,7 @@ from pipeline.store.leases import store_now
 from pipeline.store.states import AccessRequestState
 from pipeline.store.tables import access_requests
 
-_MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
+_MOST_OPEN: Final = 50  # per requester, so that nobody floods the list
 _HOW: Final = ("adopt", "revert")
 
 
@@ -54,7 +54,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
         Refused: no reason is given, or the requester has too many that are not decided yet.
     """
     if not is_said(reason):
-        raise Refused("Enter a reason. The access admin who decides reads it.")
+        raise Refused("Enter a reason for the access admin.")
     request_id, asked = uuid.uuid4().hex, _cells(intents)
     detail = {"request": request_id, "reason": reason, **audit_access.kept(audit_access.requested(intents))}
     act = audit.Act(requester, "request access", _targets(intents), None, detail)
@@ -66,7 +66,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
             if _cells(each.intents) == asked:
                 return replace(each, repeated=True)
         if len(waiting) >= _MOST_OPEN:
-            raise Refused(f"{_MOST_OPEN} requests of yours are not decided yet. Withdraw some, or ask an access admin.")
+            raise Refused(f"{_MOST_OPEN} of your requests are still open. Withdraw some, or ask an access admin.")
         audit.begin(connection, act)
         connection.execute(
             insert(access_requests).values(
@@ -79,11 +79,11 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
 
 
 def describe(asked: Request) -> str:
-    """Say what came of asking."""
+    """Report the outcome of a request."""
     name = asked.request_id[:8]
     if asked.repeated:
-        return f"Requested already as {name}, for the reason given then: it waits for an access admin."
-    return f"Requested as {name}: an access admin decides about it. Nothing was changed yet."
+        return f"Already requested as {name}, with its first reason; it waits for an access admin."
+    return f"Requested as {name}; it waits for an access admin. Nothing has changed yet."
 
 
 def decide(
@@ -102,12 +102,12 @@ def decide(
     """
     if same_person(actor, request.requester) != (state == "withdrawn"):
         raise Refused(
-            "Nobody decides about a request of their own: another access admin must."
+            "You cannot decide on your own request; ask another access admin."
             if state != "withdrawn"
-            else f"Only {request.requester!r} can withdraw this request: reject it instead."
+            else f"Only {request.requester!r} can withdraw this request. Reject it instead."
         )
     if state == "rejected" and not is_said(decision_reason):
-        raise Refused("A rejection needs a reason: who asked reads it.")
+        raise Refused("Enter a reason for the rejection; the requester sees it.")
     detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
     detail |= audit_access.kept(audit_access.requested(request.intents))
     act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)
@@ -128,17 +128,17 @@ def decide(
 
 
 def request(engine: Engine, request_id: str) -> Request:
-    """Return a request by its id, or by the first characters of it where they are of one only.
+    """Return a request by its id or a unique prefix.
 
     Raises:
         Refused: there is none, or there are several.
     """
-    hint = "`turnout grants requests` shows those there are."
+    hint = "`turnout grants requests` lists them."
     return _read(read_by_prefix(engine, access_requests.c.request_id, request_id, "request", hint))
 
 
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
-    """Return requests: those that wait first, the oldest before the others; then the decided ones, newest first."""
+    """Return requests: open ones first, oldest first; then decided ones, newest first."""
     waits = case((access_requests.c.state == "asked", 0), else_=1)
     turn = case(
         (access_requests.c.state == "asked", access_requests.c.requested_at), else_=-access_requests.c.requested_at
@@ -149,7 +149,7 @@ def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
 
 
 def _cells(intents: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
-    """Return what makes two requests the same: who is to read what, until when; not why."""
+    """Return the identity of a request: principals, games and end, without the reason."""
     return frozenset(
         (
             folded(each["principal"]),

@@ -35,7 +35,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
         try:
             columns = [(each.name, _type(each.type)) for each in open_table(place).schema().fields]
             if catalog.register(Securable((*schema.path, key)), place.as_uri(), columns):
-                _log.info("access: the table of %s is registered", key)
+                _log.info("access: registered the table of %s", key)
         except CatalogUnavailable:
             raise
         except (Refused, DeltaError) as problem:

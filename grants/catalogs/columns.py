@@ -23,7 +23,7 @@ def described(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     for position, (name, delta_type) in enumerate(columns):
         head = re.match(r"[a-z_]+", delta_type)
         if head is None:
-            raise Refused(f"{delta_type!r} of column {name!r} is no type of Delta.")
+            raise Refused(f"{delta_type!r} of column {name!r} is not a Delta type.")
         text = re.sub(r"\b(long|integer|short|byte)\b(?!:)", lambda match: _SQL_NAMES[match[0]], delta_type)
         base = _SQL_NAMES.get(head[0], head[0])
         described_columns.append(

@@ -67,7 +67,7 @@ class Databricks:
         return _directory([*users, *services, *groups])
 
     def change(self, change: Change) -> None:
-        """Apply one change; done twice it is done once."""
+        """Apply one change. Idempotent."""
         if self._warehouse is not None:
             self._warehouse.change(change)
             return
@@ -82,7 +82,7 @@ class Databricks:
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table on a warehouse, for the probe principal only."""
         if self._prober is None or folded(self._prober[0]) != folded(principal):
-            return Probe(None, "Granted, not probed: there is no token to read with as this principal.")
+            return Probe(None, "Granted, not probed: turnout has no token of this principal.")
         return self._prober[1].probe(table.securable)
 
 
@@ -94,7 +94,7 @@ class _Entry:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
-        """Return what a SCIM resource says."""
+        """Return the principal of a SCIM resource."""
         principal = Principal(text_of(answer, name), kind, active=answer.get("active") is not False)
         members = frozenset(text_of(each, "value") for each in listed(answer, "members"))
         return cls(principal, text_of(answer, "id"), members)
@@ -106,7 +106,7 @@ def _directory(entries: Iterable[_Entry]) -> Directory:
     if len(principals) != len(by_id):
         counts = Counter(folded(each.principal.name) for each in by_id.values())
         doubles = ", ".join(repr(name) for name, count in counts.items() if count > 1)
-        raise Refused(f"Several principals have one name: {doubles}. Rename them: a grant could mean either.")
+        raise Refused(f"Several principals share a name: {doubles}. Rename them: a grant could mean either.")
     groups_of: dict[str, set[str]] = {}
     for group in by_id.values():
         for member in group.members:

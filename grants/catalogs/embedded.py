@@ -51,7 +51,7 @@ class Embedded(Databricks):
         try:
             token = self.token_of(principal)
         except NotFound:
-            return Probe(False, f"There is no {principal!r} in the catalog.")
+            return Probe(False, f"The catalog does not know {principal!r}.")
         except Denied:
             raise
         except Refused as error:
@@ -77,6 +77,6 @@ def read_token(file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except FileNotFoundError as error:
-        raise CatalogUnavailable(f"The embedded catalog was never started: there is no {file}.") from error
+        raise CatalogUnavailable(f"The embedded catalog was never started: {file} does not exist.") from error
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error}. The catalog's folder is for its owner only.") from error
+        raise Refused(f"{file} cannot be read: {error}. Only the owner of the catalog's folder may read it.") from error

@@ -30,10 +30,12 @@ class Members:
             raise Refused(f"{self._file} cannot be read as YAML: {error}") from error
         groups = tree.get("groups") if isinstance(tree, dict) else None
         if not isinstance(groups, dict):
-            raise Refused(f"{self._file} is to have `groups:` with a list of members for each group.")
+            raise Refused(f"{self._file} must have `groups:` with a list of members for each group.")
         problems = [f"{name!r}: {members!r}" for name, members in groups.items() if not _is_group(name, members)]
         if problems:
-            raise Refused(f"{self._file}: a group is a name with a list of names; wrong are {'; '.join(problems)}.")
+            raise Refused(
+                f"{self._file}: each group must be a name with a list of names. Correct {'; '.join(problems)}."
+            )
         return {folded(name): frozenset(map(folded, members or ())) for name, members in groups.items()}
 
     def groups_of(self) -> Mapping[str, frozenset[str]]:

@@ -1,4 +1,4 @@
-"""Which catalog it is, and where: opens its client from settings and the environment. It sends no request yet."""
+"""Opens the catalog's client from settings and the environment. Sends no request."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +46,7 @@ def embedded(access: Access, paths: Paths) -> Embedded:
         CatalogUnavailable: it was never started.
     """
     if access.catalog != "embedded":
-        raise Refused(f"That is for the embedded catalog; the setting access.catalog is {access.catalog!r}.")
+        raise Refused(f"This needs the embedded catalog, but the setting access.catalog is {access.catalog!r}.")
     token = read_token(paths.catalog / TOKEN_FILE)
     return Embedded(Rest(f"http://127.0.0.1:{access.port}", token, shared_token=token))
 
@@ -68,6 +68,6 @@ def _prober(access: Access, environ: Mapping[str, str]) -> tuple[str, Warehouse]
 def _rest(access: Access, environ: Mapping[str, str], url: str, token: str) -> Rest:
     missing = [name for name in (url, token) if not environ.get(name)]
     if missing:
-        raise Refused(f"The environment is to have {' and '.join(missing)}, to reach the catalog.")
+        raise Refused(f"The catalog cannot be reached: set {' and '.join(missing)} in the environment.")
     address = environ[url] if "://" in environ[url] else f"https://{environ[url]}"
     return Rest(address, environ[token], reads_per_second=access.reads_per_second)

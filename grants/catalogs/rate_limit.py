@@ -50,7 +50,7 @@ class BoundedClock:
             CatalogUnavailable: it is.
         """
         if seconds > self._budget + 1:  # the SDK adds up to a second
-            raise CatalogUnavailable(f"The catalog asks to be left alone for {seconds:.0f} s.")
+            raise CatalogUnavailable(f"The catalog asks to retry after {seconds:.0f} s.")
         self._clock.sleep(seconds)
 
 

@@ -40,9 +40,9 @@ class Rest:
         self.url = f"{parts.scheme}://{parts.netloc}"
         local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         if parts.scheme == "http" and not local:
-            raise Refused(f"{self.url!r} would send the token unprotected: give an address with https.")
+            raise Refused(f"{self.url!r} would send the token unencrypted. Use an https address.")
         if not token or not token.isascii() or not token.isprintable():
-            raise Refused(f"There is no usable token for the catalog at {self.url}.")
+            raise Refused(f"The token for the catalog at {self.url} is missing or invalid.")
         self._token, self._shared_token, self._local = token, shared_token, local
         self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds
         self._clock = clock or WallClock()
@@ -83,7 +83,7 @@ class Rest:
             if not isinstance(token, str) or token in seen:
                 break
             seen.add(token)
-        raise CatalogUnavailable(f"The catalog at {self.url} gives its pages in a circle.")
+        raise CatalogUnavailable(f"The catalog at {self.url} repeats its pages endlessly.")
 
     def resources(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield all resources of a SCIM list. Raises as `read`."""
@@ -94,11 +94,13 @@ class Rest:
             yield from page_items
             start += len(page_items)
             if not isinstance(total, int):
-                raise CatalogUnavailable(f"The catalog at {self.url} does not say how many there are at {path}.")
+                raise CatalogUnavailable(f"The catalog at {self.url} does not report the total at {path}.")
             if start > total:
                 return
             if not page_items:
-                raise CatalogUnavailable(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
+                raise CatalogUnavailable(
+                    f"The catalog at {self.url} reports {total} entries at {path}, but lists {start - 1}."
+                )
 
     def shown(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield all resources of a SCIM list that counts only those it shows: until it shows none. Raises as `read`."""
@@ -106,7 +108,7 @@ class Rest:
         while page_items := listed(self.read(path, {"startIndex": start, "count": 100}), "Resources"):
             ids = {text_of(each, "id") for each in page_items}
             if ids <= seen:
-                raise CatalogUnavailable(f"The catalog at {self.url} gives its pages of {path} in a circle.")
+                raise CatalogUnavailable(f"The catalog at {self.url} repeats its pages of {path} endlessly.")
             yield from page_items
             seen |= ids
             start += len(page_items)
@@ -135,7 +137,7 @@ class Rest:
         except (OSError, ValueError) as error:  # the SDK's errors, timeouts, answers that are no JSON
             raise sdk.translate_error(self.url, error) from error
         if not isinstance(answer, dict):
-            raise CatalogUnavailable(f"The catalog at {self.url} answered something that is no JSON object.")
+            raise CatalogUnavailable(f"The catalog at {self.url} answered without a JSON object.")
         return answer
 
 
@@ -161,7 +163,7 @@ def listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     if items is None:
         return []
     if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-        raise CatalogUnavailable(f"The catalog's {key} cannot be understood.")
+        raise CatalogUnavailable(f"The catalog's {key} is malformed.")
     return items
 
 
@@ -173,7 +175,7 @@ def text_of(answer: Mapping[str, Any], key: str) -> str:
     """
     value = answer.get(key)
     if not isinstance(value, str):
-        raise CatalogUnavailable(f"The catalog gives no {key} where one belongs.")
+        raise CatalogUnavailable(f"The catalog's answer lacks {key}.")
     return value
 
 
@@ -189,5 +191,5 @@ def _parts(url: str) -> SplitResult:
     except ValueError:  # no network of IPv6, or no number as port
         usable = False
     if not usable:  # not shown: there may be a password in it
-        raise Refused("The address of the catalog cannot be used: give one such as https://HOST:PORT, without a user.")
+        raise Refused("The catalog's address is invalid. Use https://HOST:PORT, without a user.")
     return parts

@@ -49,7 +49,7 @@ def client(
             clock=_Clock(clock),
         )
     except ValueError as error:  # a profile named by the environment that does not exist, and the like
-        raise Refused(f"The client of the catalog at {url} cannot be made: {_short(error)}.") from error
+        raise Refused(f"The client of the catalog at {url} cannot be created: {_short(error)}.") from error
     api_client = WorkspaceClient(config=config).api_client
     session: requests.Session = api_client._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
     session.max_redirects = 0  # a request is answered where it was sent, or not at all

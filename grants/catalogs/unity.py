@@ -52,7 +52,7 @@ class Unity:
             if _UNASKED not in str(away):
                 raise
             raise Refused(
-                f"The server at {self._rest.url} keeps no grants and lets everybody read: start it with "
+                f"The server at {self._rest.url} ignores grants and lets everybody read: start it with "
                 f"server.authorization=enable."
             ) from away
 
@@ -81,7 +81,7 @@ class Unity:
         missing = sorted(self._seen - users.keys())
         if missing:
             raise Refused(
-                f"The server's list of users leaves out {missing[0]!r}, whom it knows: it does so where users share "
+                f"The server's list of users omits {missing[0]!r}: it does so where users share "
                 f"a display name. Give each user a display name of their own."
             )
         groups = self._members.groups()
@@ -91,7 +91,7 @@ class Unity:
         return Directory(principals, self._members.groups_of(), emulated_groups=True)
 
     def change(self, change: Change) -> None:
-        """Apply one change; done twice it is done once."""
+        """Apply one change. Idempotent."""
         asked = {"add": [_spaced(name) for name in change.add], "remove": [_spaced(name) for name in change.remove]}
         body = {"changes": [{"principal": change.principal, **{key: value for key, value in asked.items() if value}}]}
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
@@ -103,7 +103,7 @@ class Unity:
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a user, and then as each of their groups, the last of them everybody."""
         if self._key is None:
-            return Probe(None, "Granted, not probed: there is no key to make tokens of users with.")
+            return Probe(None, "Granted, not probed: turnout has no key to sign users' tokens.")
         groups = self._members.all_groups_of(principal)
         if not self._known.keys() >= {folded(principal), *groups}:
             self._users()
@@ -126,7 +126,9 @@ class Unity:
             CatalogUnavailable,
         ) as error:  # 401 or 500: the key is another server's, and nothing was tried
             self._rest.read(f"{SCIM}/Me")  # if this fails too the catalog is away
-            return Probe(None, f"Granted, not probed: no token made with UNITY_CATALOG_KEY_FOLDER is taken. {error}")
+            return Probe(
+                None, f"Granted, not probed: the server rejects tokens signed with UNITY_CATALOG_KEY_FOLDER. {error}"
+            )
         except Denied as error:
             return Probe(False, str(error))
         except NotFound as error:
@@ -141,7 +143,7 @@ class Unity:
             by_name[folded(name)].append(Principal(name, "user", active=each.get("active") is not False))
         doubles = [each.name for same in by_name.values() if sum(each.active for each in same) > 1 for each in same]
         if doubles:
-            raise Refused(f"Users differ only in casing: {', '.join(map(repr, doubles))}. Delete all but one of each.")
+            raise Refused(f"Users differ only in case: {', '.join(map(repr, doubles))}. Delete all but one of each.")
         self._known = {name: max(same, key=lambda each: each.active) for name, same in by_name.items()}
         return self._known
 
@@ -150,7 +152,7 @@ def _email(user: Mapping[str, Any]) -> str:
     """Return what grants call a user: the primary address, which need not look like one."""
     emails = user.get("emails")
     if not isinstance(emails, list) or not emails or not all(isinstance(each, dict) for each in emails):
-        raise CatalogUnavailable("The catalog has a user without an e-mail address.")
+        raise CatalogUnavailable("The catalog lists a user without an e-mail address.")
     return text_of(next((each for each in emails if each.get("primary")), emails[0]), "value")
 
 

@@ -23,9 +23,9 @@ class UnityKey:
             self._id = (folder / "key_id.txt").read_text("utf-8").strip()
             key = load_der_private_key((folder / "private_key.der").read_bytes(), None)
         except (OSError, ValueError, TypeError) as error:
-            raise Refused(f"{folder} has no usable key of a Unity Catalog server: {error}.") from error
+            raise Refused(f"{folder} holds no usable key of a Unity Catalog server: {error}.") from error
         if not isinstance(key, RSAPrivateKey):
-            raise Refused(f"The key in {folder} is none of a Unity Catalog server: those are RSA keys.")
+            raise Refused(f"The key in {folder} is not a Unity Catalog server's: those are RSA keys.")
         self._key = key
 
     def token(self, user: str) -> str:

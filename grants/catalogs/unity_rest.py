@@ -38,7 +38,7 @@ def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]
     for each in rest.pages(permissions_path(securable), "privilege_assignments"):
         principal, privileges = each.get("principal") or "", each.get("privileges") or []
         if not isinstance(principal, str) or not all(isinstance(privilege, str) for privilege in privileges):
-            raise CatalogUnavailable(f"The grants on {securable.full_name} cannot be understood.")
+            raise CatalogUnavailable(f"The grants on {securable.full_name} are malformed in the catalog's answer.")
         held[principal] = held.get(principal, frozenset()) | {spelled(privilege) for privilege in privileges}
     return {principal: privileges for principal, privileges in held.items() if privileges}
 
@@ -82,7 +82,7 @@ def _is_known(rest: Rest, table: Securable, location: str) -> bool:
         return False
     registered_at = str(answer.get("storage_location") or "")
     if _plain(registered_at) != _plain(location):
-        raise Refused(f"{table.full_name} is taken in the catalog by a table at {registered_at!r}, not {location!r}.")
+        raise Refused(f"{table.full_name} is registered in the catalog at {registered_at!r}, not {location!r}.")
     return True
 
 

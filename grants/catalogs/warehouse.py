@@ -55,7 +55,7 @@ class Warehouse:
         }
         status = self._rest.write("POST", "/api/2.0/sql/statements", asked).get("status")
         if not isinstance(status, dict):
-            raise CatalogUnavailable("The warehouse does not say what became of a statement.")
+            raise CatalogUnavailable("The warehouse did not report the result of a statement.")
         return status
 
 
@@ -74,7 +74,7 @@ def statements(change: Change) -> tuple[str, ...]:
 def _privileges(names: tuple[str, ...]) -> str:
     for name in names:
         if not _PRIVILEGE.fullmatch(name):
-            raise Refused(f"{name!r} is no privilege that can be written as SQL.")
+            raise Refused(f"{name!r} cannot be written as a privilege in SQL.")
     return ", ".join(name.replace("_", " ") for name in names)
 
 
@@ -94,7 +94,7 @@ def _failure(status: Mapping[str, Any]) -> Exception:
     code, message = (
         (str(error.get(key, "")) for key in ("error_code", "message")) if isinstance(error, dict) else ("", "")
     )
-    reason = f"The warehouse says: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
+    reason = f"The warehouse reports: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
     if status.get("state") != "FAILED":  # cancelled because it took too long, or the warehouse was stopped
         return CatalogUnavailable(f"The warehouse did not finish: {status.get('state')}.")
     if any(mark in code or mark in message for mark in _DENIED):

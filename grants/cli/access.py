@@ -35,7 +35,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     names = context.names()
     known = snapshot.read(context.engine)
     if known.observed is None:
-        why = known.problem or "No controller has looked at it yet: start `turnout controller run`."
+        why = known.problem or "Start `turnout controller run`."
         raise Refused(f"The catalog was never read. {why}")
     resolver = Resolver(known.observed)
     keys = keys_of(games, names) if games else sorted(names.keys() & known.observed.tables.keys())
@@ -52,7 +52,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     counts = ", ".join(f"{number} {state}" for state, number in sorted(cells.counts.items()))
     say(f"{len(cells.keys)} games, {len(cells.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
     if known.problem:
-        say(f"Since then it could not be read whole: {known.problem}", err=True)
+        say(f"The newest read failed: {known.problem}", err=True)
 
 
 @click.command("why")
@@ -121,7 +121,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
     if fingerprint is not None and fingerprint != prepared.plan.fingerprint:
-        raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
+        raise Refused(f"The plan has changed and is {prepared.plan.fingerprint} now. Review it again.")
     if as_request and not how.dry_run:
         for each in desk.lines(prepared):
             say(each, err=how.as_json)

@@ -26,7 +26,9 @@ def serve(env_dir: Path) -> None:
 
     settings, paths = load(env_dir)
     if settings.access.catalog != "embedded":
-        raise Refused(f"The setting access.catalog is {settings.access.catalog!r}: there is no embedded one to serve.")
+        raise Refused(
+            f"The setting access.catalog is {settings.access.catalog!r}: only the embedded catalog can be served."
+        )
     run(paths.catalog, settings.access.port)
 
 
@@ -41,7 +43,7 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
     context = AccessContext(env_dir)
     with context.acting(DirectAct.ADD_USER, [target(name) for name in names], groups=list(groups)):
         _add(context, names, groups, wait)
-    say(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
+    say(f"{', '.join(names)}: present{', in ' + ', '.join(groups) if groups else ''}.")
 
 
 def _add(context: AccessContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:

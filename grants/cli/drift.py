@@ -34,12 +34,12 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
     observed = drift_store.read_drift(context.engine, context.catalog(), context.settings.access)
     if act is None:
         if chosen:
-            raise Refused("--finding goes with --act.")
+            raise Refused("--finding needs --act.")
         _show(observed, how)
         return
     findings = [drift_store.find(observed, each) for each in chosen]
     if not findings:
-        raise Refused("Name what it is about: --finding ID, repeatable. Without --act all are shown.")
+        raise Refused("Name findings with --finding ID (repeatable), or leave out --act to list all.")
     if act == "ignore":
         for each in findings:
             say(f"{drift_store.id_of(each)[:8]}  {each.sentence}", err=how.as_json)
@@ -63,7 +63,7 @@ def _show(observed: Drift, how: SubmitOptions) -> None:
         left = f"  (ignored: {each.ignored})" if each.ignored is not None else f"  [{', '.join(each.acts)}]"
         say(f"{drift_store.id_of(each)[:8]}  {each.kind:<10} {each.sentence}{left}")
     differences = ", ".join(f"{number} {kind}" for kind, number in sorted(observed.counts.items())) or "no difference"
-    unread = f" Not read, so not known: {len(observed.unread)}." if observed.unread else ""
+    unread = f" Not read, so unknown: {len(observed.unread)}." if observed.unread else ""
     say(f"{differences}; {sum(observed.ignored_counts.values())} ignored.{unread}")
 
 

@@ -28,7 +28,7 @@ def commands() -> Sequence[click.Command]:
         ),
         group(
             "catalog",
-            "The embedded catalog, a server of this machine's own.",
+            "The embedded catalog, a server on this machine.",
             LazyCommand("serve", "grants.cli.catalog:serve"),
             LazyCommand("add-user", "grants.cli.catalog:add_user"),
         ),

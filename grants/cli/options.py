@@ -95,12 +95,12 @@ def intents_from(
     """
     if policy is not None:
         if any(single[name] for name in ("granted", "revoked", "principals", "until")):
-            raise Refused("A policy says it all: leave out --grant, --revoke, --principal and --until.")
+            raise Refused("--policy cannot be combined with --grant, --revoke, --principal or --until.")
         return _of_policy(context, policy, prune, reason)
     if prune:
-        raise Refused("--prune goes with --policy.")
+        raise Refused("--prune needs --policy.")
     if not single["principals"] or not (single["granted"] or single["revoked"]):
-        raise Refused("Say what to change: --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
+        raise Refused("Give --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
     return singles(context.names(), **single, reason=reason)
 
 
@@ -116,7 +116,7 @@ def singles(
     from grants.formats.expiry import parse_until
 
     if until is not None and not granted:
-        raise Refused("--until is for what is granted: what is revoked ends now.")
+        raise Refused("--until needs --grant: a revoke takes effect at once.")
     end = None if until is None else float(parse_until(until))
     return [
         *(

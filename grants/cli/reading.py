@@ -17,7 +17,7 @@ Rows = list[tuple[object, ...]]
 def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> tuple[list[str], Rows]:
     """Return the columns' names and some rows of a game's table, read as a principal.
 
-    The catalog is asked with a token of that principal's; without the right it answers 403, and no file is opened.
+    Requests a credential with the principal's token; without the right the catalog answers 403, and no file is opened.
 
     Raises:
         Denied: the principal may not read it; the sentence says what is missing.
@@ -28,7 +28,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     schema = proposals.schema_of(access)
     table = catalog.tables(schema).get(key)
     if table is None:
-        raise Refused(f"The catalog has no table of {key} yet: the controller registers it when its first rows are in.")
+        raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
     place = unquote(urlsplit(location).path)
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end

@@ -60,7 +60,7 @@ def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
             lines.append(f"    ticket: {quoted(terms.ticket)}")
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MAX_BYTES:
-        problem = f"The policy would have {len(text.encode()):,} bytes and {MAX_BYTES:,} are read"
+        problem = f"The policy would have {len(text.encode()):,} bytes; the limit is {MAX_BYTES:,}"
         raise Refused(f"{problem}; export fewer games or principals, or SQL or Terraform.")
     return text
 

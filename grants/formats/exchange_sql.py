@@ -29,7 +29,7 @@ def render_sql(rows: Iterable[Row], schema: Securable) -> str:
     """
     ordered = in_order(rows)
     names = {folded(row.principal): row.principal for row in ordered}
-    lines = ["-- Who may read which game, written by turnout."]
+    lines = ["-- Read access to games, exported by turnout."]
     lines += [grant(privilege, outer, name) for outer, privilege in uses(schema).items() for name in names.values()]
     for row in ordered:
         lines.append(f"-- {comment(row)}")

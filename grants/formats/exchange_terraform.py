@@ -32,7 +32,7 @@ def render_terraform(rows: Iterable[Row], schema: Securable, direct: Direct | No
     for name in names.values():
         if unicodedata.normalize("NFC", name) != name:
             raise Refused(f"Terraform would turn {shown(name)} into another name (NFC); export it as SQL or YAML.")
-    blocks = ["# Who may read which game, written by turnout.\n"]
+    blocks = ["# Read access to games, exported by turnout.\n"]
     for outer, privilege in uses(schema).items():
         for who, name in names.items():
             kept = _others(direct or {}, outer, who, privilege)

@@ -28,8 +28,8 @@ def parse_until(text: str) -> int:
         if match is not None:
             return _seconds(datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3].upper()}"))
     except (ValueError, OverflowError) as error:
-        raise Refused(f"{shown(text)} is no day there is") from error
-    raise Refused(f"{shown(text)} is no date such as 2026-12-31 and no time such as 2026-12-31T18:00:00Z")
+        raise Refused(f"{shown(text)} is not an existing day") from error
+    raise Refused(f"{shown(text)} is neither a date such as 2026-12-31 nor a time such as 2026-12-31T18:00:00Z")
 
 
 def spelled_until(until: int) -> str:
@@ -43,7 +43,7 @@ def spelled_until(until: int) -> str:
         if until % _DAY == 0:
             return (moment - timedelta(days=1)).date().isoformat()
     except OverflowError as error:
-        raise Refused(f"{until} seconds is no time a calendar has; give Unix seconds.") from error
+        raise Refused(f"{until} seconds is outside the calendar; give Unix seconds.") from error
     return moment.replace(tzinfo=None).isoformat() + "Z"
 
 

@@ -1,6 +1,6 @@
 """`policy.yml`: who may read what, until when.
 
-Values and decisions only: the text, the inventory of games and the time are arguments. docs/access.md tells the format.
+Values and decisions only: the text, the inventory of games and the time are arguments. See docs/access.md.
 """
 
 import re
@@ -105,7 +105,7 @@ def check_until(policy: Policy, now: float) -> tuple[str, ...]:
             problem = f"until {spelled_until(entry.until)} is more than {policy.max_days} days ahead"
             problems.add(entry.line, f"{problem}; name an earlier day, or raise max_days")
         elif entry.until <= now:
-            warnings.append(f"line {entry.line}: it is over since {spelled_until(entry.until)}; nobody reads by it.")
+            warnings.append(f"line {entry.line}: it expired at {spelled_until(entry.until)} and grants nothing.")
     problems.refuse()
     return tuple(warnings)
 
@@ -143,14 +143,14 @@ class _Reading:
         longest = yaml_nodes.number(days, "max_days", _LONGEST_DAYS, self._problems) if days is not None else MAX_DAYS
         entries = self._entries(root, fields.get("grants"))
         for line in [] if allowed else self._everyone:
-            self._problems.add(line, f"'{EVERYONE}' is everybody; say allow_everyone: true if that is meant")
+            self._problems.add(line, f"'{EVERYONE}' means everybody; write allow_everyone: true to allow it")
         return Policy(entries, self._kinds, bool(allowed), longest or MAX_DAYS)
 
     def _version(self, root: yaml.Node, node: yaml.Node | None) -> None:
         if node is None:
             self._problems.add(line_of(root), f"version is missing; write version: {VERSION}")
         elif not (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":int") and node.value == str(VERSION)):
-            self._problems.add(line_of(node), f"version must be {VERSION}; this turnout reads no other")
+            self._problems.add(line_of(node), f"version must be {VERSION}; this turnout supports no other")
 
     def _entries(self, root: yaml.Node, node: yaml.Node | None) -> tuple[Entry, ...]:
         if node is None:
@@ -206,7 +206,7 @@ class _Reading:
             return None
         if kind is not None and self._kinds.setdefault(folded(name), kind) != kind:
             other = self._kinds[folded(name)]
-            self._problems.add(line_of(node), f"{shown(name)} is a {kind} here and a {other} above; it can be one only")
+            self._problems.add(line_of(node), f"{shown(name)} is a {kind} here and a {other} above; keep one kind")
         if folded(name) == EVERYONE:
             self._everyone.append(line_of(node))
         return name
@@ -229,13 +229,13 @@ def _resolved(
     keys_of = {name: key for key, name in known_games.items()}
     patterns = {text for entry in policy.entries for text, _ in entry.games if _PATTERN.search(text)}
     if len(patterns) > MAX_PATTERNS:
-        problem = f"the policy has {len(patterns):,} patterns; {MAX_PATTERNS:,} are read"
+        problem = f"the policy has {len(patterns):,} patterns; the limit is {MAX_PATTERNS:,}"
         problems.add(policy.entries[0].line, f"{problem}; write fewer and wider ones")
         return {}, []
     chosen = [_keys(entry, known_games, keys_of, problems) for entry in policy.entries]
     named = sum(len(entry.principals) * len(keys) for entry, (keys, _) in zip(policy.entries, chosen, strict=True))
     if named > MAX_CELLS:
-        problem = f"the policy names {named:,} times a game for a principal; {MAX_CELLS:,} are read"
+        problem = f"the policy has {named:,} pairs of game and principal; the limit is {MAX_CELLS:,}"
         problems.add(policy.entries[0].line, f"{problem}; use groups")
         return {}, []
     found: dict[tuple[str, str], tuple[Cell, int]] = {}
@@ -251,7 +251,7 @@ def _resolved(
                     against.setdefault(line, []).append(cell)
         for line, both in against.items():
             cells = join_limited(both, 1, lambda cell: f"{shown(known_games[cell.key])} for {shown(cell.principal)}")
-            problem = f"{cells} stands in line {line} already, with another until, reason or ticket"
+            problem = f"{cells} is already in line {line}, with another until, reason or ticket"
             problems.add(entry.line, f"{problem}; keep one of them")
     return {place: cell for place, (cell, _) in found.items()}, [
         problem for _, warnings in chosen for problem in warnings
@@ -272,12 +272,12 @@ def _keys(
             if not matching:
                 warnings.append(f"line {line}: the pattern {shown(text)} matches no game.")
             if named is not None:
-                taken = f"{shown(text)} is taken as a pattern though a game has that very name"
+                taken = f"{shown(text)} is read as a pattern though a game has exactly that name"
                 warnings.append(f"line {line}: {taken}; if you mean that game, write its key {named}.")
         elif text in known_games:
             keys[text] = None
             if named not in {None, text}:
-                taken = f"{text} is taken as the key of {shown(known_games[text])}, and is the name of another game too"
+                taken = f"{text} is read as the key of {shown(known_games[text])}, but is also the name of another game"
                 warnings.append(f"line {line}: {taken}; if you mean that one, write its key {named}.")
         elif named is not None:
             keys[named] = None

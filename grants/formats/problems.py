@@ -22,7 +22,7 @@ class Problems:
         self._found.append((line, sentence))
 
     def refuse(self) -> None:
-        """Say all problems in the order of their lines; do nothing where there are none.
+        """Raise all problems in the order of their lines.
 
         Raises:
             Refused: there are some.

@@ -44,12 +44,10 @@ class Row:
         Securable((self.key,))
         for what, text in (("principal", self.principal), ("reason", self.reason), ("ticket", self.ticket)):
             if text is not None and not text.strip():
-                raise Refused(f"A grant of {shown(self.game)} has an empty {what}; say one.")
+                raise Refused(f"A grant of {shown(self.game)} has an empty {what}; give one.")
         for text in (self.principal, self.game, self.reason, self.ticket or ""):
             if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-                raise Refused(
-                    f"{shown(text)} holds a character that no file can carry; correct it where it comes from."
-                )
+                raise Refused(f"{shown(text)} contains a character that no file can carry; correct it at its source.")
         if self.until is not None:
             spelled_until(self.until)
 
@@ -71,9 +69,9 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
         one, other = row, who.setdefault(folded(row.principal), row)
         if (one.principal, one.kind) != (other.principal, other.kind):
             both = f"{shown(one.principal)} ({one.kind}) and {shown(other.principal)} ({other.kind})"
-            raise Refused(f"{both} are one principal: spell it one way, and say one kind.")
+            raise Refused(f"{both} are one principal; use one spelling and one kind.")
         if by_cell.setdefault(row.order, row) != row:
-            raise Refused(f"{shown(row.game)} for {shown(row.principal)} stands twice with other terms; keep one.")
+            raise Refused(f"{shown(row.game)} for {shown(row.principal)} appears twice with different terms; keep one.")
     return [by_cell[order] for order in sorted(by_cell)]
 
 

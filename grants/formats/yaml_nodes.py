@@ -23,7 +23,7 @@ def composed(text: str, problems: Problems) -> yaml.Node | None:
         return None
     odd = Reader.NON_PRINTABLE.search(text)
     if odd is not None:
-        problems.add(Lines(text).at(odd.start()), f"{odd[0]!r} cannot stand in YAML; write it as an escape in quotes")
+        problems.add(Lines(text).at(odd.start()), f"{odd[0]!r} is not allowed in YAML; write it as an escape in quotes")
         return None
     try:
         if not _plain(text, problems):
@@ -53,9 +53,9 @@ def fields(node: yaml.Node, what: str, known: Collection[str], problems: Problem
     for key, value in node.value:
         name = str(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
         if name not in known:
-            problems.add(line_of(key), f"{shown(name)} is no field of {what}; there are {', '.join(known)}")
+            problems.add(line_of(key), f"{shown(name)} is not a field of {what}; use {', '.join(known)}")
         elif name in values:
-            problems.add(line_of(key), f"{name} stands twice in {what}; keep one")
+            problems.add(line_of(key), f"{what} has {name} twice; keep one")
         else:
             values[name] = value
     return values
@@ -68,7 +68,7 @@ def text(node: yaml.Node, what: str, problems: Problems) -> str | None:
     elif node.tag.endswith(":null") or not node.value.strip():
         problems.add(line_of(node), f"{what} is empty")
     elif "\0" in node.value:
-        problems.add(line_of(node), f"{what} holds a NUL character")
+        problems.add(line_of(node), f"{what} contains a NUL character")
     else:
         return str(node.value)
     return None
@@ -110,15 +110,15 @@ def _plain(text: str, problems: Problems) -> bool:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_DEPTH:
-                problems.add(line, f"this is nested deeper than {_MAX_DEPTH} levels; a policy has no such thing")
+                problems.add(line, f"this is nested deeper than {_MAX_DEPTH} levels; write it flatter")
                 return False
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            problems.add(line, f"the anchor or alias {shown(event.anchor)} is not read; write out what it stands for")
+            problems.add(line, f"the anchor or alias {shown(event.anchor)} is not supported; write out its content")
             plain = False
         if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
-            problems.add(line, f"the tag {shown(event.tag)} is not read; leave it out")
+            problems.add(line, f"the tag {shown(event.tag)} is not supported; leave it out")
             plain = False
     return plain
 

@@ -29,7 +29,7 @@ class Matrix:
 
     @property
     def counts(self) -> Counter[CellState]:
-        """How many cells there are of each kind."""
+        """Number of cells of each kind."""
         return sum((Counter(column) for column in self.columns.values()), Counter[CellState]())
 
     @property

@@ -170,7 +170,9 @@ class Resolver:
             Refused: the catalog has none.
         """
         if key not in self.observed.tables:
-            raise Refused(f"{self.observed.schema.full_name} has no table of a game {key!r}. Is the game registered?")
+            raise Refused(
+                f"{self.observed.schema.full_name} has no table of game {key!r}. Check that the game is registered."
+            )
         return self.observed.tables[key]
 
     def reading(self, principal: str) -> Reading:

@@ -22,7 +22,7 @@ _ONLY = 1  # the id of the only row
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is known of the catalog."""
+    """The last snapshot of the catalog, with its age and error."""
 
     observed: Observed | None  # None: it was never read
     problem: str | None  # why the newest attempt to read it failed; None: it did not

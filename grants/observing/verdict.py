@@ -1,4 +1,4 @@
-"""What is known of one principal and one game: reads it or not, by which ways, and that as a sentence. Values only."""
+"""The verdict on one principal and one game: reads or not, by which grants, and as a sentence. Values only."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Way:
 
     @property
     def words(self) -> str:
-        """It as a part of a sentence."""
+        """The way as part of a sentence."""
         held = (
             f"ownership of {place(self.securable)}" if self.by == OWNERSHIP else f"{self.by} on {place(self.securable)}"
         )
@@ -50,7 +50,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A privilege of which nobody here knows what it allows."""
+    """A privilege with unknown effect."""
 
     securable: Securable
     holder: str
@@ -102,7 +102,7 @@ def every(answers: Iterable[bool | None]) -> bool | None:
 
 
 def best(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return one of several verdicts on a cell of which one is enough: the first that reads, else that may.
+    """Return the best of several verdicts on a cell: the first that reads, else the first that may.
 
     What any of them could grant itself, it could; what is unknown of any is unknown.
     """
@@ -131,7 +131,7 @@ def _main(verdict: Verdict) -> str:
         return f"{who} reads {key}: {', '.join(need.ways[0].words for need in verdict.needs)}."
     if verdict.reads is None:
         unread = dict.fromkeys(place(each) for need in verdict.needs if need.met is None for each in need.unread)
-        return f"Whether {who} reads {key} is not known: who holds or owns what on {' and '.join(unread)} was not read."
+        return f"It is unknown whether {who} reads {key}: grants and owner of {' and '.join(unread)} were not read."
     missing = [f"{need.privilege} on {place(need.securable)}" for need in verdict.needs if need.met is False]
     return f"{who} does not read {key}: it lacks {' and '.join(missing)}."
 
@@ -139,10 +139,10 @@ def _main(verdict: Verdict) -> str:
 def _notes(verdict: Verdict) -> Iterator[str]:
     groups = verdict.needs[0].ways[0].groups if verdict.apart and verdict.reads else ()
     if groups:
-        yield f"The catalog itself knows no groups: it lets in {groups[-1]}, and refuses {verdict.principal} by name."
+        yield f"The catalog does not know groups: it admits {groups[-1]}, and refuses {verdict.principal} by name."
     if verdict.could_grant_itself and not verdict.reads:
-        yield f"It could grant itself that, by {verdict.granting[0].words}."
+        yield f"It could grant itself access, by {verdict.granting[0].words}."
     if verdict.badges:
-        yield f"The table shows less than is there ({'; '.join(verdict.badges)})."
+        yield f"The table hides some of its data ({'; '.join(verdict.badges)})."
     for each in verdict.unknown:
         yield f"{each.holder} holds {each.privilege} on {place(each.securable)}, whose effect is unknown here."

@@ -1,4 +1,4 @@
-"""Where a catalog is not as turnout keeps it: findings in classes, each with what can be done. It never acts itself."""
+"""Drift of a catalog from turnout's grants: findings by class, each with its acts. It never acts itself."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ Act = Literal["adopt", "revert", "ignore"]
 """To adopt is to declare what is there; to revert is to restore what was declared."""
 
 CLASSES: Final[Mapping[Class, str]] = {
-    "extra": "a principal was granted a game, and not by turnout; or turnout's USE_* outlived their game",
-    "missing": "a grant of turnout's is not there, or not enough to read by",
-    "expired": "a grant has expired and is still there",
+    "extra": "a grant that turnout did not make, or a USE_* of turnout's that no game needs",
+    "missing": "a grant of turnout's is missing, or does not suffice to read",
+    "expired": "a grant has expired but still exists",
     "recreated": "a table was recreated and lost its grants",
-    "gone": "a principal with a grant is not in the directory, or not active",
-    "broader": "a grant above the tables, or of all privileges, lets a principal read more than was declared",
+    "gone": "a principal with a grant is missing from the directory, or inactive",
+    "broader": "a grant above the tables, or of all privileges, exceeds what was declared",
     "unknown": "a privilege whose effect turnout does not know",
 }
 
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """What it is recognised by when it is found again."""
+        """Identity of the finding across reads."""
         until = "" if self.entitlement is None or self.entitlement.until is None else f" {self.entitlement.until}"
         rights = "+".join(self.privileges)
         return f"{self.kind} {self.securable.full_name} {rights}{until} {folded(self.principal)}"
@@ -50,14 +50,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """All that was found, and where nobody could look."""
+    """All findings, and the unread places."""
 
     findings: tuple[Finding, ...]
     unread: tuple[Securable, ...]  # of these it is not known whether they have drifted
 
     @property
     def open(self) -> tuple[Finding, ...]:
-        """What nobody decided to ignore."""
+        """Findings that nobody ignores."""
         return tuple(each for each in self.findings if each.ignored is None)
 
     @property
@@ -97,7 +97,7 @@ def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessI
         Refused: the act is not possible for it.
     """
     if act == "ignore" or act not in finding.acts:
-        raise Refused(f"{finding.mark}: there is no plan to {act} that. Possible: {', '.join(finding.acts)}.")
+        raise Refused(f"{finding.mark}: cannot {act} this finding. Possible: {', '.join(finding.acts)}.")
     who, key, ours = finding.principal, finding.securable.path[-1], finding.entitlement
     if finding.kind == "extra" and SELECT not in finding.privileges:
         return AccessIntent(who, NO_GAME, read=False, reason=reason, ticket=ticket)
@@ -134,8 +134,8 @@ def _lacks_use(resolver: Resolver, who: str) -> list[str]:
 
 
 def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
-    state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is not in the directory any more"
-    sentence = f"{ours.principal}, who was given {ours.key}, {state}: take the grant, or ignore it if they come back."
+    state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is no longer in the directory"
+    sentence = f"{ours.principal} holds a grant on {ours.key} but {state}. Revoke it, or ignore it if they return."
     return Finding(
         "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), sentence, ("revert", "ignore"), ours
     )
@@ -151,18 +151,18 @@ def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
 def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
     who, where, table = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
     if table is None:
-        sentence = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
+        sentence = f"{who} was granted {ours.key}, but the catalog has no such table. Register it, or revert the grant."
         yield Finding("missing", who, where, (SELECT,), sentence, ("adopt", "ignore"), ours)
     elif table.table_id != ours.table_id:
-        what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, by whom is not known"
+        what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, the grantor is unknown"
         sentence = f"The table of {ours.key} was recreated after {who} was granted it: {who} {what}."
         acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
         yield Finding("recreated", who, where, lacks, sentence, acts, ours)
     elif lacks:
         reads = resolver.reading(who).of(ours.key)
-        still = "still reads it by another way" if reads else "does not read it"
+        still = "still reads it by another grant" if reads else "does not read it"
         still = "may or may not read it" if reads is None else still
-        sentence = f"{who} was given {ours.key}, and {' and '.join(lacks)} of that is not there: {who} {still}."
+        sentence = f"{who} was granted {ours.key}, but {' and '.join(lacks)} is missing: {who} {still}."
         yield Finding("missing", who, where, lacks, sentence, ("adopt", "revert", "ignore"), ours)
 
 
@@ -178,7 +178,7 @@ def _of_assignments(
             cell = (folded(principal), keys.get(where, ""))
             holder = principal or "A deleted principal"
             for privilege in sorted(privileges - KNOWN):
-                sentence = f"{holder} holds {privilege} on {place(where)}: what that allows is not known."
+                sentence = f"{holder} holds {privilege} on {place(where)}: turnout does not know its effect."
                 yield Finding("unknown", principal, where, (privilege,), sentence, ("ignore",))
             if resolver.standing(principal) == "gone" or not principal:
                 if cell not in by_cell and (where in keys or cell[0] not in entitled):
@@ -198,7 +198,7 @@ def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *
     rights = tuple(sorted(privileges))
     who = principal or "A deleted principal"
     acts: tuple[Act, ...] = ("revert", "ignore") if is_table and principal else ("ignore",)
-    sentence = f"{who} holds {' and '.join(rights)} on {place(where)}, and the directory does not know them."
+    sentence = f"{who} holds {' and '.join(rights)} on {place(where)}, but is not in the directory."
     return Finding("gone", principal, where, rights, sentence, acts)
 
 
@@ -222,10 +222,10 @@ def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:
     if not idle(resolver, {given.principal}):
         return
     who, readers = resolver.name(given.principal), readers_by(resolver, given)
-    sentence = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"
+    sentence = f"{who} still has {given.privilege} on {place(given.securable)}, but no grant of turnout's needs it"
     if readers:
         name, key = min(readers)
         more = f" ({len(readers)} cells in all)" if len(readers) > 1 else ""
-        sentence += f". {resolver.name(name)} reads {key} by it{more}: it can be taken when nobody does"
+        sentence += f". {resolver.name(name)} reads {key} by it{more}: revoke it when nobody does"
     acts: tuple[Act, ...] = ("ignore",) if readers else ("revert", "ignore")
     yield Finding("extra", who, given.securable, (given.privilege,), f"{sentence}.", acts)

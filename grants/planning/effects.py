@@ -1,4 +1,4 @@
-"""What a plan brings about: who gains what, who loses it, and where that is not what was requested."""
+"""Effects of a plan: gained and lost read access, and unmet intents."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class Effect(NamedTuple):
 
 
 class UnmetIntent(NamedTuple):
-    """An intent by which nothing changes for its cell, or not what was requested."""
+    """An intent that its cell does not fulfil after the plan."""
 
     intent: AccessIntent
     reads: bool | None  # after the plan; None: not known
@@ -49,7 +49,7 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 def unmoved(
     before: Resolver, after: Resolver, intents: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[UnmetIntent]:
-    """Yield each intent that changes nothing of who reads, with the reason and what would."""
+    """Yield each intent without effect on reading, with the reason and a fix."""
     tables = after.observed.tables
     for principal, theirs in groupby(intents, key=attrgetter("principal")):
         first, last = before.reading(principal), after.reading(principal)
@@ -59,7 +59,7 @@ def unmoved(
                 yield from _left(after, intent)
             elif intent.key not in tables:
                 yield UnmetIntent(
-                    intent, reads=False, sentence=f"{intent.key} has no table in the catalog: nothing to take there."
+                    intent, reads=False, sentence=f"{intent.key} has no table in the catalog: nothing to revoke."
                 )
             elif then is not intent.read:
                 yield UnmetIntent(intent, then, _why_not(after, intent, then, left.get(intent.cell, ())))
@@ -80,23 +80,23 @@ def warnings(
     for change in changes:
         if change.remove and change.securable in above:
             what = f"{' and '.join(change.remove)} on {place(change.securable)}"
-            yield f"{change.principal} loses {what}, also for what lies there and is no game: that is not seen here."
+            yield f"{change.principal} loses {what}, also for objects that are not games; turnout does not see those."
 
 
 def _about_giving(before: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
     known = before.observed.directory.principals.get(who)
     if known is not None and known.kind == "user":
-        yield f"{known.name} is a user: prefer a group, whose members come and go without new grants."
+        yield f"{known.name} is a user: prefer a group, so that members can change without new grants."
     if before.apart and known is not None and known.kind == "group":
-        yield f"The catalog knows no groups: it lets in {known.name} itself, and refuses its members by name."
+        yield f"The catalog does not know groups: it admits {known.name} itself, and refuses its members by name."
     if who == folded(EVERYONE):
-        yield f"{EVERYONE} is everybody: each of them will read {len(asked)} of these games."
+        yield f"{EVERYONE} means everybody: every user will read {len(asked)} of these games."
     reads = before.reading(who).reads
     selected = before.selected_by_itself(who)
     covered = [intent for intent in asked if intent.key in reads and intent.key not in selected]
     if covered:
         ways = _select_ways(before, covered[0])
-        yield f"{before.name(who)} reads {len(covered)} of these games already: {covered[0].key} by {ways[0].words}."
+        yield f"{before.name(who)} already reads {len(covered)} of these games: {covered[0].key} by {ways[0].words}."
 
 
 def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _left(after: Resolver, intent: AccessIntent) -> Iterator[UnmetIntent]:
     who = after.name(intent.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):
-            why = "turnout did not grant it, or a principal needs it for a game"
+            why = "turnout did not grant it, or another game needs it"
             yield UnmetIntent(intent, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
@@ -124,11 +124,11 @@ def _why_not(after: Resolver, intent: AccessIntent, then: bool | None, left: Seq
     if then is None or intent.read:
         verdict = after.verdict(who, key)
         if verdict.standing == "inactive":
-            return f"{who} does not read {key} yet: it is not active. Activate it where people are kept."
+            return f"{who} does not read {key} yet: it is not active. Activate it in the directory."
         return verdict.sentence
     if left:
         kept = "a permanent grant" if any(each.permanent for each in left) else "a grant that lasts longer"
-        return f"{who} still reads {key} by {kept}. Revoke that too to end it."
+        return f"{who} still reads {key} by {kept}. Revoke that too."
     fixes = dict.fromkeys(_fix(after, intent, way) for way in _select_ways(after, intent))
     return f"{who} still reads {key} {'; and '.join(fixes)}."
 
@@ -140,6 +140,6 @@ def _fix(after: Resolver, intent: AccessIntent, way: Way) -> str:
     if way.by == SELECT and way.securable == after.table(intent.key).securable:
         if way.groups:
             return f"{words}: revoke it from that group, or take {after.name(intent.principal)} out of it"
-        return f"{words}, which turnout did not give: revert it, or adopt it first"
-    out = ", or take it out of the group" if way.groups else ""
-    return f"{words}: revoke there, which turnout does not do{out}"
+        return f"{words}, which turnout did not grant: revert it, or adopt it first"
+    out = ", or remove it from the group" if way.groups else ""
+    return f"{words}: revoke it there (turnout does not){out}"

@@ -22,7 +22,7 @@ NO_GAME: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class AccessIntent:
-    """What a person wants of one principal and one game.
+    """A requested change of one principal's access to one game.
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
     `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.
@@ -44,9 +44,9 @@ class AccessIntent:
 
     def __post_init__(self) -> None:
         if self.until is not None and not math.isfinite(self.until):
-            raise Refused(f"{self.until} is no time until which {self.principal} could read {self.key}.")
+            raise Refused(f"{self.until} is not a valid end of access of {self.principal} to {self.key}.")
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
-            raise Refused("To adopt is to give, to revert is to take for good: ask for one of them.")
+            raise Refused("Adopting grants, reverting revokes without an end time. Choose one of them.")
         if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
             raise Refused("Name the game to read or revert.")
 

@@ -68,7 +68,7 @@ class Case:
 
 
 def require_allowed(case: Case) -> None:
-    """Let a case pass.
+    """Check a case.
 
     Raises:
         Refused: with the sentences of all rules that it breaks.
@@ -79,7 +79,7 @@ def require_allowed(case: Case) -> None:
 
 
 def refusals(case: Case) -> tuple[str, ...]:
-    """Return one sentence for each thing that speaks against a case; none: it may be done."""
+    """Return one sentence for each broken rule; none: the case is allowed."""
     return tuple(dict.fromkeys(sentence for rule in RULES for sentence in rule(case)))
 
 
@@ -97,12 +97,12 @@ def _only_grantable(case: Case) -> Iterator[str]:
     for change in case.plan.changes:
         for privilege in (*change.add, *change.remove):
             if privilege not in GRANTABLE:
-                yield f"{privilege} is not turnout's to give or take: only {', '.join(sorted(GRANTABLE))} are."
+                yield f"turnout does not grant or revoke {privilege}, only {', '.join(sorted(GRANTABLE))}."
             elif privilege not in _FITS[change.securable.type]:
-                yield f"{privilege} is not given or taken on a {change.securable.type}: games are granted one by one."
+                yield f"turnout does not grant or revoke {privilege} on a {change.securable.type}: grant single games."
         both = sorted(set(change.add) & set(change.remove))
         if both:
-            yield f"{' and '.join(both)} would be given and taken in one: plan again."
+            yield f"{' and '.join(both)} would be granted and revoked in one change. Plan again."
 
 
 def _only_games(case: Case) -> Iterator[str]:
@@ -111,39 +111,39 @@ def _only_games(case: Case) -> Iterator[str]:
         where = change.securable
         is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
         if where not in above and not is_game:
-            yield f"{where.full_name} is no game's table in {case.schema.full_name}: turnout grants nothing else."
+            yield f"{where.full_name} is not a game's table in {case.schema.full_name}: turnout grants nothing else."
     for entitlement in case.plan.change_set.made:
         if entitlement.key not in case.inventory:
-            yield f"{entitlement.key} is no game that turnout knows: register it first."
+            yield f"{entitlement.key} is not a registered game. Register it first."
 
 
 def _names(case: Case) -> Iterator[str]:
     gaining = case.beneficiaries
     for principal in case.principals:
         if not is_name(principal):
-            yield f"{principal!r} cannot be a principal's name: 1 to {_LONGEST} visible characters."
+            yield f"{principal!r} cannot be a principal's name. Use 1 to {_LONGEST} visible characters."
             continue
         known = case.directory.principals.get(folded(principal))
         if folded(principal) not in gaining or folded(principal) == _EVERYONE:
             continue
         if known is None:
-            yield f"The directory knows no {principal!r}: only what they have can be taken."
+            yield f"The directory does not know {principal!r}: turnout can only revoke."
         elif not known.active:
-            yield f"{principal} is not active: activate them first, or only take what they have."
+            yield f"{principal} is not active: activate the principal first, or only revoke."
 
 
 def _known_people(case: Case) -> Iterator[str]:
     granter = case.approver or case.actor
     if case.beneficiaries and not granter.is_known:
         yield (
-            f"The catalog has no user {granter.name!r}, so whether this is for themselves cannot be checked: "
-            "set access.identities in turnout.toml to the catalog's name of the user who grants."
+            f"The catalog has no user {granter.name!r}, so turnout cannot check for self-approval: "
+            "set access.identities in turnout.toml to the grantor's name in the catalog."
         )
 
 
 def _never_oneself(case: Case) -> Iterator[str]:
     if case.approver is None and case.actor.is_one_of(case.beneficiaries):
-        yield f"{case.actor.name} would give to themselves or a group they are in: another admin must approve."
+        yield f"{case.actor.name} may not grant to themselves or their own groups; ask another admin to approve."
 
 
 def _four_eyes(case: Case) -> Iterator[str]:
@@ -151,26 +151,26 @@ def _four_eyes(case: Case) -> Iterator[str]:
     if approver is None:
         return
     if not approver.is_admin:
-        yield f"{approver.name} cannot approve: they are no admin of access."
+        yield f"{approver.name} may not approve: not an access admin."
     if folded(approver.name) == folded(case.actor.name):
-        yield f"{approver.name} cannot approve their own request: another admin must."
+        yield f"{approver.name} may not approve their own request; ask another admin."
     if approver.is_one_of(case.beneficiaries - {_EVERYONE}):
-        yield f"{approver.name} cannot approve what they or a group they are in get: another admin must."
+        yield f"{approver.name} may not approve access for themselves or their own groups; ask another admin."
 
 
 def _admins_only(case: Case) -> Iterator[str]:
     if not case.actor.is_admin and case.approver is None:
-        yield f"{case.actor.name} is no admin of access: ask for it, and an admin must approve."
+        yield f"{case.actor.name} is not an access admin: request access, and an admin must approve."
 
 
 def _never_the_executor(case: Case) -> Iterator[str]:
     if folded(case.executor) in {folded(each) for each in case.principals}:
-        yield f"{case.executor} is who carries this out: it never gets or loses anything through turnout."
+        yield f"{case.executor} executes the changes: turnout never changes its access."
 
 
 def _never_everyone(case: Case) -> Iterator[str]:
     if _EVERYONE in case.beneficiaries and not case.everyone_allowed:
-        yield f"{EVERYONE} is everybody: that needs a policy that allows it."
+        yield f"{EVERYONE} means everybody: use a policy with allow_everyone: true."
 
 
 def _only_ours_is_taken(case: Case) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _only_ours_is_taken(case: Case) -> Iterator[str]:
 
 def _a_reason(case: Case) -> Iterator[str]:
     if any(not is_said(intent.reason) for intent in case.plan.intents):
-        yield "Each change of access needs a reason."
+        yield "Enter a reason: each change of access needs one."
 
 
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (

@@ -1,4 +1,4 @@
-"""Plans who may read what: the fewest changes that make intents true, what comes of them, and what they depend on.
+"""Plans access: the fewest changes that fulfil intents, their effects, and the facts they depend on.
 
 Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless an intent says so.
 """
@@ -27,7 +27,7 @@ _REVERTED: Final = frozenset({SELECT, BROWSE})
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
+    """Changes, effects and facts; planned again after it is applied, the plan is empty."""
 
     intents: tuple[AccessIntent, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)
@@ -178,15 +178,15 @@ def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> t
         same = asked.setdefault((cell, permanent), intent)
         other = asked.get((cell, not permanent), intent)
         if same.until != intent.until or same.read is not intent.read or other.read is not intent.read:
-            raise Refused(
-                f"{intent.principal} and {intent.key} are requested twice, and not for the same: request one."
-            )
+            raise Refused(f"{intent.principal} and {intent.key} are requested twice with different terms. Request one.")
     if asked:
         keys = dict.fromkeys(intent.key for intent in asked.values())
         tables = [observed.tables[key].securable for key in keys if key in observed.tables]
         for where in (*observed.schema.chain(), *tables):
             if where not in observed.direct:
-                raise Refused(f"The grants on {place(where)} were not read, so nothing can be planned. Read again.")
+                raise Refused(
+                    f"The grants on {place(where)} were not read, so no change can be planned. Read the catalog again."
+                )
     return tuple(asked.values())
 
 
@@ -195,9 +195,9 @@ def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:
         return
     before.table(intent.key)
     if before.standing(intent.principal) == "gone":
-        raise Refused(f"The directory knows no {intent.principal!r}. Is it spelled right?")
+        raise Refused(f"The directory does not know {intent.principal!r}. Check the spelling.")
     if intent.until is not None and intent.until <= now:
-        raise Refused(f"{intent.principal} cannot be given {intent.key} until a time that has passed.")
+        raise Refused(f"{intent.principal} cannot be granted {intent.key} until a past time. Choose a later end.")
 
 
 def _entitled(before: Resolver, intents: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:

@@ -1,4 +1,4 @@
-"""Takes back what a change set did, and only that: what was there before, and what came since, stays."""
+"""Reverts a change set and nothing else: earlier and later grants stay."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
 
 def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float) -> AccessPlan:
-    """Plan the way back of a change set, from how things are now.
+    """Plan the undo of a change set from the present state.
 
     What it gave is taken, unless a newer entitlement or another principal's reading rests on it; what it took is given
     again, unless it has expired meanwhile. Where that is not the exact inverse a warning says so.
@@ -38,7 +38,9 @@ def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float
     allowed = done.brought - cells.then.keys()
     first, above = Stage((), before).then(draft), Draft()
     for each in sorted(take(above, first.resolver, gave & managed.given, allowed)):
-        notes.append(f"{before.name(each.principal)} keeps {each.privilege} on {place(each.securable)}: it is needed.")
+        notes.append(
+            f"{before.name(each.principal)} keeps {each.privilege} on {place(each.securable)}: it is still needed."
+        )
     anew = set(added_by(first.changes)) - done.ours
     planned = assembled(before, first.then(above), (), cells, managed, (), done.adopted | anew)
     return replace(planned, warnings=(*notes, *planned.warnings))
@@ -49,12 +51,12 @@ def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
         if each in cells.then.get(each.cell, ()):
             cells.end(each)
         elif not each.is_over(now):
-            raise Refused(f"What {each.principal} may do with {each.key} was changed since: undo that first.")
+            raise Refused(f"Access of {each.principal} to {each.key} was changed since. Undo that first.")
     for each in done.ended:
         if any(other.permanent == each.permanent for other in cells.then.get(each.cell, ())):
-            raise Refused(f"{each.principal} was given {each.key} again since: undo that first.")
+            raise Refused(f"{each.principal} was granted {each.key} again since. Undo that first.")
         if each.is_over(now):
-            yield f"{each.principal} does not get {each.key} back: it has expired meanwhile."
+            yield f"{each.principal} does not get {each.key} back: the grant has expired meanwhile."
         else:
             cells.make(each)
 
@@ -68,11 +70,11 @@ def _remove(
         if given.privilege in _USE:
             continue
         if (who, where.path[-1]) in cells.then:
-            yield f"{_what(change, given)} stays: another grant of turnout's rests on it."
+            yield f"{_what(change, given)} stays: another grant by turnout depends on it."
         elif not before.holds(*given):
-            yield f"{_what(change, given)} is gone already."
+            yield f"{_what(change, given)} is already gone."
         elif given not in managed.given:
-            yield f"{_what(change, given)} stays: it is not turnout's any more."
+            yield f"{_what(change, given)} stays: turnout no longer manages it."
         else:
             for spelling, privileges in spelled.of(where, who):
                 if given.privilege in privileges:
@@ -80,15 +82,15 @@ def _remove(
 
 
 def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[ManagedGrant], bool]) -> Iterator[str]:
-    """Give again what the change took."""
+    """Grant again what the change revoked."""
     for given in given_by(change, change.remove):
         held = before.directly(given.principal, given.securable)
         if held is None:
-            yield f"{_what(change, given)} cannot be given again: it is not there any more, or was not read."
+            yield f"{_what(change, given)} cannot be granted again: the object no longer exists, or was not read."
         elif before.standing(given.principal) == "gone":
-            yield f"{_what(change, given)} cannot be given again: the directory does not know it any more."
+            yield f"{_what(change, given)} cannot be granted again: the principal is no longer in the directory."
         elif given.privilege in held:
-            yield f"{_what(change, given)} is there again already."
+            yield f"{_what(change, given)} is already granted again."
         elif wanted(given):
             draft.add(given.securable, change.principal, given.privilege)
 

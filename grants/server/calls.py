@@ -67,7 +67,7 @@ class Call:
     def require_admin(self) -> None:
         """Let only the metastore's admin go on."""
         if not self.caller["admin"]:
-            raise denied("Only the metastore's admin may do that.")
+            raise denied("Only the metastore admin may do that.")
 
     def commit(self) -> None:
         """Keep what was done so far even when the rest of this request fails."""
@@ -98,15 +98,15 @@ def said(wrong: ApiError) -> JSONResponse:
 
 
 async def no_such_endpoint(_request: Request, error: Exception) -> Response:
-    """Answer what no route takes, or not with this method."""
+    """Answer an unknown path or method."""
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return said(ApiError(status, "ENDPOINT_NOT_FOUND", "There is no such endpoint, or not with this method."))
+    return said(ApiError(status, "ENDPOINT_NOT_FOUND", "The endpoint does not exist, or does not accept this method."))
 
 
 async def broken(request: Request, error: Exception) -> Response:
-    """Answer what is the server's own fault; the traceback goes to the log, not to the caller."""
+    """Answer an internal error; the traceback goes to the log, not to the caller."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed; its log says why."))
+    return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed. See its log."))
 
 
 def invalid(message: str) -> ApiError:
@@ -124,7 +124,7 @@ def as_text(value: object, name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS:
         raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} letters.")
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000 for letter in value):
-        raise invalid(f"{name} has a character that cannot be written.")
+        raise invalid(f"{name} contains a character that is not allowed.")
     return value
 
 
@@ -142,11 +142,11 @@ async def _body(request: Request) -> Mapping[str, Any]:
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MOST_BYTES:
-            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MOST_BYTES} bytes.")
     try:
         body = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:
-        raise ApiError(400, "MALFORMED_REQUEST", "The body is no JSON.") from error
+        raise ApiError(400, "MALFORMED_REQUEST", "The body is not JSON.") from error
     if not isinstance(body, dict):
         raise ApiError(400, "MALFORMED_REQUEST", "The body must be a JSON object.")
     return body

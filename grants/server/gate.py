@@ -43,7 +43,7 @@ class Gate:
     def _meant_for_us(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if headers.get("host") not in {f"127.0.0.1:{self._state.port}", f"localhost:{self._state.port}"}:
-            raise ApiError(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
+            raise ApiError(400, "BAD_REQUEST", "Address this host as 127.0.0.1 or localhost, with its port.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
-            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MOST_BYTES} bytes.")

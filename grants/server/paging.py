@@ -25,4 +25,4 @@ def _after(token: str) -> str:
     try:
         return bytes.fromhex(token).decode()
     except ValueError as error:
-        raise invalid("That page_token was not given here.") from error
+        raise invalid("page_token is invalid.") from error

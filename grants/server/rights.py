@@ -93,7 +93,7 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
     """
     kind = securable_type.lower()
     if kind not in _TYPES:
-        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is no type of securable known here.")
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is not a known type of securable.")
     securable: sqlite3.Row | None
     securable = rows.execute("SELECT * FROM securables WHERE full_name = ?", (full_name.lower(),)).fetchone()
     if securable is None or type_of(securable) != kind:
@@ -102,15 +102,15 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
 
 
 def require_sight(call: Call, securable: sqlite3.Row) -> None:
-    """Let only those go on who may see the securable."""
+    """Require that the caller may see the securable."""
     if not standing(call.rows, call.caller, securable).sees():
         raise denied(f"{call.caller['name']} may not see {type_of(securable)} {securable['full_name']!r}.")
 
 
 def require_administration(call: Call, securable: sqlite3.Row) -> None:
-    """Let only those go on who own the securable or what it lies in, have MANAGE on it, or are the admin."""
+    """Require that the caller owns the securable or a parent, has MANAGE on it, or is the admin."""
     if not standing(call.rows, call.caller, securable).administers():
         raise denied(
-            f"{call.caller['name']} neither owns {type_of(securable)} {securable['full_name']!r} nor what it lies in,"
-            " and has no MANAGE on it."
+            f"{call.caller['name']} owns neither {type_of(securable)} {securable['full_name']!r} nor a parent of it,"
+            " and does not hold MANAGE on it."
         )

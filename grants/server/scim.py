@@ -53,7 +53,7 @@ def make(call: Call) -> Mapping[str, Any]:
             (principal_id, kind, name, folded(name), display),
         )
     except sqlite3.IntegrityError as error:
-        raise ApiError(409, "RESOURCE_ALREADY_EXISTS", f"There is a principal called {name!r} already.") from error
+        raise ApiError(409, "RESOURCE_ALREADY_EXISTS", f"A principal named {name!r} already exists.") from error
     if kind == "group":
         _add(call.rows, principal_id, as_list(call.body.get("members"), "members", dict))
     return _told(call.rows, _by_id(call.rows, kind, principal_id))
@@ -76,7 +76,7 @@ def delete(call: Call) -> Mapping[str, Any]:
     call.require_admin()
     principal = _found(call)
     if principal["admin"]:
-        raise invalid("The metastore's admin cannot be deleted: nobody could change anything any more.")
+        raise invalid("The metastore admin cannot be deleted: nobody could change anything afterwards.")
     call.rows.execute("DELETE FROM principals WHERE id = ?", (principal["id"],))
     return {}
 
@@ -84,7 +84,7 @@ def delete(call: Call) -> Mapping[str, Any]:
 def _kind(call: Call) -> str:
     kind = _KINDS.get(call.path["kind"])
     if kind is None:
-        raise ApiError(404, "ENDPOINT_NOT_FOUND", "There are Users, Groups and ServicePrincipals.")
+        raise ApiError(404, "ENDPOINT_NOT_FOUND", "Unknown resource. Use Users, Groups or ServicePrincipals.")
     return kind
 
 
@@ -96,7 +96,7 @@ def _by_id(rows: sqlite3.Connection, kind: str, principal_id: str) -> sqlite3.Ro
     principal: sqlite3.Row | None
     principal = rows.execute("SELECT * FROM principals WHERE kind = ? AND id = ?", (kind, principal_id)).fetchone()
     if principal is None or principal_id == EVERYONE_ID:
-        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"There is no {kind.replace('_', ' ')} with that id.")
+        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"No {kind.replace('_', ' ')} has that id.")
     return principal
 
 
@@ -129,9 +129,7 @@ def _add(rows: sqlite3.Connection, group_id: str, members: list[dict[str, Any]])
     for member in members:
         value = as_text(member.get("value"), "members.value")
         if value == EVERYONE_ID or not rows.execute("SELECT 1 FROM principals WHERE id = ?", (value,)).fetchone():
-            raise ApiError(
-                404, "RESOURCE_DOES_NOT_EXIST", f"There is no principal with the id {value!r} to be a member."
-            )
+            raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"No principal has the id {value!r}.")
         rows.execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (group_id, value))
 
 
@@ -144,13 +142,13 @@ def _patch_members(rows: sqlite3.Connection, group_id: str, operation: Mapping[s
     elif verb == "remove" and isinstance(path, str) and (member := _ONE_MEMBER.fullmatch(path)):
         rows.execute("DELETE FROM members WHERE group_id = ? AND member_id = ?", (group_id, member[1]))
     else:
-        raise invalid('Members are added with the path members, and removed with members[value eq "ID"].')
+        raise invalid('Add members with the path members, and remove them with members[value eq "ID"].')
 
 
 def _patch_activity(rows: sqlite3.Connection, principal: sqlite3.Row, operation: Mapping[str, Any]) -> None:
     value = operation.get("value")
     if operation.get("op") != "replace" or operation.get("path") != "active" or not isinstance(value, bool):
-        raise invalid("Of a user or service principal only `active` can be replaced.")
+        raise invalid("Only `active` of a user or service principal can be replaced.")
     if principal["admin"] and not value:
-        raise invalid("The metastore's admin cannot be deactivated: nobody could change anything any more.")
+        raise invalid("The metastore admin cannot be deactivated: nobody could change anything afterwards.")
     rows.execute("UPDATE principals SET active = ? WHERE id = ?", (int(value), principal["id"]))

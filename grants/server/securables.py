@@ -66,7 +66,7 @@ def make_table(call: Call) -> Mapping[str, Any]:
     parent = find(call.rows, "schema", ".".join(path[:2]))
     _require_making(call, parent, "CREATE_TABLE", USE_SCHEMA)
     if (call.text("table_type"), call.text("data_source_format")) != ("EXTERNAL", "DELTA"):
-        raise invalid("Only external Delta tables can be made here.")
+        raise invalid("Only external Delta tables can be created.")
     columns = [
         {name: column[name] for name in _COLUMN if name in column}
         for column in as_list(call.body.get("columns"), "columns", dict)
@@ -154,7 +154,7 @@ def _given(call: Call, securable_type: str) -> Mapping[str, Any]:
 def _require_making(call: Call, parent: sqlite3.Row, privilege: str, use: str) -> None:
     own = standing(call.rows, call.caller, parent)
     if not (own.administers() or (own.holds(privilege) and own.holds(use) and not own.unusable())):
-        raise denied(f"{call.caller['name']} may make nothing in {type_of(parent)} {parent['full_name']!r}.")
+        raise denied(f"{call.caller['name']} may create nothing in {type_of(parent)} {parent['full_name']!r}.")
 
 
 def _made(
@@ -176,7 +176,7 @@ def _made(
         )
     except sqlite3.IntegrityError as error:
         if "location" in str(error):
-            raise ApiError(400, "INVALID_PARAMETER_VALUE", "Another table lies at that location already.") from error
+            raise ApiError(400, "INVALID_PARAMETER_VALUE", "Another table is registered at that location.") from error
         raise ApiError(409, "ALREADY_EXISTS", f"{name!r} already exists.") from error
     row = call.rows.execute("SELECT * FROM securables WHERE id = ?", (securable_id,)).fetchone()
     return _told(call.rows, row)

@@ -107,7 +107,7 @@ def _lock(folder: Path) -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise Refused(f"Another process serves the catalog in {folder} already. Stop it, or use that one.") from error
+        raise Refused(f"Another process already serves the catalog in {folder}. Stop it, or use it.") from error
     return file
 
 
@@ -115,9 +115,7 @@ def _open(file: Path) -> sqlite3.Connection:
     try:
         return open_rows(file)
     except sqlite3.Error as error:
-        raise Refused(
-            f"{file} cannot be opened: {error}. Bring it back, or remove it to begin with no grants."
-        ) from error
+        raise Refused(f"{file} cannot be opened: {error}. Restore it, or remove it to start without grants.") from error
 
 
 def _listen(port: int) -> socket.socket:
@@ -128,7 +126,7 @@ def _listen(port: int) -> socket.socket:
         listener.bind((HOST, port))
     except OSError as error:
         listener.close()
-        raise Refused(f"Port {port} is taken. Stop what listens there, or choose another for the catalog.") from error
+        raise Refused(f"Port {port} is in use. Stop the process that listens there, or choose another port.") from error
     listener.listen(128)
     return listener
 

@@ -1,4 +1,4 @@
-"""Who calls: tokens, kept only as hashes; and what lets a caller read a table."""
+"""Tokens of callers, kept only as hashes; and credentials to read a table."""
 
 import hashlib
 import secrets
@@ -33,7 +33,7 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
     """Return who calls.
 
     Raises:
-        ApiError: 401 without a token, with one that is unknown or expired, or of a user who is not active.
+        ApiError: 401 without a token, with an unknown or expired one, or of a user who is not active.
     """
     caller: sqlite3.Row | None
     scheme, _, token = authorization.partition(" ")
@@ -42,7 +42,7 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
         (_hash(token.strip()),),
     ).fetchone()
     if scheme.lower() != "bearer" or caller is None:
-        raise ApiError(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
+        raise ApiError(401, "UNAUTHENTICATED", "The token is missing or unknown.")
     if caller["expires_at"] is not None and caller["expires_at"] <= now():
         raise ApiError(401, "UNAUTHENTICATED", "The token has expired.")
     if not caller["active"]:

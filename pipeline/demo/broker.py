@@ -151,7 +151,7 @@ class Broker:
         deadline = time.monotonic() + _READY_SECONDS
         while time.monotonic() < deadline:
             if not self.running:
-                raise Refused(f"The Kafka broker ended at its start: {_reason(self.log, mark)}. All of it: {self.log}")
+                raise Refused(f"The Kafka broker failed to start: {_reason(self.log, mark)}. Log: {self.log}")
             try:
                 answer = client.list_topics(timeout=0.5)
             except KafkaException:
@@ -162,7 +162,7 @@ class Broker:
             client.poll(0.1)
         raise Refused(
             f"The Kafka broker does not answer at {self.address} after {_READY_SECONDS:.0f} seconds: "
-            f"{_reason(self.log, mark)}. All of it: {self.log}"
+            f"{_reason(self.log, mark)}. Log: {self.log}"
         )
 
 
@@ -173,7 +173,7 @@ def _claimed(folder: Path) -> Iterator[IO[bytes]]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Refused(f"A broker is running on {folder}. Stop it, or choose another folder.") from error
+            raise Refused(f"A broker already runs on {folder}. Stop it, or choose another folder.") from error
         yield lock
 
 
@@ -214,7 +214,7 @@ def _format(folder: Path, log: Path) -> str:
                     f"Preparing {folder / 'data'} takes over {_FORMAT_SECONDS:.0f} seconds. Try again."
                 ) from error
         if code != 0:
-            raise Refused(f"Kafka cannot prepare {folder / 'data'}: {_reason(log, mark)}. All of it: {log}")
+            raise Refused(f"Kafka cannot prepare {folder / 'data'}: {_reason(log, mark)}. Log: {log}")
     match = re.search(r"^cluster\.id=(.+)$", identity.read_text("utf-8"), re.MULTILINE)
     if match is None:
         raise Refused(f"{identity} names no cluster. Delete {folder / 'data'} to begin with an empty broker.")
@@ -227,4 +227,4 @@ def _reason(log: Path, mark: int) -> str:
         file.seek(mark)
         lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"\b(ERROR|FATAL)\b|Exception|Error:", line)]
-    return (telling or lines or ["it wrote nothing"])[-1][:400]
+    return (telling or lines or ["no output"])[-1][:400]

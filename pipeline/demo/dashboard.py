@@ -26,8 +26,8 @@ def new_url(paths: Paths, port: int) -> str:
         private_files.write_file(paths.dashboard_token, token)
     except OSError as error:
         raise Refused(
-            f"{paths.dashboard_token} cannot be written: {error.strerror}. The token of the dashboard's URL is kept "
-            "there. Make the folder writable for this user."
+            f"{paths.dashboard_token} cannot be written: {error.strerror}. It holds the token of the dashboard's URL. "
+            "Make the folder writable for this user."
         ) from error
     return f"http://{HOST}:{port}/?token={token}"
 
@@ -61,5 +61,5 @@ def require_free_port(port: int, setting: str) -> None:
             probe.bind((HOST, port))
         except OSError as error:
             raise Refused(
-                f"Port {port} is taken. Stop what listens there, or choose another with {setting}."
+                f"Port {port} is in use. Stop the process that listens there, or choose another with {setting}."
             ) from error

@@ -117,7 +117,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         say(f"\n  dashboard   {url}")
         say(f"  prometheus  {address}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
-        say(f"  logs        {paths.logs}\n\nThe first games appear after a minute or so. Ctrl-C stops everything.")
+        say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
         _watch(children, stop)
         say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)
@@ -167,7 +167,7 @@ def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:
 
 
 def _run(children: Children, stop: threading.Event, commands: dict[str, list[str]]) -> bool:
-    """Run commands side by side; tell whether all ended well, and show the log of one that did not."""
+    """Run commands side by side; return whether all succeeded, and show the logs of failed ones."""
     for name, command in commands.items():
         children.start(name, command)
     codes = children.wait(list(commands), stop)
@@ -187,7 +187,7 @@ def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> s
     try:
         dashboard.require_free_port(_PROMETHEUS_PORT, "")
     except Refused:
-        return f"not started: port {_PROMETHEUS_PORT} is taken; its targets are in {paths.targets}"
+        return f"not started: port {_PROMETHEUS_PORT} is in use; its targets are in {paths.targets}"
     config = paths.root / "prometheus" / "prometheus.yml"
     config.parent.mkdir(parents=True, exist_ok=True)
     paths.targets.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def write_landing(
             table.append([write_file(rows, path, [])])
         except (DeltaError, OSError) as error:
             raise Refused(
-                f"The landing table {path} cannot be written: {_line(error)}. Check its disk and rights."
+                f"The landing table {path} cannot be written: {_line(error)}. Check its disk and permissions."
             ) from error
         written.update(event.kind for event in batch)
     return written
@@ -83,7 +83,7 @@ def ensure_topic(bootstrap: str, topic: str, partitions: int) -> int:
     while topic not in (known := _topics(admin, bootstrap, logger)):  # the broker's own view follows a little later
         if time.monotonic() > deadline:
             raise Refused(
-                f"The topic {topic!r} was created at {bootstrap} but does not appear. Look at the broker's log."
+                f"The topic {topic!r} was created at {bootstrap} but does not appear. Check the broker's log."
             )
         admin.poll(0.1)
     return known[topic]

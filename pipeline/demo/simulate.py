@@ -56,7 +56,7 @@ def simulate(
         write_landing(paths.landing, batches, rate_per_second=rate, total=plan.events, stop=stop)
     _keep(state, simulator.next_sequence)
     if failed:
-        raise Transient(f"Kafka did not confirm {failed} events. Look at the broker's log, then run it again.")
+        raise Transient(f"Kafka did not confirm {failed} events. Check the broker's log, then retry.")
     return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind())
 
 
@@ -76,7 +76,7 @@ def _next_sequence(state: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError) as error:
-        raise Refused(f"{state} is not what the simulator left there: {error}. Delete it to start at 1.") from error
+        raise Refused(f"{state} is invalid: {error}. Delete it to start at 1.") from error
 
 
 def _keep(state: Path, numbers: dict[str, int]) -> None:

@@ -104,7 +104,7 @@ class Plan:
             Refused: a kind is unknown, or the shares do not fit between 0 and 1.
         """
         if unknown := self.bad_shares.keys() - set(BAD_KINDS):
-            raise Refused(f"No such kind of bad event: {', '.join(sorted(unknown))}. Use {', '.join(BAD_KINDS)}.")
+            raise Refused(f"Unknown kind of bad event: {', '.join(sorted(unknown))}. Use {', '.join(BAD_KINDS)}.")
         even = self.bad_share / len(BAD_KINDS)
         shares = {kind: self.bad_shares.get(kind, even) for kind in BAD_KINDS}
         total = sum(shares.values())

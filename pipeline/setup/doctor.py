@@ -71,7 +71,7 @@ def render_findings(collected: Sequence[Finding]) -> str:
             lines.append(_line(members[0].state, members[0].subject, members[0].detail, members[0].remedy))
             continue
         if len(bad) < len(members):
-            lines.append(_line("ok", topic, f"{len(members) - len(bad)} of {len(members)} as they should be", ""))
+            lines.append(_line("ok", topic, f"{len(members) - len(bad)} of {len(members)} correct", ""))
         lines += [_line(each.state, each.subject, each.detail, each.remedy) for each in bad[:_SHOWN]]
         if more := bad[_SHOWN:]:
             lines.append(_line(more[0].state, topic, f"{len(more)} more like this", more[0].remedy))
@@ -108,7 +108,7 @@ def _python() -> Finding:
 def _venv() -> Finding:
     if sys.prefix != sys.base_prefix:
         return Finding("environment", "environment", "ok", sys.prefix)
-    detail = "the system's Python runs this, not an environment of its own"
+    detail = "this is the system's Python, not a virtual environment"
     return Finding("environment", "environment", "optional", detail, "start turnout with ./turnout")
 
 
@@ -117,7 +117,7 @@ def _packages(lock: Path, absent: State, remedy: str) -> Iterator[Finding]:
     topic = f"packages of {lock.name}"
     if not lock.exists():
         yield Finding(
-            topic, topic, "optional", "the lock is not here, so versions cannot be compared", "use a checkout"
+            topic, topic, "optional", "the lock file is missing, so versions cannot be compared", "use a checkout"
         )
         return
     for name, wanted in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text("utf-8"), re.MULTILINE):
@@ -140,7 +140,7 @@ def _java() -> Finding:
         return Finding("java", "Java", "missing", str(error), _SETUP)
     match = re.search(r' version "(\d+)', version_text)
     if match is None:
-        return Finding("java", "Java", "missing", f"{java} does not tell its version", "install Java 17 or later")
+        return Finding("java", "Java", "missing", f"{java} does not report its version", "install Java 17 or later")
     if int(match[1]) < _MIN_JAVA:
         return Finding("java", "Java", "missing", f"{java} is version {match[1]}", "install Java 17 or later")
     return Finding("java", "Java", "ok", f"{match[1]} ({java})")
@@ -150,7 +150,7 @@ def _jars() -> Iterator[Finding]:
     for jar in locked_jars():
         path = jars_dir() / jar.conf / jar.file
         state: State = "ok" if path.exists() else "missing"
-        detail = "present" if state == "ok" else f"{path} is not there"
+        detail = "present" if state == "ok" else f"{path} is missing"
         yield Finding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else _SETUP)
 
 
@@ -181,7 +181,7 @@ def _port(host: str, port: int, setting: str) -> Finding:
         try:
             probe.bind((host, port))
         except OSError as error:
-            remedy = f"fine if turnout already runs; else stop what uses it or set {setting}"
+            remedy = f"fine if turnout already runs; else stop the process that uses it, or set {setting}"
             return Finding(subject, subject, "optional", f"not free: {error.strerror}", remedy)
     return Finding(subject, subject, "ok", "free")
 

@@ -61,7 +61,7 @@ def download_with_ivy(cache: Path, folder: Path) -> None:
         raise Refused(
             f"The jars could not be downloaded (Ivy ended with code {code}): {_first_problem(log)}. Check the network,"
             f" or name an Ivy settings file with your mirror in TURNOUT_IVY_SETTINGS, and run ./turnout setup again."
-            f" All of Ivy's words: {log}"
+            f" Ivy's whole log: {log}"
         )
 
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         _say(f"{error}. The folders {cache} and {into} must be writable, with 200 MB free.")
         return 1
     if fetched:
-        _say(f"{fetched} jars fetched, their SHA-256 as locked")
+        _say(f"{fetched} jars fetched, SHA-256 verified")
     return 0
 
 
@@ -89,12 +89,12 @@ def _accept(jar: LockedJar, folder: Path, store: Path, cache: Path) -> None:
     fresh = folder / jar.conf / jar.file
     actual = _sha256(fresh)
     if actual is None:
-        raise Refused(f"{jar.file} is in jars.lock but Ivy did not bring it. Make ivy.xml and jars.lock agree.")
+        raise Refused(f"{jar.file} is in jars.lock but Ivy did not download it. Make ivy.xml and jars.lock agree.")
     if actual != jar.sha256:
         shutil.rmtree(cache / "ivy", ignore_errors=True)  # else the next try would find the same file there
         raise Refused(
-            f"{jar.file} has the SHA-256 {actual}, but jars.lock says {jar.sha256}: it is not the file that was locked,"
-            " and it is not used. Check the mirror it came from; ./turnout setup will then download it afresh."
+            f"{jar.file} has the SHA-256 {actual} instead of {jar.sha256} in jars.lock, so it was not installed."
+            " Check the mirror, then run ./turnout setup again."
         )
     target = store / jar.conf / jar.file
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _first_problem(log: Path) -> str:
         for line in lines:
             if sign.lower() in line.lower():
                 return line.rstrip(".")
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"
 
 
 def _say(sentence: str) -> None:

@@ -85,7 +85,7 @@ def reassign(
 ) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    With them write what is wanted of groups (name → desired state as it was seen, and then). What was done before
+    With them write groups' desired states (name → state as seen, new state). What was done before
     counts as done, so it can be repeated after a crash, also where one game was moved on since.
 
     Raises:

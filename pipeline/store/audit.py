@@ -150,7 +150,9 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
             break
         seen = written
     if not chain.knows:
-        chain.defects.append(f"no entry has the hash {known}: the log was rewritten, or the hash is another log's")
+        chain.defects.append(
+            f"no entry has the hash {known}: the log was rewritten, or the hash belongs to another log"
+        )
     unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
     return Verdict(chain.count, chain.hash, tuple(chain.defects), unended)
 
@@ -181,7 +183,7 @@ class _Chain:
         day, number = self._last
         expected = 1 if entry.day != day else number + 1
         if entry.number != expected:
-            self.defects.append(f"{entry.day}: what was before entry {entry.number} is missing, from {expected} on")
+            self.defects.append(f"{entry.day}: entries before {entry.number} are missing, from {expected} on")
         wrong = entry.defect
         if wrong is None and entry.hash != entry.hash_after(self.hash):
             wrong = "it, or the entry before it, is not what was written"
@@ -239,8 +241,8 @@ def _head(connection: Connection) -> tuple[str, int, float, str]:
     last = _NOTHING if row is None else (row.day, row.number, row.at, row.hash)
     if _newest_written(connection) != last or (row is not None and _entry(row).defect is not None):
         raise Refused(
-            "The audit log was changed by hand and does not end with the entry that was written last, so no act can be "
-            "added to it: see `turnout audit verify`."
+            "The audit log was edited and does not end with the last written entry, so turnout can record no act. "
+            "Run `turnout audit verify`."
         )
     return last
 
@@ -253,21 +255,21 @@ def _newest_written(connection: Connection) -> tuple[Any, ...] | None:
 
 def _misplaced(written: tuple[Any, ...] | None, last: tuple[Any, ...]) -> str:
     if written is None:
-        return "audit_head has not one row, so nobody knows which entry was written last"
+        return "audit_head must have one row, so the last entry is unknown"
     if written[3] != last[3]:
-        return f"{written[0]} #{written[1]} is the newest entry written, and is not the last there is"
+        return f"{written[0]} #{written[1]} is the newest written entry, but not the last of the log"
     return f"audit_head was changed: its day, number and time are {written[:3]}, those of the last entry {last[:3]}"
 
 
 def _entry(row: Row[Any]) -> Entry:
-    """Return what a row tells; targets and detail are what a person may have written, so they are not trusted."""
+    """Return a row's entry; a person may have edited targets and detail, so they are checked."""
     targets: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
     defect = None
     try:
         targets, detail = _parsed(row)
     except (ValueError, RecursionError) as error:
-        defect = f"its row makes no sense, so it is not what was written: {error}"
+        defect = f"its row is invalid and was edited: {error}"
     return Entry(**{**row._asdict(), "targets": targets, "detail": detail}, defect=defect)
 
 
@@ -277,12 +279,12 @@ def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
         raise ValueError("number is too large")
     targets, detail = json.loads(row.targets), json.loads(row.detail)
     if type(targets) is not list or any(type(each) is not str for each in targets):
-        raise ValueError("targets is no list of texts")
+        raise ValueError("targets is not a list of texts")
     if type(detail) is not dict:
-        raise ValueError("detail is no object")
+        raise ValueError("detail is not an object")
     _json([targets, detail]).encode()
     if (row.targets, row.detail) != (_json(targets), _json(detail)):  # the hash is over the values
-        raise ValueError("targets or detail is not in the form in which turnout writes it")
+        raise ValueError("targets or detail is not in turnout's form")
     return tuple(targets), detail
 
 

@@ -11,7 +11,7 @@ _KEPT_AS: Final = "changes"
 
 @dataclass(frozen=True, slots=True)
 class AccessChange:
-    """One change for one principal; the game is empty where it is about what no game needs."""
+    """One change for one principal; the game is empty where it is about privileges that no game needs."""
 
     verb: Verb
     principal: str
@@ -21,7 +21,7 @@ class AccessChange:
     def sentence(self, names: Mapping[str, str]) -> str:
         """Return the change for people; `names` are the games' by their keys."""
         key = self.game_key
-        what = f"{names.get(key, key)} ({self.table or key})" if key else "what no game needs"
+        what = f"{names.get(key, key)} ({self.table or key})" if key else "privileges that no game needs"
         return f"{self.verb} {what} {_WHOSE[self.verb]} {self.principal}"
 
 

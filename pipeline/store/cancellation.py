@@ -33,8 +33,8 @@ def end_early(
         stuck = [each.name for each in journal if each.state == "running" and each.name not in may_stop]
         if stuck:
             raise Refused(
-                f"Operation {operation.operation_id[:8]} cannot be cancelled now: its step {stuck[0]} is under way and "
-                "cannot be interrupted. Wait until it has ended; `turnout ops show` tells when."
+                f"Operation {operation.operation_id[:8]} cannot be cancelled now: its step {stuck[0]} is running and "
+                "cannot be interrupted. Wait for its end; follow it with `turnout ops show`."
             )
         running = steps_of & (operation_steps.c.state == "running")
         connection.execute(update(operation_steps).where(running).values(state="failed", ended_at=store_now()))

@@ -61,12 +61,12 @@ def require_store(settings: Settings, paths: Paths) -> None:
     except (SQLAlchemyError, ImportError):
         return  # opening it says why it cannot be opened
     if not is_there:
-        raise _missing("the database that store.url names has no tables of turnout")
+        raise _missing("the database of store.url has no turnout tables")
 
 
 def _missing(why: str) -> Refused:
     return Refused(
-        f"The control store is not there: {why}. If it was lost, restore it from a copy. "
+        f"The control store is missing: {why}. If it was lost, restore it from a copy. "
         "In a new environment, start ingest or `turnout simulate`, or name another environment."
     )
 
@@ -85,7 +85,7 @@ def _file_of(engine: Engine) -> Path:
     """
     database = engine.url.database
     if not database or database == ":memory:" or database.startswith("file:"):
-        raise Refused("store.url names no file. Give its path: sqlite:////folder/control.db.")
+        raise Refused("store.url has no file. Give its path: sqlite:////folder/control.db.")
     return Path(database)
 
 
@@ -102,15 +102,15 @@ def _engine(url: str | URL) -> Engine:
         return create_engine(parts, pool_pre_ping=True)
     except ValueError as error:  # the text of SQLAlchemy's own parser may hold a part of the password
         raise Refused(
-            "The control store cannot be opened: store.url is no URL of SQLAlchemy's form, such as "
-            "postgresql+psycopg://user:password@host:5432/database. Check its port, and escape signs in its password."
+            "The control store cannot be opened: store.url is not an SQLAlchemy URL such as "
+            "postgresql+psycopg://user:password@host:5432/database. Check its port, and escape the password."
         ) from error
 
 
 def _make_private(database: Path) -> None:
     if database.exists() and not database.is_file():
         raise Refused(
-            f"The control store cannot be opened: {database} is no file. Move away what is there, or name another "
+            f"The control store cannot be opened: {database} is not a file. Move it away, or name another "
             "store with store.url."
         )
     private_files.make_file(database)  # SQLite gives its other files the same mode when it makes them

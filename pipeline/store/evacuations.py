@@ -8,10 +8,7 @@ from pipeline.store.tables import waiting_evacuations
 
 
 def keep_waiting(engine: Engine, games: Mapping[str, int], now: float, unknown: Collection[str] = ()) -> None:
-    """Keep how many games wait in each dead group; one that waited before keeps its time, one not named waits no more.
-
-    Of groups of which it is `unknown` what is kept stays. `now` is Unix seconds by the store's clock.
-    """
+    """Keep how many games wait in each dead group; a group keeps its first time, and one not named is removed."""
     with engine.begin() as connection:
         known = {row.group_name: row.games for row in connection.execute(select(waiting_evacuations))}
         for name in known.keys() - games.keys() - set(unknown):

@@ -42,4 +42,4 @@ def find(text: str, known: Mapping[str, str]) -> Game:
     for key, name in known.items():
         if name == text:
             return Game(GameKey(key), name)
-    raise Refused(f"No such game: {shown(text)}. `turnout games list` shows names and keys of those there are.")
+    raise Refused(f"No such game: {shown(text)}. `turnout games list` lists names and keys.")

@@ -1,7 +1,4 @@
-"""Cluster groups: what is wanted of each, and the processes that the controller has started for them.
-
-Every change of what is wanted is a compare-and-set on the group's version, written to the audit log with it.
-"""
+"""Cluster groups: their desired state, and the processes that the controller started for them."""
 
 import json
 import time
@@ -41,7 +38,7 @@ DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is wanted of a cluster group."""
+    """The desired state of a cluster group."""
 
     name: str
     backend: str = "none"
@@ -88,10 +85,10 @@ def create(
     max_games: int = MAX_GAMES,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> Group:
-    """Make a group known; games that wait for one may go there, at most so many.
+    """Register a group; waiting games may go there, up to a limit.
 
     Raises:
-        Refused: its name or what is wanted of it makes no sense, or there is one of this name.
+        Refused: its name or settings are invalid, or the name is taken.
     """
     require_possible(group)
     try:
@@ -107,20 +104,20 @@ def create(
 
 
 def taken(name: str) -> Refused:
-    """Return why a group of this name cannot be made."""
-    return Refused(f"There is a group {name} already. Change it instead.")
+    """Return why a group of this name cannot be created."""
+    return Refused(f"Group {name} already exists. Change it instead.")
 
 
 def overtaken(seen: Group) -> Refused:
-    """Return why a group that was seen so cannot be changed."""
+    """Return why a group changed meanwhile cannot be changed."""
     return Refused(f"Group {seen.name} was changed after you opened it. Review it and try again.")
 
 
 def require_possible(group: Group) -> None:
-    """Go on only where a group may be made so: its name is one, and what is wanted of it makes sense.
+    """Check that a group's name and settings are valid.
 
     Raises:
-        Refused: it is none, or it makes none.
+        Refused: one of them is invalid.
     """
     if not is_group_name(group.name):
         raise Refused(
@@ -130,25 +127,25 @@ def require_possible(group: Group) -> None:
 
 
 def require_sense(group: Group) -> None:
-    """Go on only where what is wanted of a group makes sense.
+    """Check that a group's settings are valid.
 
     Raises:
-        Refused: it makes none.
+        Refused: one of them is invalid.
     """
     cores = group.capacity_cores
     is_known = group.backend in BACKENDS and group.desired in DESIRED and group.priority in PRIORITIES
     if not is_known or not (cores is None or 0 < cores <= MAX_NUMBER):
         raise Refused(
-            f"Group {group.name} cannot be so. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
+            f"Group {group.name} has invalid settings. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
             f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
         )
 
 
 def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str) -> Group:
-    """Change what is wanted of a group, if it is still what was seen.
+    """Change a group's settings, if they are still as seen.
 
     Raises:
-        Refused: what is wanted makes no sense, or another writer has changed the group since it was seen.
+        Refused: the settings are invalid, or another writer has changed the group since it was seen.
     """
     require_sense(changed)
     with engine.begin() as connection:
@@ -173,14 +170,14 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_secon
     """
     name = seen.name
     if seen.desired == "running":
-        raise Refused(f"Group {name} may get games: it is running. Run `turnout groups drain {name}` first.")
+        raise Refused(f"Group {name} is running and may get games. Run `turnout groups drain {name}` first.")
     with engine.begin() as connection:
         audit.lock_log(connection)  # so nobody asks for an operation meanwhile
         act = _act(seen, actor, "remove group", reason, _values(seen))
         audit.begin(connection, act)
         as_seen = (groups.c.name == name) & (groups.c.version == seen.version)
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
-            raise Refused(f"Group {name} was changed after you looked at it. Look again and retry.")
+            raise Refused(f"Group {name} was changed after you opened it. Review it and try again.")
         _require_unused(connection, name, heartbeat_seconds)
         connection.execute(delete(group_runs).where(_runs_of("group", name)))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
@@ -197,7 +194,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
     is_held = (leases.c.kind == "group") & (leases.c.name == name) & (leases.c.expires_at > store_now())
     runs = connection.scalar(select(group_runs.c.run_id).where(is_open).limit(1))
     if runs is not None or connection.scalar(select(leases.c.token).where(is_held)) is not None:
-        raise Refused(f"Group {name} still has a process. End it with `turnout groups stop {name}`, or where it runs.")
+        raise Refused(f"Group {name} still has a process. Stop it with `turnout groups stop {name}`, or on its host.")
     # A move names the groups it goes to in its parameters: they are no targets, since many may go to one.
     about = select(operation_targets.c.operation_id).where(operation_targets.c.target == f"group:{name}")
     moving = select(operations.c.operation_id).where(
@@ -215,7 +212,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
         liveness = condition.liveness
         how = "lives" if liveness.is_live else f"may live: it {(liveness.reason or '').rstrip('.')}"
         raise Refused(
-            f"Group {name} still has a driver that {how}. End it where it runs; if it was killed, retry later."
+            f"Group {name} still has a driver that {how}. Stop it on its host; if it was killed, retry later."
         )
 
 
@@ -286,7 +283,7 @@ def record_process(engine: Engine, run_id: int, reference: str) -> None:
 
 
 def ask_to_stop(engine: Engine, run_id: int) -> None:
-    """Write that a run was asked to end."""
+    """Record that the controller has asked a run to end."""
     own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
     with engine.begin() as connection:
         connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))

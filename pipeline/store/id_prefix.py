@@ -31,7 +31,7 @@ def only_one(found: Sequence[_T], prefix: str, noun: str, hint: str) -> _T:
         Refused: there is none, or there are several.
     """
     if not found:
-        raise Refused(f"There is no {noun} {prefix!r}. {hint}")
+        raise Refused(f"No {noun} has the id {prefix!r}. {hint}")
     if len(found) > 1:
-        raise Refused(f"Several {noun}s begin with {prefix!r}: give more of it.")
+        raise Refused(f"Several {noun}s begin with {prefix!r}: give more characters.")
     return found[0]

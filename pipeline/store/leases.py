@@ -164,12 +164,12 @@ class Lease:
             self.renew()
         elif not (self._insert() if seen is None else self._replace(seen)):
             raise Refused(
-                f"Another process drives {self.what}: {self.read_holding()}, which it renews as long as it lives. "
-                "Stop that process first; if it has ended already, wait until then."
+                f"Another process drives {self.what}: {self.read_holding()}, which it renews while it runs. "
+                "Stop that process first; if it has ended, wait until then."
             )
 
     def renew(self) -> None:
-        """Let the lease run for its whole time again; one that has run out but was not taken is renewed as well.
+        """Renew the lease for its whole time, also after it expired if no other process has taken it.
 
         Raises:
             LeaseLost: another process has taken it.
@@ -179,8 +179,8 @@ class Lease:
             if connection.execute(query).rowcount:
                 return
         self._lost = LeaseLost(
-            f"This process no longer drives {self.what}: it had not renewed its lease for {self.seconds:g} s, and "
-            f"another has taken it ({self.read_holding() or 'which has ended since'}). Leave it to that one."
+            f"This process no longer drives {self.what}: it did not renew its lease for {self.seconds:g} s, and "
+            f"another took over ({self.read_holding() or 'which has ended since'}). Stop this process."
         )
         raise self._lost
 
@@ -279,7 +279,7 @@ def leased(engine: Engine, wanted: Store, kind: ProcessKind, name: str) -> Itera
         try:
             lease.release()
         except SQLAlchemyError as error:
-            _log.warning("the lease on %s is not given back, it will run out: %s", lease.what, error)
+            _log.warning("could not release the lease on %s, it will expire: %s", lease.what, error)
 
 
 def _keep(lease: Lease, ended: threading.Event) -> None:
@@ -290,7 +290,7 @@ def _keep(lease: Lease, ended: threading.Event) -> None:
         except LeaseLost:
             return  # `check` tells the driver
         except SQLAlchemyError as error:
-            _log.warning("the lease on %s is not renewed, trying again: %s", lease.what, error)
+            _log.warning("could not renew the lease on %s, retrying: %s", lease.what, error)
 
 
 @dataclass(frozen=True, slots=True)

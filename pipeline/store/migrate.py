@@ -35,13 +35,13 @@ def migrate(engine: Engine) -> None:
             return
         if (current is None and inspect(connection).has_table("games")) or (current is not None and current < _FIRST):
             raise Refused(
-                "The control store was made by an unreleased build of turnout and cannot be upgraded. Name a new "
+                "An unreleased build of turnout made this control store, which cannot be upgraded. Name a new "
                 "environment with --env-dir, and let it ingest the source again."
             )
         if current is not None and current > NEWEST:
             raise Refused(
-                f"The control store was migrated by a newer turnout: it is at {current}, this one knows up to "
-                f"{NEWEST}. Run the newer one, or name another store with store.url."
+                f"A newer turnout migrated the control store to {current}; this version supports up to "
+                f"{NEWEST}. Run the newer version, or name another store with store.url."
             )
         _upgrade(connection)
 

@@ -218,7 +218,7 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     Raises:
         Refused: there is none, or there are several.
     """
-    hint = "`turnout ops list` shows the latest."
+    hint = "`turnout ops list` lists the latest."
     return _operation(read_by_prefix(engine, operations.c.operation_id, operation_id, "operation", hint))
 
 
@@ -312,7 +312,7 @@ def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     if busy:
         others = join_limited(busy, 3, lambda row: f"{row.target} to {row.operation_id[:8]}")
         raise Refused(
-            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}. "
+            f"{len(busy)} of {len(targets)} targets belong to another open operation: {others}. "
             "Wait for it, or see `turnout ops show`."
         )
 
@@ -320,7 +320,7 @@ def _require_free(connection: Connection, targets: Sequence[str]) -> None:
 def _same(known: Operation, asked: Operation) -> Operation:
     if (known.kind, known.targets, known.parameters) != (asked.kind, asked.targets, asked.parameters):
         raise Refused(
-            f"The idempotency key of operation {known.operation_id[:8]}, a {known.kind}, cannot be used for another."
+            f"The idempotency key of operation {known.operation_id[:8]}, a {known.kind}, is in use. Use a new one."
         )
     return known
 

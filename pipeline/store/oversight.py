@@ -1,7 +1,4 @@
-"""What the control store knows of the source, the controller's work and what waits for people, as ingest exports it.
-
-Ingest is there when the controller is dead, so it exports this, and not the controller. Never writes.
-"""
+"""Metrics of the source, the controller's work and open decisions, as ingest exports them."""
 
 import json
 from collections import Counter

@@ -35,7 +35,7 @@ def require_sound_rows(engine: Engine) -> None:
                         f"{each.name} {value!r:.80}" for each, value in zip(table.primary_key, row, strict=True)
                     )
                     raise Refused(
-                        f"A row of the control store does not fit: {name} in table {table.name}, where {key}. Correct "
+                        f"The control store has an invalid row: {name} in table {table.name}, where {key}. Correct "
                         "the row, or restore the store from a copy."
                     )
     raise Refused(f"The control store is damaged: {found}. Restore it from a copy.")

@@ -1,7 +1,4 @@
-"""One process that the controller has started for a group or for maintenance, as its row tells; never writes.
-
-What may be done to the rows is in `groups`.
-"""
+"""A process that the controller started for a group or for maintenance, as recorded; never writes."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -116,14 +116,14 @@ def replace_generation(engine: Engine, source: str, before: int, new: Identity, 
     try:
         with writing(engine) as connection:
             if not connection.execute(update(table).where(as_read).values(source=retired)).rowcount:
-                raise Refused("Another process has just adopted this source. Start ingest.")
+                raise Refused("Another process adopted this source just now. Start ingest.")
             number = _insert_generation(connection, source)
             values = {**asdict(new), "generation": number, "recorded_at": time.time()}
             connection.execute(ingest_identities.insert().values(values))
             for gap in gaps:
                 connection.execute(ingest_gaps.insert().values({**asdict(gap), "generation": number}))
     except IntegrityError as error:
-        raise Refused("Another process has just adopted this source. Start ingest.") from error
+        raise Refused("Another process adopted this source just now. Start ingest.") from error
     return number
 
 

@@ -102,7 +102,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text(f"· no: {ANN} does not read")).to_be_visible(timeout=SOON)
     open_change(page, "give", ["Chess"], [ANN])
     preview(page)
-    expect(page.get_by_text("Who gains read access (1)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("Gain read access (1)")).to_be_visible(timeout=SOON)
     expect(page.get_by_text(f"GRANT SELECT ON TABLE turnout.games.{game_key('Chess')} TO {ANN}")).to_be_visible()
     assert not world.has_select(ANN, "Chess")
     page.get_by_role("button", name="Submit grant").click()
@@ -144,7 +144,7 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     """What somebody else changed after the preview is found by the controller: nothing is done, and it is said."""
     open_change(page, "give", ["Ludo"], [CLEO])
     preview(page)
-    expect(page.get_by_text("Who gains read access (1)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("Gain read access (1)")).to_be_visible(timeout=SOON)
     world.use(CLEO)
     page.get_by_role("button", name="Submit grant").click()
     expect(page.get_by_text("it has changed since you looked")).to_be_visible(timeout=SOON)
@@ -155,7 +155,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     """The preview of a grant to oneself is a refusal with its reason, and there is nothing to confirm."""
     open_change(page, "give", ["Risk"], [ROOT])
     preview(page)
-    expect(page.get_by_text("would give to themselves or a group they are in")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("may not grant to themselves or their own groups")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Submit grant")).to_have_count(0)
     assert asked(world, ROOT) == []
     _is_inert(page)
@@ -165,7 +165,7 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
     """Of a bulk of 50, three whom the catalog refuses fail on their own, on top, with why; the others are done."""
     open_change(page, "give", ["Shogi"], MANY)
     preview(page)
-    expect(page.get_by_text("Who gains read access (50)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("Gain read access (50)")).to_be_visible(timeout=SOON)
     page.get_by_label("Type GRANT 50 to confirm").fill("GRANT 50")
     world.server.trouble(slow_every=1, slow_seconds=0.05)  # so that there is a while in which some are applied
     page.get_by_role("button", name="Submit grant").click()
@@ -173,7 +173,7 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
     for who in MANY[-3:]:
         world.delete(who)
     world.server.trouble()
-    expect(page.get_by_text("✕ failed: 141 of 150 changes are done. 9 not")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("✕ failed: 141 of 150 changes were applied. 9 not")).to_be_visible(timeout=60_000)
     expect(page.get_by_text("150 catalog changes: 9 failed, 141 seen in the catalog.")).to_be_visible()
     assert [world.has_select(who, "Shogi") for who in MANY] == [True] * 47 + [False] * 3
 

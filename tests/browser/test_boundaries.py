@@ -1,4 +1,4 @@
-"""Who reaches the dashboard, and as whom, in a real browser: who has the printed URL, from its own pages only."""
+"""The gate of the dashboard in a real browser: access needs the printed URL and the dashboard's own pages."""
 
 import time
 from collections.abc import Iterator

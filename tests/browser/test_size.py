@@ -1,4 +1,4 @@
-"""What a look at a large fleet costs the network."""
+"""Network cost of the page of a large fleet."""
 
 import time
 from pathlib import Path

@@ -180,19 +180,19 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
 def test_a_reload_keeps_what_is_chosen(page: Page) -> None:
     """What is chosen one after the other is in the URL by its keys, and there again after a reload."""
     page.goto("/groups?games=gone_x1")
-    expect(page.get_by_text("The link names what is not here")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("The link names unknown values")).to_be_visible(timeout=SOON)
     names = ("Basalt quest", "Dune quest", "Ember quest")
     for name in names:
         choose(page, "Games", name)
     take(page, "To group", "b")
     keys = "&".join(f"games={game_key(name)}" for name in names)
     page.wait_for_url(f"**/groups?{keys}&games=gone_x1&to=b", timeout=SOON)
-    page.get_by_role("button", name="Take it out of the link").click()
+    page.get_by_role("button", name="Remove from the link").click()
     page.wait_for_url(f"**/groups?{keys}&to=b", timeout=SOON)
     page.reload()
     for name in names:
         expect(page.get_by_text(f"{name} · {game_key(name)}")).to_be_visible(timeout=SOON)
-    expect(page.get_by_text("The link names what is not here")).to_have_count(0)
+    expect(page.get_by_text("The link names unknown values")).to_have_count(0)
 
 
 def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: Engine) -> None:

@@ -1,4 +1,4 @@
-"""What can be done with games and groups, by whom: cards, roles, drains, restarts, proposals and repairs."""
+"""Actions on games and groups by role: cards, roles, drains, restarts, proposals and repairs."""
 
 import time
 from collections.abc import Mapping
@@ -142,7 +142,7 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
     assert not app.button(key="act_pause").disabled
     assert app.button(key="act_move").disabled
     assert app.button(key="act_retire").disabled
-    assert "It needs the role mover" in texts(app)
+    assert "Needs the role mover" in texts(app)
     app = opening("groups")
     assert app.button(key="preview_move").disabled
     assert app.button(key="preview_even").disabled
@@ -241,7 +241,7 @@ def test_another_control_store_than_the_one_on_screen_takes_nothing(
     (tmp_path / "turnout.toml").write_text(f'[store]\nurl = "{other}"')
     app.button(key=f"ask_game_{KEY['Chess']}").click().run()
     refused = app.session_state[f"offer_game_{KEY['Chess']}"].refused
-    assert refused == "The control store was replaced after this page was drawn. Reload the page."
+    assert refused == "The control store was replaced after the page loaded. Reload the page."
     replacement = open_store(*load(tmp_path, {}))
     assert (list_operations(store), list_operations(replacement)) == ([], [])
     replacement.dispose()
@@ -255,7 +255,7 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     sign_in(monkeypatch, "ann@example.com", by_platform=True)
     app = opening("game", game=KEY["Chess"])
     assert "you are ann@example.com (no roles are set: you may only look)" in texts(app)
-    assert "No roles are set, so this dashboard only shows." in texts(app)
+    assert "No roles are set, so this dashboard is read-only." in texts(app)
     assert app.button(key="act_pause").disabled
     pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
     with pytest.raises(Refused, match="No roles are set"):

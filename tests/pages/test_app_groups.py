@@ -153,7 +153,7 @@ def test_a_group_is_made_where_there_is_none(tmp_path: Path, store: Engine, open
     ("name", "sentence"),
     [
         ("", "Give the group a name"),
-        ("a", "There is a group a already"),
+        ("a", "Group a already exists"),
         ("Capital", "cannot name a cluster group"),
         (HOSTILE[1], "cannot name a cluster group"),
         (HOSTILE[0], "cannot name a cluster group"),
@@ -180,7 +180,7 @@ def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, op
     with store.begin() as connection:
         connection.execute(insert(tables.groups).values(name="c", created_at=1.0, priority="low"))
     app.button(key="ask_make_group").click().run()
-    assert "There is a group c already" in warned(app)
+    assert "Group c already exists" in warned(app)
     assert "✓" not in texts(app)
     assert read_groups(store)["c"].priority == "low"
 
@@ -309,7 +309,7 @@ def test_a_command_makes_a_group_as_the_page_does(environment: Environment, stor
         lambda: previews.preview_group(environment, None, Group("c")),
         lambda: turnout(environment, *making),
     ):
-        with pytest.raises(Refused, match=r"^There is a group c already\. Change it instead\.$"):
+        with pytest.raises(Refused, match=r"^Group c already exists\. Change it instead\.$"):
             act()
     assert entries(store) == [(services.actor(), "create group", "")]
 
@@ -324,7 +324,7 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
     app.selectbox(key="steered_group").set_value("a").run()
     assert app.button(key="preview_make").disabled
     assert app.button(key="open_change").disabled
-    assert texts(app).count("It needs the role mover") >= 2
+    assert texts(app).count("Needs the role mover") >= 2
 
 
 def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is chosen is in the URL: a link chooses it again, and what a link names that is not here is told of."""
+"""Choices live in the URL: a link restores them, and the page names unknown values of a link."""
 
 import ast
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Ope
 def test_what_a_link_names_that_is_not_here_is_said(name: str, store: Engine, opening: Opening) -> None:
     """It is told of as text, chosen nowhere, and stays in the link through other choices until it is taken out."""
     app = link(opening, "groups", games=[KEY["Chess"], name], to=name, steer=name)
-    assert "The link names what is not here, so it is not chosen: steer “" in warned(app)
+    assert "The link names unknown values, which were ignored: steer “" in warned(app)
     assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
     assert "\u202e" not in warned(app)
     assert app.multiselect(key="move_games").value == [KEY["Chess"]]
@@ -172,7 +172,7 @@ def test_a_replay_of_all_takes_those_that_have_such_rows(world: World, over_worl
     assert "1 to replay." in texts(app)
     app.selectbox(key="replay_refused_for").set_value("kills_worker").run()
     app.button(key="preview_repair").click().run()
-    assert "Nothing to replay: no game with a schema" in warned(app)
+    assert "Nothing to replay: no active game with a schema" in warned(app)
 
 
 def test_rows_that_are_not_there_are_no_reason_for_a_replay(world: World, over_world: Opening) -> None:
@@ -206,7 +206,7 @@ def test_a_time_that_is_none_is_said_and_refused(
 def test_what_a_link_to_repairs_names_that_is_not_here_is_said(world: World, over_world: Opening) -> None:
     """A repair, a reason or a game that there is not is told of, and is not chosen."""
     app = link(over_world, "repairs", repair="burn", games="gone_x1")
-    assert "not chosen: repair “burn”; games “gone_x1”" in warned(app)
+    assert "ignored: repair “burn”; games “gone_x1”" in warned(app)
     assert app.button(key="preview_repair").label == "Preview the retry"
     app = link(over_world, "repairs", repair="replay", refused_for="boredom", rows="some")
     assert "rows “some”; refused_for “boredom”" in warned(app)

@@ -123,7 +123,7 @@ def test_with_ingest_dead_no_game_runs_and_no_lag_is_zero(tmp_path: Path, openin
     assert "running" not in " ".join(button.label for button in app.button)
     shown = texts(opening("game", game=game_key("one")))
     assert re.search(r"\? Unknown.*; ingest is silent for 12\d s, so what waits in its source is unknown", shown)
-    assert "look at the group first" not in shown
+    assert "check the group first" not in shown
     assert "0.0 s" not in shown
 
 
@@ -157,7 +157,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, opening: Opening) -> Non
 def test_a_missing_store_says_what_to_do(tmp_path: Path, opening: Opening) -> None:
     """Without a control store the page says which file is missing, and does not make one."""
     app = opening()
-    assert "The control store is not there" in app.warning[0].value
+    assert "The control store is missing" in app.warning[0].value
     assert not Paths(tmp_path).control_db.exists()
 
 

@@ -92,7 +92,7 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
         "repairs": "Nothing to repair",
         "access": "The catalog was never read",
         "operations": "No operation is open",
-        "audit": "Who did what",
+        "audit": "Audit log",
     }
     assert sentence[page] in texts(app)
     assert links(app)[:6] == ["Fleet", "Groups", "Repairs", "Access", "Operations (0)", "Audit"]
@@ -150,7 +150,7 @@ def test_pages_do_not_make_a_control_store_that_was_lost(tmp_path: Path) -> None
     store = tmp_path / "elsewhere.db"
     lost: list[dict[str, str]] = [{}, {"TURNOUT_STORE__URL": f"sqlite:///{store}"}]
     for variables in lost:
-        with pytest.raises(Refused, match="The control store is not there"):
+        with pytest.raises(Refused, match="The control store is missing"):
             services.engine(services.open_environment(["--env-dir", str(tmp_path)], variables))
     assert not list(tmp_path.iterdir())
 
@@ -202,7 +202,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     second = previews.preview_named(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
-    with pytest.raises(Refused, match="1 of 1 targets belong to another operation"):
+    with pytest.raises(Refused, match="1 of 1 targets belong to another open operation"):
         previews.ask(environment, second.intent)
 
 
@@ -419,7 +419,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
 def test_an_unknown_operation_says_so(store: Engine, opening: Opening) -> None:
     """A wrong link is a sentence and a way back, not an empty page."""
     app = opening("operations", operation="nothing")
-    assert "There is no operation" in app.error[0].value.replace("\\", "")
+    assert "No operation has the id" in app.error[0].value.replace("\\", "")
     assert "All operations" in links(app)
 
 

@@ -248,7 +248,7 @@ def test_runbooks_are_for_everybody_and_nothing_else_is_below_their_address(dash
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     for name in ("", "none", "../walk", "%2e%2e/walk", "../../turnout"):
         refused = ask(dashboard.origin, f"/runbooks/{name}")
-        assert (refused.status, refused.body.partition(".")[0]) == (404, "There is no such runbook here")
+        assert (refused.status, refused.body.partition(".")[0]) == (404, "Unknown runbook")
     assert ask(dashboard.origin, "/runbooks/turnoutgroupdown", method="POST").status == 405
 
 

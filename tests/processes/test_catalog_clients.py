@@ -494,9 +494,7 @@ def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) ->
     workspace = {"DATABRICKS_HOST": "x.example.com", "DATABRICKS_TOKEN": "t", "DATABRICKS_PROBE_TOKEN": "p"}
     found = open_catalog(Access(catalog="databricks", probe_principal="p"), paths, workspace)
     assert found.kind == "databricks"
-    assert found.probe("p", GAME) == Probe(
-        None, "Granted, not probed: there is no token to read with as this principal."
-    )
+    assert found.probe("p", GAME) == Probe(None, "Granted, not probed: turnout has no token of this principal.")
 
 
 def test_columns_are_described_as_the_api_wants_them() -> None:

@@ -413,7 +413,7 @@ def test_a_deleted_principal_leaves_a_grant_without_a_name(embedded: EmbeddedWor
     embedded.server.ok("DELETE", f"{SCIM}/Users/{embedded.ids[user]}")
     assert embedded.catalog.assignments(table.securable) == {"": {SELECT}}
     assert folded(user) not in embedded.catalog.directory().principals
-    assert embedded.catalog.probe(user, table) == Probe(False, f"There is no {user!r} in the catalog.")
+    assert embedded.catalog.probe(user, table) == Probe(False, f"The catalog does not know {user!r}.")
     embedded.user(user)
     assert embedded.catalog.probe(user, table).reads is False
 

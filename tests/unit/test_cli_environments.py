@@ -104,7 +104,7 @@ def test_a_lost_control_store_is_not_made_anew(name: str, mark: str, tmp_path: P
     (tmp_path / mark).write_text("") if "." in mark else (tmp_path / mark).mkdir()
     done = CliRunner().invoke(cli, [*name.split(), *shlex.split(ARGUMENTS.get(name, "")), "--env-dir", str(tmp_path)])
     assert isinstance(done.exception, Refused), done.output
-    assert str(done.exception).startswith(f"The control store is not there: {tmp_path / 'control.db'} does not exist.")
+    assert str(done.exception).startswith(f"The control store is missing: {tmp_path / 'control.db'} does not exist.")
     assert [each.name for each in tmp_path.iterdir()] == [mark]
 
 
@@ -148,7 +148,7 @@ def test_a_lost_control_store_elsewhere_is_not_made_by_what_looks(
     for words in (["status"], ["audit", "verify"], ["pause", "Go"]):
         done = CliRunner().invoke(cli, [*words, "--env-dir", str(tmp_path)])
         assert isinstance(done.exception, Refused), done.output
-        assert str(done.exception).startswith(f"The control store is not there: {store} ")
+        assert str(done.exception).startswith(f"The control store is missing: {store} ")
         assert (store.read_bytes() if store.exists() else None) == left
     begun = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)])
     assert begun.exit_code == 0, begun.output

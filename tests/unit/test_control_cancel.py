@@ -70,7 +70,7 @@ def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlConte
     """While a controller assigns nobody can say that nothing was done, so nobody cancels."""
     begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), OperationState.RUNNING)
     begin_step(drivers.store, begun, "assign")
-    with pytest.raises(Refused, match="its step assign is under way and cannot be interrupted"):
+    with pytest.raises(Refused, match="its step assign is running and cannot be interrupted"):
         cancelled(drivers, begun)
     assert state(drivers, begun) == "running"
     tick(world, KINDS)

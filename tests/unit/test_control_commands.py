@@ -67,9 +67,9 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: ControlContex
         (("move", "Chess", "--to", "z"), "no cluster group 'z'. Groups: a, b"),
         (("groups", "drain", "z"), "no cluster group 'z'. Groups: a, b"),
         (("pause", "Chess", "Tetris"), "No such game: 'Tetris'"),
-        (("ops", "show", "nothing"), "no operation 'nothing'"),
-        (("ops", "resume", "nothing"), "no operation"),
-        (("ops", "undo", "nothing"), "no operation"),
+        (("ops", "show", "nothing"), "No operation has the id 'nothing'"),
+        (("ops", "resume", "nothing"), "No operation has the id"),
+        (("ops", "undo", "nothing"), "No operation has the id"),
     ],
 )
 def test_wrong_use_is_one_sentence(

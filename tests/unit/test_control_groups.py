@@ -108,11 +108,11 @@ def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
     ("wrong", "why"),
     [
         (Group("../x"), "cannot name a cluster group"),
-        (Group("b", desired="purple"), "cannot be so"),
-        (Group("b", backend="yarn"), "cannot be so"),
-        (Group("b", capacity_cores=0.0), "cannot be so"),
-        (Group("b", capacity_cores=float("nan")), "cannot be so"),
-        (LOCAL, "There is a group a already"),
+        (Group("b", desired="purple"), "has invalid settings"),
+        (Group("b", backend="yarn"), "has invalid settings"),
+        (Group("b", capacity_cores=0.0), "has invalid settings"),
+        (Group("b", capacity_cores=float("nan")), "has invalid settings"),
+        (LOCAL, "Group a already exists"),
     ],
 )
 def test_a_group_that_makes_no_sense_is_refused(engine: Engine, wrong: Group, why: str) -> None:

@@ -72,7 +72,7 @@ def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group)
 def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> None:
     """It may get games, has some, or has a process: each says what comes first, and nothing is written."""
     entries = len(list(audit.entries(engine)))
-    with pytest.raises(Refused, match=r"Group a may get games: it is running. Run `turnout groups drain a`"):
+    with pytest.raises(Refused, match=r"Group a is running and may get games. Run `turnout groups drain a`"):
         removed(engine, "a")
     change(engine, read_groups(engine)["a"], replace(read_groups(engine)["a"], desired="stopped"), "ann", "")
     with pytest.raises(Refused, match="Group a still has 1 games"):
@@ -92,7 +92,7 @@ def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> 
 def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained: Group) -> None:
     """With `store.leases = false` only its heartbeat shows a driver that another tool started."""
     start_driver(engine, "group", "b", None)
-    with pytest.raises(Refused, match=r"Group b still has a driver that lives\. End it where it runs"):
+    with pytest.raises(Refused, match=r"Group b still has a driver that lives\. Stop it on its host"):
         removed(engine)
     with engine.begin() as connection:
         theirs = update(drivers).where(drivers.c.name == "b")
@@ -111,7 +111,7 @@ def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained
 def test_a_group_that_was_changed_since_it_was_seen_is_not_removed(engine: Engine, drained: Group) -> None:
     """Of two people who decide about a group at the same moment the second finds out."""
     change(engine, drained, replace(drained, priority="high"), "ann", "")
-    with pytest.raises(Refused, match="was changed after you looked at it"):
+    with pytest.raises(Refused, match="was changed after you opened it"):
         remove(engine, drained, "bob", "old machine")
 
 

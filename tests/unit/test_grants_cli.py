@@ -122,12 +122,12 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(tables: House, tmp_path: 
     for words, said in (
         (("--grant", "Nim", "--principal", ANN, "--reason", "r"), "No such game"),
         (("--grant", "Chess", "--principal", "nobody@example.com", "--reason", "r"), "nobody@example.com"),
-        (grant, "needs a reason"),
-        ((*grant, "--reason", "r", "--plan", "0000"), "has changed since"),
-        ((*grant, "--reason", "r", "--policy", str(broken)), "leave out"),
+        (grant, "needs one"),
+        ((*grant, "--reason", "r", "--plan", "0000"), "has changed and is"),
+        ((*grant, "--reason", "r", "--policy", str(broken)), "cannot be combined"),
         (("--policy", str(broken), "--reason", "r"), "line 4"),
-        ((*grant, "--reason", "r", "--until", "tomorrow"), "no date"),
-        (("--reason", "r"), "Say what to change"),
+        ((*grant, "--reason", "r", "--until", "tomorrow"), "neither a date"),
+        (("--reason", "r"), "Give --policy FILE"),
         (("--policy", str(tmp_path / "none.yml"), "--reason", "r"), "cannot be read"),
     ):
         with pytest.raises(Refused, match=said):
@@ -145,7 +145,7 @@ def test_a_dry_run_asks_for_nothing(tables: House) -> None:
 
 def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
     """Requests can be typed as well; typed again it is the same; who asked cannot decide."""
-    for said in ("an access admin decides", "Requested already"):
+    for said in ("waits for an access admin", "Already requested"):
         words = ("--grant", "Chess", "--principal", ANN, "--reason", "numbers", "--request")
         assert said in typed(tables, "grants", "apply", *words).output
     waiting = json.loads(typed(tables, "grants", "requests", "--json").output)
@@ -153,7 +153,7 @@ def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
     assert (
         json.loads(typed(tables, "grants", "apply", *words, "--json").stdout)["request_id"] == waiting[0]["request_id"]
     )
-    with pytest.raises(Refused, match="of their own"):
+    with pytest.raises(Refused, match="your own request"):
         typed(tables, "grants", "reject", waiting[0]["request_id"], "--reason", "no")
     assert "withdrawn" in typed(tables, "grants", "withdraw", waiting[0]["request_id"][:8]).output
     log = typed(tables, "audit", "list").output

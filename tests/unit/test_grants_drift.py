@@ -75,9 +75,9 @@ def test_a_strangers_grant_is_extra_and_can_be_adopted_or_reverted() -> None:
         (
             table_of("chess"),
             "SELECT",
-            "ann@x was given chess, and SELECT of that is not there: ann@x does not read it.",
+            "ann@x was granted chess, but SELECT is missing: ann@x does not read it.",
         ),
-        (SCHEMA, "USE_SCHEMA", "ann@x was given chess, and USE_SCHEMA of that is not there: ann@x does not read it."),
+        (SCHEMA, "USE_SCHEMA", "ann@x was granted chess, but USE_SCHEMA is missing: ann@x does not read it."),
     ],
 )
 def test_a_grant_that_was_taken_by_hand_is_missing(securable: object, privilege: str, sentence: str) -> None:
@@ -121,7 +121,7 @@ def test_use_that_turnout_gave_and_nobody_needs_can_be_taken() -> None:
         assert [change.remove for change in done.changes] == [("USE_SCHEMA",), ("USE_CATALOG",)]
         assert (done.unmoved, done.after) == ((), NOTHING)
         assert acted(observed, managed, each, "revert").findings == ()
-    with pytest.raises(Refused, match="no plan to adopt"):
+    with pytest.raises(Refused, match="cannot adopt this finding"):
         intent(findings[0], "adopt", "because")
 
 
@@ -149,8 +149,8 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
     _, schema, *_ = found(observed, managed).findings
     assert (schema.privileges, schema.acts) == (("USE_SCHEMA",), ("ignore",))
     assert schema.sentence == (
-        "readers still has USE_SCHEMA on schema main.games, and turnout gives it no game any more. bob@x reads chess "
-        "by it (2 cells in all): it can be taken when nobody does."
+        "readers still has USE_SCHEMA on schema main.games, but no grant of turnout's needs it. bob@x reads chess "
+        "by it (2 cells in all): revoke it when nobody does."
     )
     forced = plan(observed, [AccessIntent("readers", NO_GAME, read=False, reason="r")], managed, NOW)
     assert forced.is_empty
@@ -202,7 +202,7 @@ def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
     assert acted(without(observed, "ann@x"), managed, left.findings[0], "revert").findings == ()
     principals = {**observed.directory.principals, "ann@x": Principal("ann@x", "user", active=False)}
     off = replace(observed, directory=replace(observed.directory, principals=principals))
-    assert only(off, managed).sentence.startswith("ann@x, who was given chess, is not active")
+    assert only(off, managed).sentence.startswith("ann@x holds a grant on chess but is not active")
     stranger = changed(picture(), table_of("chess"), "eve@x", add="SELECT")
     assert acted(stranger, NOTHING, only(stranger, NOTHING), "revert").findings == ()
     nameless = only(changed(picture(), table_of("chess"), "", add="SELECT"), NOTHING)
@@ -231,7 +231,7 @@ def test_a_privilege_that_nobody_knows_is_found_wherever_it_is() -> None:
     """What may mean anything is never dropped."""
     unknown = only(changed(picture(), CATALOG, "ann@x", add="READ_DREAMS"), NOTHING)
     assert (unknown.kind, unknown.sentence) == (
-        "unknown", "ann@x holds READ_DREAMS on catalog main: what that allows is not known."
+        "unknown", "ann@x holds READ_DREAMS on catalog main: turnout does not know its effect."
     )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def test_where_nobody_could_look_is_told() -> None:
 def test_an_act_that_is_not_possible_is_refused() -> None:
     """What only the catalog's owners can change is not planned."""
     broad = only(changed(picture(), SCHEMA, "ann@x", add="SELECT"), NOTHING)
-    with pytest.raises(Refused, match=r"there is no plan to revert that\. Possible: ignore"):
+    with pytest.raises(Refused, match=r"cannot revert this finding\. Possible: ignore"):
         intent(broad, "revert", "r")
 
 

@@ -130,5 +130,5 @@ def test_changes_come_back_as_they_were_written(engine: Engine) -> None:
 
 def test_an_operation_that_planned_nothing_says_so(engine: Engine) -> None:
     """To take back what never came so far is refused with a sentence."""
-    with pytest.raises(Refused, match="planned nothing"):
+    with pytest.raises(Refused, match="not planned any"):
         ledger.done(engine, operation(engine).operation_id)

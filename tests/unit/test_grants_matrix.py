@@ -42,5 +42,5 @@ def test_rows_and_columns_are_those_that_were_asked_for() -> None:
     resolver = Resolver(picture())
     assert [folded(each) for each in matrix(resolver).columns] == ["ann@x", "bob@x", "pipeline", "readers"]
     assert matrix(resolver, keys=["go"], principals=[]).by_key == {"go": {}}
-    with pytest.raises(Refused, match="has no table of a game 'dota'"):
+    with pytest.raises(Refused, match="has no table of game 'dota'"):
         matrix(resolver, keys=["dota"])

@@ -115,7 +115,8 @@ def test_what_a_group_has_is_given_all_the_same_where_groups_are_emulated() -> N
         "+SELECT main.games.chess readers", "+SELECT main.games.go ann@x",
     ]  # fmt: skip
     assert (
-        "The catalog knows no groups: it lets in readers itself, and refuses its members by name." in planned.warnings
+        "The catalog does not know groups: it admits readers itself, and refuses its members by name."
+        in planned.warnings
     )
     after, managed = applied(observed, planned)
     assert Resolver(after).reading("ann@x").reads == {"chess", "go"}
@@ -191,7 +192,7 @@ def test_what_turnout_did_not_give_is_left_and_the_way_out_is_named() -> None:
     assert left.is_empty
     (still,) = left.unmoved
     assert still.sentence == (
-        "ann@x still reads chess by SELECT on table main.games.chess, which turnout did not give: revert it, or "
+        "ann@x still reads chess by SELECT on table main.games.chess, which turnout did not grant: revert it, or "
         "adopt it first."
     )
     reverted = plan(by_hand, [takes("ann@x", "chess", revert=True)], NOTHING, NOW)
@@ -210,8 +211,8 @@ def test_who_reads_on_by_a_group_is_named_with_the_group_and_the_place() -> None
     (still,) = plan(observed, [takes("ann@x", "chess")], managed, NOW).unmoved
     assert (still.reads, still.intent.read) == (True, False)
     assert still.sentence == (
-        "ann@x still reads chess by SELECT on schema main.games by group team in readers: revoke there, which turnout "
-        "does not do, or take it out of the group."
+        "ann@x still reads chess by SELECT on schema main.games by group team in readers: revoke it there (turnout "
+        "does not), or remove it from the group."
     )
 
 
@@ -223,8 +224,8 @@ def test_a_grant_to_a_user_or_one_that_a_group_covers_is_warned_of() -> None:
     )
     warned = plan(covered, [gives("ann@x", "chess")], NOTHING, NOW).warnings
     assert warned == (
-        "ann@x is a user: prefer a group, whose members come and go without new grants.",
-        "ann@x reads 1 of these games already: chess by SELECT on table main.games.chess by group readers.",
+        "ann@x is a user: prefer a group, so that members can change without new grants.",
+        "ann@x already reads 1 of these games: chess by SELECT on table main.games.chess by group readers.",
     )
 
 
@@ -242,7 +243,7 @@ def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
         planned = plan(observed, over, managed, NOW + 5)
         assert planned.changes == ()
         assert [each.sentence for each in planned.unmoved] == [
-            "ann@x still reads chess by a permanent grant. Revoke that too to end it."
+            "ann@x still reads chess by a permanent grant. Revoke that too."
         ]
         assert {each.permanent for each in planned.after.entitlements} == {True}
         gone = plan(observed, [takes("ann@x", "chess")], planned.after, NOW + 5)
@@ -283,9 +284,9 @@ def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table(
 @pytest.mark.parametrize(
     ("intents", "sentence"),
     [
-        ([gives("ann@x", "dota")], "has no table of a game 'dota'"),
-        ([gives("eve@x", "chess")], "The directory knows no 'eve@x'"),
-        ([gives("ann@x", "chess", NOW)], "until a time that has passed"),
+        ([gives("ann@x", "dota")], "has no table of game 'dota'"),
+        ([gives("eve@x", "chess")], "The directory does not know 'eve@x'"),
+        ([gives("ann@x", "chess", NOW)], "until a past time"),
         ([gives("ann@x", "chess"), takes("ANN@x", "chess")], "requested twice"),
         ([gives("ann@x", "chess", NOW + 1), gives("ann@x", "chess", NOW + 2)], "requested twice"),
     ],
@@ -295,9 +296,9 @@ def test_a_wish_that_makes_no_sense_is_refused(intents: list[AccessIntent], sent
     with pytest.raises(Refused, match=sentence):
         plan(picture(), intents, NOTHING, NOW)
     for until in (float("nan"), float("inf")):
-        with pytest.raises(Refused, match="is no time"):
+        with pytest.raises(Refused, match="is not a valid end"):
             gives("ann@x", "chess", until)
-    with pytest.raises(Refused, match="ask for one of them"):
+    with pytest.raises(Refused, match="Choose one of them"):
         AccessIntent("ann@x", "chess", read=True, revert=True)
 
 
@@ -307,7 +308,7 @@ def test_nothing_is_planned_on_what_was_not_read(where: object) -> None:
     observed = picture()
     direct = {each: held for each, held in observed.direct.items() if each != where}
     for intent in (gives("ann@x", "chess"), takes("ann@x", "chess")):
-        with pytest.raises(Refused, match="were not read, so nothing can be planned"):
+        with pytest.raises(Refused, match="were not read, so no change can be planned"):
             plan(replace(observed, direct=direct), [intent], NOTHING, NOW)
 
 
@@ -416,12 +417,12 @@ def test_an_undo_leaves_what_came_since() -> None:
     back = undo(first.change_set, observed, managed, NOW)
     assert back.changes == ()
     assert back.warnings == (
-        "SELECT of ann@x on table main.games.chess stays: another grant of turnout's rests on it.",
-        "SELECT of bob@x on table main.games.go is gone already.",
-        "ann@x keeps USE_CATALOG on catalog main: it is needed.",
-        "bob@x keeps USE_CATALOG on catalog main: it is needed.",
-        "ann@x keeps USE_SCHEMA on schema main.games: it is needed.",
-        "bob@x keeps USE_SCHEMA on schema main.games: it is needed.",
+        "SELECT of ann@x on table main.games.chess stays: another grant by turnout depends on it.",
+        "SELECT of bob@x on table main.games.go is already gone.",
+        "ann@x keeps USE_CATALOG on catalog main: it is still needed.",
+        "bob@x keeps USE_CATALOG on catalog main: it is still needed.",
+        "ann@x keeps USE_SCHEMA on schema main.games: it is still needed.",
+        "bob@x keeps USE_SCHEMA on schema main.games: it is still needed.",
     )
     assert {(each.principal, each.key) for each in back.after.entitlements} == {("ann@x", "chess"), ("bob@x", "chess")}
 
@@ -432,12 +433,12 @@ def test_an_undo_of_what_was_changed_since_is_refused() -> None:
     made = plan(start, [gives("ann@x", "chess", NOW + 9)], NOTHING, NOW)
     observed, managed = applied(start, made)
     longer, kept = given(observed, gives("ann@x", "chess", NOW + 99), managed=managed)
-    with pytest.raises(Refused, match="ann@x may do with chess was changed since"):
+    with pytest.raises(Refused, match="Access of ann@x to chess was changed since"):
         undo(made.change_set, longer, kept, NOW)
     taken = plan(observed, [takes("ann@x", "chess")], managed, NOW)
     observed, managed = applied(observed, taken)
     anew, kept = given(observed, gives("ann@x", "chess", NOW + 7), managed=managed)
-    with pytest.raises(Refused, match="ann@x was given chess again since"):
+    with pytest.raises(Refused, match="ann@x was granted chess again since"):
         undo(taken.change_set, anew, kept, NOW)
 
 
@@ -447,7 +448,7 @@ def test_an_undo_does_not_bring_back_what_has_expired() -> None:
     taken = plan(observed, [takes("ann@x", "chess")], managed, NOW)
     back = undo(taken.change_set, *applied(observed, taken), NOW + 5)
     assert back.is_empty
-    assert back.warnings == ("ann@x does not get chess back: it has expired meanwhile.",)
+    assert back.warnings == ("ann@x does not get chess back: the grant has expired meanwhile.",)
 
 
 def test_of_a_plan_that_stopped_half_way_only_that_half_is_undone() -> None:
@@ -469,7 +470,7 @@ def test_somebody_who_is_not_active_is_told_of() -> None:
     principals = {**observed.directory.principals, "ann@x": Principal("ann@x", "user", active=False)}
     off = replace(observed, directory=replace(observed.directory, principals=principals))
     (still,) = plan(off, [gives("ann@x", "chess")], NOTHING, NOW).unmoved
-    assert still.sentence == "ann@x does not read chess yet: it is not active. Activate it where people are kept."
+    assert still.sentence == "ann@x does not read chess yet: it is not active. Activate it in the directory."
 
 
 def test_entitlements_know_their_cell_and_end() -> None:

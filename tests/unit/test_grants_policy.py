@@ -76,16 +76,22 @@ grants:
   - nothing
 """
     expected = {
-        2: "'extra' is no field", 3: "max_days must be", 4: "allow_everyone must be true or false",
+        2: "'extra' is not a field", 3: "max_days must be", 4: "allow_everyone must be true or false",
         7: "there is no game 'zork'", 8: "no time zone", 10: "principals is missing", 11: "reason is empty",
-        12: "reason stands twice", 14: "games must be a list", 15: "no day there is", 16: "reason must be a text",
+        12: "has reason twice", 14: "games must be a list", 15: "not an existing day", 16: "reason must be a text",
         17: "a grant must be a mapping",
     }  # fmt: skip
     found = problems(text)
     assert {*expected, 13} == {line for line, _ in found}
     assert all(part in dict(found)[line] for line, part in expected.items())
     said = {each for line, each in found if line == 13}
-    for part in ("one of user, group", "a principal must be a text", "is empty", "'robot' is no field", "is everybody"):
+    for part in (
+        "one of user, group",
+        "a principal must be a text",
+        "is empty",
+        "'robot' is not a field",
+        "means everybody",
+    ):
         assert any(part in each for each in said), part
 
 
@@ -99,8 +105,8 @@ grants:
         ("version: 1\ngrants: *x", 2, "anchor or alias 'x'"),
         ("version: 1\ngrants: !!python/object/apply:os.system [ls]", 2, "the tag"),
         ("version: 1\ngrants: " + "[" * 100_000, 2, "nested deeper"),
-        ("version: 1\ngrants: \x07", 2, "cannot stand in YAML"),
-        ("version: 1\n# \ud800", 2, "cannot stand in YAML"),
+        ("version: 1\ngrants: \x07", 2, "is not allowed in YAML"),
+        ("version: 1\n# \ud800", 2, "is not allowed in YAML"),
         ("version: 1\n#" + "x" * MAX_BYTES, 1, "longer than"),
         ("version: 1\n#" + "é" * (MAX_BYTES // 2), 1, "longer than"),
         ("- a", 1, "must be a mapping"),
@@ -110,8 +116,8 @@ grants:
         ("version: 1", 1, "grants is missing"),
         ("version: 1\ngrants:", 2, "grants must be a list"),
         ("version: 1\nmax_days: 0\ngrants: []", 2, "max_days must be"),
-        ("version: 1\n? [a]\n: b\ngrants: []", 2, "is no field"),
-        ("version: 1\n<<: {grants: []}", 2, "'<<' is no field"),
+        ("version: 1\n? [a]\n: b\ngrants: []", 2, "is not a field"),
+        ("version: 1\n<<: {grants: []}", 2, "'<<' is not a field"),
     ],
 )
 def test_what_is_no_policy_is_refused_in_its_line(text: str, line: int, part: str) -> None:
@@ -152,7 +158,7 @@ def test_a_doubtful_pattern_is_a_warning() -> None:
     assert "line 3: the pattern 'zork_*' matches no game." in named("'zork_*'")[1]
     found, warnings = named("'odd [EU]'")
     assert not found
-    assert any("has that very name" in said and game_key("odd [EU]") in said for said in warnings)
+    assert any("has exactly that name" in said and game_key("odd [EU]") in said for said in warnings)
 
 
 def test_nobody_takes_over_an_entry_by_a_games_name() -> None:
@@ -162,7 +168,7 @@ def test_nobody_takes_over_an_entry_by_a_games_name() -> None:
     by_key = parse(policy(f"principals: [a], games: [{game_key('game_1')}], reason: r"), grown)
     by_pattern = parse(policy("principals: [a], games: ['game_*'], reason: r"), grown)
     assert [game_key("game_1")] == [cell.key for cell in cells(by_key, grown)]
-    assert any("is the name of another game too" in said for said in by_key.warnings)
+    assert any("is also the name of another game" in said for said in by_key.warnings)
     assert set(meant) < {cell.key for cell in cells(by_pattern, grown)}
 
 
@@ -176,13 +182,13 @@ def test_one_cell_has_one_set_of_terms(term: str) -> None:
     field = term.split(":", maxsplit=1)[0]
     kept = ", ".join(part for part in same.split(", ") if not part.startswith(field))
     [(line, said)] = problems(policy(first, f"{kept}, {term}"))
-    assert (line, "'game_1' for 'Ann' stands in line 3 already" in said) == (4, True)
+    assert (line, "'game_1' for 'Ann' is already in line 3" in said) == (4, True)
 
 
 def test_a_principal_is_of_one_kind() -> None:
     """What is a user in one line cannot be a group in another."""
     both = policy("principals: [user: ann, group: Ann], games: [game_1], reason: r")
-    assert problems(both) == [(3, "'Ann' is a group here and a user above; it can be one only")]
+    assert problems(both) == [(3, "'Ann' is a group here and a user above; keep one kind")]
 
 
 def test_everybody_is_named_only_where_that_is_allowed() -> None:
@@ -201,7 +207,7 @@ def test_temporary_grants_last_no_longer_than_max_days() -> None:
     with pytest.raises(Refused, match=r"line 5: until 2026-12-31 is more than 30 days ahead"):
         check_until(read, longest - 1)
     assert check_until(read, END_OF_2026 - 1) == ()
-    assert check_until(read, END_OF_2026) == ("line 5: it is over since 2026-12-31; nobody reads by it.",)
+    assert check_until(read, END_OF_2026) == ("line 5: it expired at 2026-12-31 and grants nothing.",)
     assert cells(read, GAMES)
 
 

@@ -124,7 +124,7 @@ def test_a_round_that_never_ends_is_an_alarm_until_it_does(house: House, monkeyp
     now[0] += 899
     assert house.steward.tick() is None
     now[0] += 2
-    assert "a round has been at work for 15 min: until it ends the catalog is not read" in str(house.steward.tick())
+    assert "a round has been running for 15 min: until it ends the catalog is not read" in str(house.steward.tick())
     goes_on.set()
     assert house.steward._round is not None
     house.steward._round.result(30)
@@ -305,7 +305,7 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
     for kind, where in (("schemas", house.schema), ("catalogs", Securable(house.schema.path[:1]))):
         house.catalog.rest.write("PATCH", f"/api/2.1/unity-catalog/{kind}/{where.full_name}", {"owner": ANN})
     house.rounds()
-    assert "sees its own grants only" in (snapshot.read(house.world.engine).problem or "")
+    assert "sees only its own grants" in (snapshot.read(house.world.engine).problem or "")
     engine = house.world.engine
     assert read_oversight(engine, read_fleet(engine)).drift is None, "what it does not see is not without drift"
     house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))

@@ -32,7 +32,7 @@ def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
 def test_an_address_in_another_case_is_the_same_person(engine: Engine) -> None:
     """As for roles, e-mail addresses are compared without case: nobody becomes another by writing theirs anew."""
     asked = requests.ask(engine, "Ann@example.com", INTENTS, "numbers")
-    with pytest.raises(Refused, match="request of their own"):
+    with pytest.raises(Refused, match="on your own request"):
         requests.decide(engine, asked, "approved", "ann@example.com", "")
     assert requests.decide(engine, asked, "withdrawn", "ann@example.com", "").state == "withdrawn"
 
@@ -84,7 +84,7 @@ def test_a_request_says_why(engine: Engine) -> None:
 def test_nobody_buries_the_requests_of_others(engine: Engine) -> None:
     """One requester has at most fifty that wait; deciding one of them makes room."""
     made = [requests.ask(engine, "ann", [{**INTENTS[0], "until": number}], "numbers") for number in range(50)]
-    with pytest.raises(Refused, match="50 requests"):
+    with pytest.raises(Refused, match="50 of your requests"):
         requests.ask(engine, "ann", INTENTS, "numbers")
     assert requests.ask(engine, "ann", [{**INTENTS[0], "until": 7.0}], "again").repeated, "it waits already"
     requests.decide(engine, made[0], "withdrawn", "ann", "")
@@ -99,7 +99,7 @@ def test_the_same_is_asked_for_once(engine: Engine) -> None:
         engine, "ann", [{**other, "reason": "x"}, {**INTENTS[0], "principal": "Ann@Example.com"}], "more"
     )
     assert (first.repeated, again) == (False, replace(first, repeated=True))
-    assert f"already as {first.request_id[:8]}" in requests.describe(again)
+    assert f"Already requested as {first.request_id[:8]}" in requests.describe(again)
     assert len(list(audit.entries(engine))) == 2
     for intents in (INTENTS, [other], [*INTENTS, {**other, "until": 9.0}], [*INTENTS, {**other, "read": False}]):
         assert not requests.ask(engine, "ann", intents, "numbers").repeated

@@ -81,8 +81,8 @@ def test_every_way_that_is_shown_is_there() -> None:
          ("ann@x reads chess: ALL_PRIVILEGES on catalog main by group account users, ALL_PRIVILEGES on catalog main by "
          "group account users, ALL_PRIVILEGES on catalog main by group account users.")),
         ({SCHEMA: {"ann@x": {"MANAGE", "USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}}, {},
-         ("ann@x does not read chess: it lacks SELECT on table main.games.chess. It could grant itself that, by MANAGE "
-         "on schema main.games.")),
+         ("ann@x does not read chess: it lacks SELECT on table main.games.chess. It could grant itself access, by "
+         "MANAGE on schema main.games.")),
         ({SCHEMA: {"ann@x": {"MANAGE", "ALL_PRIVILEGES"}}}, {},
          "ann@x does not read chess: it lacks USE_CATALOG on catalog main."),
         ({table_of("chess"): {"ann@x": {"READ_DREAMS"}}}, {},
@@ -111,7 +111,7 @@ def test_emulated_groups_are_not_put_together() -> None:
     by_group = replace(apart, direct={**apart.direct, table_of("chess"): {"readers": frozenset({"SELECT"})}})
     assert Resolver(by_group).verdict("ann@x", "chess").sentence == (
         "ann@x reads chess: SELECT on table main.games.chess by group readers, USE_SCHEMA on schema main.games by "
-        "group readers, USE_CATALOG on catalog main by group readers. The catalog itself knows no groups: it lets in "
+        "group readers, USE_CATALOG on catalog main by group readers. The catalog does not know groups: it admits "
         "readers, and refuses ann@x by name."
     )
 
@@ -122,7 +122,7 @@ def test_who_owns_what_lies_above_does_not_read_but_could() -> None:
     owned = replace(observed, owners={**observed.owners, SCHEMA: "ann@x", table_of("chess"): "bob@x"})
     ann, bob = (Resolver(owned).verdict(who, "chess") for who in ("ann@x", "bob@x"))
     assert (ann.reads, ann.could_grant_itself) == (False, True)
-    assert ann.sentence.endswith("It could grant itself that, by ownership of schema main.games.")
+    assert ann.sentence.endswith("It could grant itself access, by ownership of schema main.games.")
     assert [need.ways[0].by if need.ways else None for need in bob.needs[:2]] == ["ownership", None]
 
 
@@ -137,7 +137,7 @@ def test_what_was_not_read_is_not_known_unless_something_else_decides() -> None:
 
     verdict = Resolver(without_chess(picture(everything))).verdict("ann@x", "chess")
     assert verdict.reads is None
-    assert "who holds or owns what on table main.games.chess was not read" in verdict.sentence
+    assert "grants and owner of table main.games.chess were not read" in verdict.sentence
     assert Resolver(without_chess(picture({}))).verdict("ann@x", "chess").reads is False
 
 
@@ -158,10 +158,10 @@ def test_row_filters_and_masks_are_badges() -> None:
     chess = GameTable("chess", table_of("chess"), "1", "pipeline", has_row_filter=True, masked_columns=("mail", "ip"))
     verdict = Resolver(replace(observed, tables={"chess": chess})).verdict("ann@x", "chess")
     assert verdict.badges == ("row filter", "masked: mail, ip")
-    assert verdict.sentence.endswith("The table shows less than is there (row filter; masked: mail, ip).")
+    assert verdict.sentence.endswith("The table hides some of its data (row filter; masked: mail, ip).")
 
 
 def test_a_game_without_a_table_is_refused() -> None:
     """No verdict is made up for a game that the catalog does not have."""
-    with pytest.raises(Refused, match=r"main\.games has no table of a game 'dota'"):
+    with pytest.raises(Refused, match=r"main\.games has no table of game 'dota'"):
         Resolver(picture()).verdict("ann@x", "dota")

@@ -55,7 +55,7 @@ def test_a_folder_in_the_place_of_the_store_is_refused_and_stays_as_it_is(tmp_pa
     """It is not ours to narrow: a folder that nobody may enter is lost to its owner."""
     (tmp_path / "control.db").mkdir(mode=0o755)
     before = mode(tmp_path / "control.db")
-    with pytest.raises(Refused, match=r"cannot be opened: .*control\.db is no file\. Move away what is there"):
+    with pytest.raises(Refused, match=r"cannot be opened: .*control\.db is not a file\. Move it away"):
         open_store(*load(tmp_path, {}))
     assert mode(tmp_path / "control.db") == before
 

@@ -94,7 +94,7 @@ def test_text_gathers_what_is_good_and_shows_each_defect() -> None:
     found += [Finding("tools", f"{n}", "optional", "not there", "install") for n in range(30)]
     found.append(Finding("disk", "disk", "ok", "3 GiB free"))
     assert doctor.render_findings(found).splitlines() == [
-        "OK       jars: 50 of 51 as they should be",
+        "OK       jars: 50 of 51 correct",
         "missing  bad.jar: not there -> fetch it",
         *(f"optional {n}: not there -> install" for n in range(5)),
         "optional tools: 25 more like this -> install",

@@ -268,7 +268,7 @@ def test_impossible_plans_are_refused() -> None:
     for plan, expected in (
         (Plan(games=0), "1 game or more"),
         (Plan(versions=7), "1 to 6 versions"),
-        (Plan(bad_shares={"typo": 0.1}), "No such kind of bad event: typo"),
+        (Plan(bad_shares={"typo": 0.1}), "Unknown kind of bad event: typo"),
         (Plan(bad_shares={"empty_payload": 1.5}), "at most 1"),
         (Plan(bad_share=-0.1), "from 0 up"),
         (Plan(games=3, weights=(1.0, 1.0)), "3 games have 2 weights"),

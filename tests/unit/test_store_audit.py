@@ -110,7 +110,7 @@ def test_a_row_that_makes_no_sense_is_a_defect_and_hides_no_other(engine: Engine
     assert [each.number for each in entries(engine) if each.defect is not None] == [3]
     verdict = verify(engine)
     assert [defect.partition(":")[0][-2:] for defect in verdict.defects] == ["#1", "#3", "#6"]
-    assert "makes no sense" in verdict.defects[1]
+    assert "is invalid and was edited" in verdict.defects[1]
     assert verdict.entries == 6
 
 
@@ -121,7 +121,7 @@ def test_a_number_after_which_none_comes_refuses_acts_in_a_sentence(engine: Engi
     with engine.begin() as connection:
         connection.execute(update(audit).where(audit.c.number == 2).values(number=largest))
         connection.execute(update(audit_head).values(number=largest))
-    with pytest.raises(Refused, match=r"changed by hand.*audit verify"):
+    with pytest.raises(Refused, match=r"was edited.*audit verify"):
         done(engine)
     assert not verify(engine).intact
 
@@ -159,7 +159,7 @@ def test_a_head_that_is_not_the_last_entry_is_found_and_nothing_is_added(engine:
         connection.exec_driver_sql(HEADS[change])
     verdict = verify(engine)
     assert len(verdict.defects) == 1
-    with pytest.raises(Refused, match="see `turnout audit verify`"):
+    with pytest.raises(Refused, match="Run `turnout audit verify`"):
         done(engine)
     assert verify(engine) == verdict
 

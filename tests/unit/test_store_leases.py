@@ -101,7 +101,7 @@ def test_a_stale_holder_is_refused_and_told_who_took_over(engine: Engine, clock:
     stale = group_lease(engine, "a", 1)
     clock.now += SECONDS + 0.1
     heir = group_lease(engine, "a", 2)
-    with pytest.raises(LeaseLost, match=r"no longer drives group a.*process 2 on host-2, since.*Leave it"):
+    with pytest.raises(LeaseLost, match=r"no longer drives group a.*process 2 on host-2, since.*Stop this process"):
         stale.renew()
     with pytest.raises(LeaseLost):
         stale.check()

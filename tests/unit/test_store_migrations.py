@@ -71,7 +71,7 @@ def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> Non
     """D20: what this version does not know it does not touch; the sentence says what to do."""
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'r9999'"))
-    with pytest.raises(Refused, match="migrated by a newer turnout: it is at r9999, this one knows up to"):
+    with pytest.raises(Refused, match="newer turnout migrated the control store to r9999; this version supports up to"):
         migrate.migrate(engine)
 
 
@@ -139,7 +139,7 @@ def test_a_database_without_our_tables_is_no_control_store_to_what_looks(postgre
     """One that was put back without them must not be filled by who looks: it would be healthy, and its log intact."""
     settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": postgres.url()})
     for _ in range(2):
-        with pytest.raises(Refused, match=r"is not there: the database that store\.url names has no tables of turnout"):
+        with pytest.raises(Refused, match=r"is missing: the database of store\.url has no turnout tables"):
             require_store(settings, paths)
     open_store(settings, paths).dispose()
     require_store(settings, paths)
@@ -176,7 +176,7 @@ def test_a_store_without_a_file_of_its_own_is_refused(tmp_path: Path, url: str) 
     """What a command writes to memory is gone with it, and a URI would give the file another mode than ours."""
     settings, paths = load(tmp_path / "env", {"TURNOUT_STORE__URL": url.format(folder=tmp_path)})
     for opening in (open_store, require_store):
-        with pytest.raises(Refused, match=r"store\.url names no file"):
+        with pytest.raises(Refused, match=r"store\.url has no file"):
             opening(settings, paths)
     assert not (tmp_path / "x.db").exists()
 

@@ -38,9 +38,9 @@ def test_what_was_asked_is_read_back(engine: Engine) -> None:
     (entry,) = audit.entries(engine)
     assert (entry.phase, entry.actor, entry.action, entry.operation_id) == ("begun", "ann", "move", asked.operation_id)
     assert entry.detail["reason"] == "too busy"
-    with pytest.raises(Refused, match="no operation 'nothing'"):
+    with pytest.raises(Refused, match="No operation has the id 'nothing'"):
         operation(engine, "nothing")
-    with pytest.raises(Refused, match="no operation"):
+    with pytest.raises(Refused, match="No operation has the id"):
         operation(engine, "")
 
 

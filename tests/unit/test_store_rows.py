@@ -71,7 +71,9 @@ def test_a_row_that_got_in_anyway_is_named_when_a_process_starts(tmp_path: Path)
     with sqlite3.connect(tmp_path / "control.db") as other:
         other.execute("PRAGMA ignore_check_constraints = ON")
         other.execute("UPDATE groups SET desired = 'purple'")
-    with pytest.raises(Refused, match=r"does not fit: ck_groups_desired in table groups, where name 'a'\. Correct"):
+    with pytest.raises(
+        Refused, match=r"has an invalid row: ck_groups_desired in table groups, where name 'a'\. Correct"
+    ):
         open_store(*load(tmp_path, {}))
 
 
@@ -88,7 +90,7 @@ def test_a_value_of_a_wrong_type_that_got_in_anyway_is_named(tmp_path: Path) -> 
         other.execute("UPDATE sqlite_schema SET sql = sql || ' STRICT' WHERE name = 'games'")
     other.close()
     where = f"where game_key '{game_key('Go')}'"
-    with pytest.raises(Refused, match=rf"does not fit: last_seq in table games, {where}"):
+    with pytest.raises(Refused, match=rf"has an invalid row: last_seq in table games, {where}"):
         open_store(*load(tmp_path, {}))
 
 
