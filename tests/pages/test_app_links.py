@@ -186,8 +186,8 @@ def test_rows_that_are_not_there_are_no_reason_for_a_replay(world: World, over_w
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"seen_since": "yesterday"}, "'yesterday' is no time"),
-        ({"seen_until": HOSTILE[1]}, "is no time"),
+        ({"seen_since": "yesterday"}, "'yesterday' is not a time"),
+        ({"seen_until": HOSTILE[1]}, "is not a time"),
         ({"seen_since": "2026-02-01", "seen_until": "2026-01-01"}, "No row is first seen since 2026-02-01"),
     ],
 )

@@ -348,7 +348,7 @@ def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
 def test_two_changes_of_one_principal_do_not_run_at_once(desk: Desk) -> None:
     """Plans of one principal are made one after the other, so that none takes USE_* which another one counts on."""
     desk.ask(*give((ANN, CHESS)))
-    with pytest.raises(Refused, match="another operation"):
+    with pytest.raises(Refused, match="another open operation"):
         desk.ask(*give((ANN, GO)))
 
 
