@@ -14,9 +14,9 @@ from typing import Final
 
 from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
-from pipeline.store.audit_access import AccessChange
+from pipeline.store.audit import AccessChange
+from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet, GameRow
-from pipeline.store.states import OperationState
 
 UNKNOWN_VALUE: Final = "\u2013"
 """Of many lines, such as of games that are left out."""

@@ -24,9 +24,9 @@ from bench.command import keep
 from bench.text import milliseconds
 from grants.observing import snapshot
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import entitlements, managed_grants
 from pipeline.store.games import record_seen
-from pipeline.store.tables import entitlements, managed_grants
 
 _ROOT: Final = Path(__file__).parents[1]
 _FILLED: Final = 0.2  # of the cells, each given by turnout

@@ -28,7 +28,7 @@ from grants.observing import snapshot
 from grants.reconciler import AccessReconciler
 from pipeline.control.operations.definition import ControlContext
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 _ROOT: Final = Path(__file__).parents[1]
 _SERVE: Final = (

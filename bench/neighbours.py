@@ -38,7 +38,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
 from pipeline.store.stream_control import ask
 

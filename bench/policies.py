@@ -39,11 +39,11 @@ from pipeline.demo.simulator import FAMILIES, Plan, Simulator, family, game_name
 from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.group import Group
 from pipeline.streams.passes import Passes
-from pipeline.streams.split import SplitJob, split
+from pipeline.streams.writing.split import SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 _ALLOWED: Final = 1.05
@@ -161,7 +161,9 @@ def unchecked_split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterato
             (Decoder, "_unreal_times", lambda _decoder, _batch: {}),
         ):
             stack.enter_context(patch.object(owner, check, answer))
-        stack.enter_context(patch("pipeline.streams.split._Split._barred", lambda _split, _name, _schema_id: None))
+        stack.enter_context(
+            patch("pipeline.streams.writing.split._Split._barred", lambda _split, _name, _schema_id: None)
+        )
         yield from split(batches, job)
 
 
@@ -217,7 +219,7 @@ class Variant:
         with ExitStack() as stack:
             stack.enter_context(patch.object(Passes, "apply", measured))
             if not self.kind.checked:
-                stack.enter_context(patch("pipeline.streams.rows.split", unchecked_split))
+                stack.enter_context(patch("pipeline.streams.writing.rows.split", unchecked_split))
             self._group.start(once=True).awaitTermination()
         ((seconds, cpu_seconds),) = spent
         (result,) = self._told

@@ -29,8 +29,8 @@ from pipeline.control.operations.definition import ControlContext, OperationDefi
 from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
 from pipeline.store import members
-from pipeline.store.leases import store_time
 from pipeline.store.operations import ask, open_by_target
+from pipeline.store.processes.leases import store_time
 
 _log: Final = logging.getLogger("turnout")
 _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on

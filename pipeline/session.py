@@ -13,8 +13,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
-from pipeline.jars import spark_jars
 from pipeline.settings import Paths, Settings
+from pipeline.setup.jars import spark_jars
 
 TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -28,13 +28,13 @@ from pipeline.names import is_group_name
 from pipeline.reasons import innermost, missing_commit
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
-from pipeline.store.leases import Lease, expire_dead, leased
-from pipeline.store.oversight import read_oversight
-from pipeline.store.states import ProcessKind, ProcessState
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.streams.group import Group
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog

@@ -15,7 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import load
-from pipeline.store import engine, migrate
+from pipeline.store.database import engine, migrate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.repair.report import render_rebuilt, render_replays
 from pipeline.settings import load
-from pipeline.store.engine import open_store
-from pipeline.store.game_lookup import find, known_names
+from pipeline.store.database.engine import open_store
+from pipeline.store.games import find, known_names
 
 
 def command(env: Path, kind: str, *key: str) -> list[str]:

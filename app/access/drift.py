@@ -21,7 +21,7 @@ from grants.planning.drift import CLASSES, Drift, Finding
 from grants.planning.drift import Act as Deed
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"

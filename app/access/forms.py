@@ -21,7 +21,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_change"
 DO, GAMES, WHO = "access_do", "access_games", "access_who"

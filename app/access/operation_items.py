@@ -12,8 +12,8 @@ from app.state.services import Environment
 from grants.applying.ledger import Item
 from grants.observing.verdict import place
 from pipeline.errors import Refused
+from pipeline.store.database.states import AccessItemState
 from pipeline.store.operations import Operation
-from pipeline.store.states import AccessItemState
 
 _ORDER: Final[tuple[AccessItemState, ...]] = ("failed", "unseen", "planned", "applied", "observed")
 _TEXTS: Final[dict[AccessItemState, str]] = {

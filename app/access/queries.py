@@ -23,10 +23,10 @@ from grants.observing.matrix import Matrix, matrix
 from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.errors import Refused
+from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.games import known_games
-from pipeline.store.liveness import judge_controller
 from pipeline.store.operations import Operation, list_operations, operation
-from pipeline.store.tables import catalog_snapshots
+from pipeline.store.processes.liveness import judge_controller
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
     "group": "group",

@@ -22,9 +22,9 @@ from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.control.group_proposals import GroupProposal
 from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES
+from pipeline.store.database.states import BACKENDS
 from pipeline.store.groups import Group
 from pipeline.store.operations import Intent
-from pipeline.store.states import BACKENDS
 
 _MAKE: Final = "make_group"
 _OPENED: Final = "opened_group"  # what was seen of the group whose form is open

@@ -20,16 +20,16 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.audit_access import changes_of
+from pipeline.store.audit import changes_of
+from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, read_groups
-from pipeline.store.leases import store_time
-from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
-from pipeline.store.states import OperationKind
+from pipeline.store.processes.leases import store_time
+from pipeline.store.processes.liveness import judge_controller
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000

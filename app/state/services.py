@@ -34,7 +34,7 @@ from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
 from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.store.engine import open_store, require_store
+from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out

@@ -14,8 +14,7 @@ from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
-from pipeline.store.audit import Entry
-from pipeline.store.audit_access import changes_of
+from pipeline.store.audit import Entry, changes_of
 
 _WEEK = timedelta(days=6)
 _ON_SCREEN = 1_000

@@ -16,8 +16,8 @@ from app.state.trends import Trend
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import Level
 from pipeline.errors import Refused
+from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet, GameRow
-from pipeline.store.states import OperationKind
 
 _RANGES = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0}
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"

@@ -16,8 +16,8 @@ from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.judgement import DriverState
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
+from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet
-from pipeline.store.states import OperationKind
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"

@@ -16,8 +16,8 @@ from app.state.services import Environment
 from pipeline.control.operations.registry import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
+from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.operations import Operation
-from pipeline.store.states import OperationKind, OperationState
 
 _MOST_CARDS = 20
 _COLUMNS = {

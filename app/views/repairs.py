@@ -18,8 +18,8 @@ from pipeline.control.operations.facts import GameFacts
 from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
+from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow
-from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"

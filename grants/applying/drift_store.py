@@ -16,9 +16,9 @@ from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.settings import Access, Settings
 from pipeline.store import audit
-from pipeline.store.id_prefix import only_one
-from pipeline.store.leases import store_now, store_time
-from pipeline.store.tables import ignored_drift
+from pipeline.store.database.id_prefix import only_one
+from pipeline.store.database.tables import ignored_drift
+from pipeline.store.processes.leases import store_now, store_time
 
 
 def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:

@@ -16,10 +16,10 @@ from grants.model import Securable, folded, securable
 from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAccess, ManagedGrant
 from pipeline.errors import Refused
-from pipeline.store.leases import store_now
+from pipeline.store.database.states import AccessItemState
+from pipeline.store.database.tables import access_change_sets, access_items, entitlements, managed_grants
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.states import AccessItemState
-from pipeline.store.tables import access_change_sets, access_items, entitlements, managed_grants
+from pipeline.store.processes.leases import store_now
 
 DONE: Final[frozenset[AccessItemState]] = frozenset({"applied", "observed", "unseen"})
 """The states of an item that the catalog has taken."""

@@ -4,8 +4,8 @@ from typing import Final
 
 from pipeline.control.operations.definition import Level, OperationDefinition
 from pipeline.control.roles import Role
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent
-from pipeline.store.states import OperationKind
 
 
 def _weigh(intent: Intent) -> Level:

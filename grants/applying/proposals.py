@@ -23,11 +23,11 @@ from grants.planning.undo import undo
 from pipeline.control.roles import Role, current, may, same_person
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
-from pipeline.store import audit_access, operations
-from pipeline.store.audit_access import AccessChange
+from pipeline.store import audit, operations
+from pipeline.store.audit import AccessChange
+from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_games
-from pipeline.store.leases import store_time
-from pipeline.store.states import OperationKind
+from pipeline.store.processes.leases import store_time
 
 KIND: Final = OperationKind.ACCESS
 _FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched
@@ -59,14 +59,14 @@ class AccessProposal:
         entitlements = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in entitlements))}
         parameters = {"intents": [asdict(each) for each in self.intents], "games": sorted(keys), **more}
-        parameters |= audit_access.kept(self._audited())
+        parameters |= audit.kept(self._audited())
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
         return operations.Intent(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
 
     def _audited(self) -> list[AccessChange]:
         """Return what the audit log keeps: what was requested, or of an undo what comes of it."""
         if self.undoes is None:
-            return audit_access.requested((asdict(each) for each in self.intents), self._table_name)
+            return audit.requested((asdict(each) for each in self.intents), self._table_name)
         moved = [each for each in self.plan.effects if None not in (each.was, each.then) and each.was != each.then]
         return [
             AccessChange("grant" if each.then else "revoke", each.principal, each.key, self._table_name(each.key))

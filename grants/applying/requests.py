@@ -12,11 +12,11 @@ from grants.model import folded
 from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
 from pipeline.names import is_said
-from pipeline.store import audit, audit_access
-from pipeline.store.id_prefix import read_by_prefix
-from pipeline.store.leases import store_now
-from pipeline.store.states import AccessRequestState
-from pipeline.store.tables import access_requests
+from pipeline.store import audit
+from pipeline.store.database.id_prefix import read_by_prefix
+from pipeline.store.database.states import AccessRequestState
+from pipeline.store.database.tables import access_requests
+from pipeline.store.processes.leases import store_now
 
 _MOST_OPEN: Final = 50  # per requester, so that nobody floods the list
 _HOW: Final = ("adopt", "revert")
@@ -56,7 +56,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
     if not is_said(reason):
         raise Refused("Enter a reason for the access admin.")
     request_id, asked = uuid.uuid4().hex, _cells(intents)
-    detail = {"request": request_id, "reason": reason, **audit_access.kept(audit_access.requested(intents))}
+    detail = {"request": request_id, "reason": reason, **audit.kept(audit.requested(intents))}
     act = audit.Act(requester, "request access", _targets(intents), None, detail)
     with engine.begin() as connection:
         audit.lock_log(connection)
@@ -109,7 +109,7 @@ def decide(
     if state == "rejected" and not is_said(decision_reason):
         raise Refused("Enter a reason for the rejection; the requester sees it.")
     detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
-    detail |= audit_access.kept(audit_access.requested(request.intents))
+    detail |= audit.kept(audit.requested(request.intents))
     act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)
     as_read = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
     values = {

@@ -9,7 +9,7 @@ import click
 
 from grants.applying import proposals as desk
 from grants.cli.options import INTENTS, AccessContext, intents_from
-from pipeline.cli.operation_options import SubmitOptions, asking, keys_of
+from pipeline.cli.options import SubmitOptions, asking, keys_of
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json, say_lines
 
@@ -152,7 +152,7 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
     """Revoke expired access now; a running controller does this by itself."""
     from grants.applying import ledger
     from grants.planning.entitlements import expired
-    from pipeline.store.leases import store_time
+    from pipeline.store.processes.leases import store_time
 
     context = AccessContext(env_dir)
     entitlements = ledger.managed(context.engine).entitlements

@@ -9,8 +9,7 @@ import click
 
 from grants.catalog import CatalogUnavailable
 from grants.cli.options import AccessContext
-from pipeline.cli.operation_options import keys_of
-from pipeline.cli.options import Finite
+from pipeline.cli.options import Finite, keys_of
 from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load

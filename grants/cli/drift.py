@@ -9,7 +9,7 @@ import click
 from grants.applying import drift_store
 from grants.cli.options import AccessContext
 from grants.planning.drift import Drift, Finding
-from pipeline.cli.operation_options import SubmitOptions, asking
+from pipeline.cli.options import SubmitOptions, asking
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json
 

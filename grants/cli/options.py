@@ -10,8 +10,7 @@ from grants.applying import proposals as desk
 from grants.catalog import Catalog
 from grants.planning.entitlements import AccessIntent
 from pipeline.cli.context import CommandContext
-from pipeline.cli.operation_options import SubmitOptions, keys_of, submit_and_wait
-from pipeline.cli.options import combine_options
+from pipeline.cli.options import SubmitOptions, combine_options, keys_of, submit_and_wait
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.errors import Refused
 from pipeline.terminal import say
@@ -136,7 +135,7 @@ def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> 
     from grants.applying import ledger
     from grants.formats import policy
     from grants.model import folded
-    from pipeline.store.leases import store_time
+    from pipeline.store.processes.leases import store_time
 
     try:
         text = file.read_text("utf-8")

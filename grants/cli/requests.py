@@ -10,12 +10,12 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
-from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
+from pipeline.cli.options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.lists import join_limited
 from pipeline.moments import in_utc
-from pipeline.store.states import AccessRequestState
+from pipeline.store.database.states import AccessRequestState
 from pipeline.terminal import say, say_json
 
 

@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 
 from grants.catalog import Catalog, NotFound
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
-from pipeline.store.leases import store_now, store_time
-from pipeline.store.tables import catalog_snapshots
+from pipeline.store.database.tables import catalog_snapshots
+from pipeline.store.processes.leases import store_now, store_time
 
 _ONLY = 1  # the id of the only row
 

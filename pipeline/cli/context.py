@@ -1,13 +1,14 @@
 """What a command works with: the settings of its environment, the control store, who runs it, and the gate to acts."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pipeline.actor import current_user
-from pipeline.cli.options import load_with_source
 from pipeline.control.acts import DirectAct
+from pipeline.settings import Paths, Settings, load
 
 
 class CommandContext:
@@ -15,7 +16,7 @@ class CommandContext:
 
     def __init__(self, env_dir: Path, source: str | None = None) -> None:
         """Read the settings, with the source kind of the command line laid over them, and open the control store."""
-        from pipeline.store.engine import open_store
+        from pipeline.store.database.engine import open_store
 
         self.settings, self.paths = load_with_source(env_dir, source)
         self.engine = open_store(self.settings, self.paths)
@@ -72,3 +73,11 @@ class CommandContext:
         actor = self.actor
         with gate.acting(self.settings, self.engine, kind, Act(actor, action or kind, tuple(targets), detail=detail)):
             yield actor
+
+
+def load_with_source(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
+    """Read the settings, with the source kind of the command line laid over them."""
+    environ = dict(os.environ)
+    if source is not None:
+        environ["TURNOUT_SOURCE__KIND"] = source
+    return load(env_dir, environ)

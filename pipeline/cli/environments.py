@@ -108,7 +108,7 @@ def _is_environment(folder: Path) -> bool:
 def _require_store(folder: Path) -> None:
     """Go on only where the control store is there, in the folder or where the settings name one."""
     from pipeline.settings import load
-    from pipeline.store.engine import require_store
+    from pipeline.store.database.engine import require_store
 
     require_store(*load(folder))
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.context import CommandContext
-from pipeline.cli.options import load_with_source
+from pipeline.cli.context import CommandContext, load_with_source
 from pipeline.control.acts import DirectAct
 from pipeline.terminal import say, say_lines
 

@@ -1,15 +1,25 @@
 """What several commands have in common: options that go together, and a setting that an option overrides."""
 
+import functools
 import math
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 import click
+from sqlalchemy import Engine
 
-from pipeline.names import is_said
-from pipeline.settings import Paths, Settings, load
+from pipeline.cli.context import CommandContext
+from pipeline.errors import Refused
+from pipeline.moments import in_utc
+from pipeline.names import is_said, plain
+from pipeline.store.database.states import OperationState
+from pipeline.store.games import find
+from pipeline.store.operations import Operation, Step
+from pipeline.terminal import say, say_json
 
 LISTED: Final = click.IntRange(1, 1_000_000)
 """The most lines that a list prints; a database takes no number of any length."""
@@ -54,9 +64,139 @@ def required_reason(help_text: str) -> Decorator[Any]:
     return click.option("--reason", required=True, callback=checked, help=help_text)
 
 
-def load_with_source(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
-    """Read the settings, with the source kind of the command line laid over them."""
-    environ = dict(os.environ)
-    if source is not None:
-        environ["TURNOUT_SOURCE__KIND"] = source
-    return load(env_dir, environ)
+if TYPE_CHECKING:
+    from pipeline.control.operations.definition import OperationProposal  # what lists operations needs no planner
+
+_LOOK_SECONDS: Final = 0.5
+_OPTIONS: Final = combine_options(
+    click.option("--reason", help="Reason, kept in the audit log; optional for small repairs of one game."),
+    click.option("--dry-run", is_flag=True, help="Show the effects, and submit nothing."),
+    click.option("--no-wait", is_flag=True, help="Submit and return at once; follow with `turnout ops show`."),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the operation as one JSON object at the end; with --dry-run its preview.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """How a command submits an operation."""
+
+    reason: str = ""
+    dry_run: bool = False
+    wait: bool = True
+    as_json: bool = False
+
+
+def asking(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of one that asks for an operation; it gets them as `how`."""
+
+    @functools.wraps(command)
+    def gathered(*, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool, **others: Any) -> Any:
+        return command(how=SubmitOptions(reason or "", dry_run, not no_wait, as_json), **others)
+
+    with_options: Callable[..., Any] = _OPTIONS(gathered)
+    return with_options
+
+
+def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    """Find games by key or exact name; `known` is key to name.
+
+    Raises:
+        Refused: one of them does not exist.
+    """
+    return sorted({str(find(each, known).key) for each in wanted})
+
+
+def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how: SubmitOptions) -> NoReturn:
+    """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
+
+    Where a game that was named is left out the exit code is 1, whatever becomes of the others.
+
+    Raises:
+        Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
+            operation.
+    """
+    from pipeline.control.gate import submit
+
+    intent, left_out = proposal.intent, proposal.left_out
+    failed = 1 if left_out and not proposal.best_effort else 0
+    for each in (*proposal.lines, *(f"left out: {each}" for each in left_out)):
+        say(each, err=how.as_json)
+    if how.dry_run or not intent.targets:
+        if how.as_json:
+            say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview, "left_out": left_out})
+        sys.exit(failed)
+    operation = submit(context.settings, context.engine, intent)
+    say(f"operation {operation.operation_id[:8]}", err=how.as_json)
+    try:
+        code = _follow(context.engine, context.settings.metrics.heartbeat_seconds, operation, how)
+    except KeyboardInterrupt:
+        name = operation.operation_id[:8]
+        say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)
+        raise
+    sys.exit(failed or code)
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Refuse in one sentence what was changed after this command read it."""
+    from pipeline.store.operations import OperationConflict
+
+    try:
+        yield
+    except OperationConflict as stale:
+        raise Refused("The operation was changed meanwhile; nothing was done. Look at it, and try again.") from stale
+
+
+def line(operation: Operation) -> str:
+    """Return an operation as a line for people."""
+    outcome = f": {operation.outcome}" if operation.outcome else ""
+    return plain(
+        f"{operation.operation_id[:8]}  {in_utc(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
+        f"by {operation.actor}  {operation.state}{outcome}"
+    )
+
+
+def step_line(step: Step) -> str:
+    """Return a step of a journal as a line for people."""
+    return plain(f"  {step.number} {step.name:<8} {step.state:<8} {step.detail}")
+
+
+def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
+    """Return an operation with its journal for scripts."""
+    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
+
+
+def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how: SubmitOptions) -> int:
+    """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
+    from pipeline.store.operations import operation as find
+    from pipeline.store.operations import steps
+    from pipeline.store.processes.liveness import judge_controller
+
+    printed: set[str] = set()
+    warned = False
+    while how.wait:
+        operation = find(engine, operation.operation_id)
+        for each in map(step_line, steps(engine, operation.operation_id)):
+            if each not in printed:
+                say(each, err=True)
+                printed.add(each)
+        if not operation.is_open or operation.is_stuck:
+            break
+        if (
+            operation.state == OperationState.PLANNED
+            and not warned
+            and not judge_controller(engine, heartbeat_seconds).is_live
+        ):
+            say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
+            warned = True
+        time.sleep(_LOOK_SECONDS)
+    if how.as_json:
+        say_json(as_dict(operation, steps(engine, operation.operation_id)))
+    elif how.wait:
+        say(line(operation))
+    return 0 if not how.wait or operation.state == OperationState.SUCCEEDED else 1

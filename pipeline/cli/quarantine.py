@@ -84,7 +84,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.repair import report
     from pipeline.repair.gap import accept_gap as accept
-    from pipeline.store.game_lookup import find, known_names
+    from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)
     known, reason = find(game, known_names(context.engine)), reason.strip()
@@ -101,7 +101,7 @@ def _quarantined(
     """Read the rows that the options choose."""
     from pipeline.delta.quarantine import REASONS
     from pipeline.repair.quarantined import Selection, opened
-    from pipeline.store.game_lookup import find, known_names
+    from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)
     if reason is not None and reason not in REASONS:

@@ -10,12 +10,12 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.cli.context import CommandContext
-from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
+from pipeline.cli.options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
 from pipeline.settings import Paths
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -30,8 +30,8 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
     `seconds` and `estimate`.
     """
     from pipeline.control.capabilities import read_facts, repairs
-    from pipeline.store.game_lookup import known_names
-    from pipeline.store.leases import store_time
+    from pipeline.store.games import known_names
+    from pipeline.store.processes.leases import store_time
 
     context = CommandContext(env_dir)
     (key,) = keys_of((game,), known_names(context.engine))
@@ -53,7 +53,7 @@ def _repairing(kind: OperationKind, help_text: str) -> click.Command:
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.repair_proposals import RepairPlanner
-        from pipeline.store.game_lookup import known_names
+        from pipeline.store.games import known_names
 
         context = CommandContext(env_dir)
         keys = keys_of(games, known_names(context.engine))
@@ -105,7 +105,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     """
     from pipeline.control.operations.repairs import choice as chosen_rows
     from pipeline.control.repair_proposals import RepairPlanner
-    from pipeline.store.game_lookup import known_names
+    from pipeline.store.games import known_names
 
     context = CommandContext(env_dir)
     settings, paths, engine = context.settings, context.paths, context.engine

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from pipeline.cli.context import CommandContext
-from pipeline.cli.options import Finite, combine_options, load_with_source
+from pipeline.cli.context import CommandContext, load_with_source
+from pipeline.cli.options import Finite, combine_options
 from pipeline.settings import load
 from pipeline.terminal import say_json
 

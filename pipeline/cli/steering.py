@@ -9,23 +9,24 @@ from pathlib import Path
 import click
 
 from pipeline.cli.context import CommandContext
-from pipeline.cli.operation_options import (
+from pipeline.cli.options import (
+    LISTED,
     SubmitOptions,
     as_dict,
     asking,
     keys_of,
     line,
+    required_reason,
     step_line,
     submit_and_wait,
     unchanged,
 )
-from pipeline.cli.options import LISTED, required_reason
 from pipeline.control.acts import DirectAct
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.settings import load
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
-from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -103,7 +104,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
     For a very hot game, or to watch one game alone. The cursor is in the game's table, so no row is read twice or left
     out.
     """
-    from pipeline.store.game_lookup import find
+    from pipeline.store.games import find
     from pipeline.store.stream_control import ask
 
     context = CommandContext(env_dir)
@@ -234,8 +235,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
 
     For a change of access or a request the subject is the game, its table and the principal.
     """
-    from pipeline.store.audit import entries
-    from pipeline.store.audit_access import changes_of
+    from pipeline.store.audit import changes_of, entries
     from pipeline.store.games import known_games
 
     days = (since.date().isoformat() if since else None, until.date().isoformat() if until else None)

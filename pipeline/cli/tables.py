@@ -27,9 +27,8 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     """
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.ingest.probe import prober
-    from pipeline.store.engine import open_store
-    from pipeline.store.game_lookup import known_names
-    from pipeline.store.games import generations, registered_keys, retired_games
+    from pipeline.store.database.engine import open_store
+    from pipeline.store.games import generations, known_names, registered_keys, retired_games
     from pipeline.verify import balance
     from pipeline.verify.replayable import Landing
     from pipeline.verify.replayable import landing as landing_today

@@ -22,7 +22,7 @@ from pipeline.contracts.shape import columns
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
-from pipeline.store.tables import placements, registrations, schemas
+from pipeline.store.database.tables import placements, registrations, schemas
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
 _SHOWN_REASONS: Final = 10

@@ -22,8 +22,8 @@ from pipeline.contracts.registrations import (
 )
 from pipeline.contracts.schemas import PLAIN, Schema, SchemaSet
 from pipeline.errors import Refused, Transient
-from pipeline.store.tables import registrations
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import registrations
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet"]
 

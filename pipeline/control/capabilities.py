@@ -21,10 +21,9 @@ from pipeline.names import GameKey
 from pipeline.repair.quarantined import opened
 from pipeline.settings import Paths
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.game_lookup import known_names
-from pipeline.store.games import registered_keys
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import known_names, registered_keys
 from pipeline.store.operations import last_durations, open_by_target
-from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, decided
 
 Facts = TypeVar("Facts", GameFacts, GroupFacts)

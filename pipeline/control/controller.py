@@ -25,10 +25,10 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.leases import leased
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import leased
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
 

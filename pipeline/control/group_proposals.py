@@ -16,8 +16,8 @@ from pipeline.settings import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, read_groups, require_possible, require_sense
-from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
+from pipeline.store.processes.leases import store_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,10 +17,10 @@ from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
-from pipeline.store.leases import store_time
+from pipeline.store.database.states import OperationKind
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation
-from pipeline.store.states import OperationKind
+from pipeline.store.processes.leases import store_time
 
 
 class PlacementView:

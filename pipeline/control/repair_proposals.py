@@ -23,9 +23,9 @@ from pipeline.names import GameKey
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
 from pipeline.settings import Paths, Settings
-from pipeline.store.game_lookup import Game
-from pipeline.store.leases import store_time
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import Game
+from pipeline.store.processes.leases import store_time
 
 MAX_COUNTED: Final = 20  # games whose quarantine is counted before a replay, and whose tables a page reads for a dedupe
 MAX_BYTES: Final = 1 << 30  # of those tables together

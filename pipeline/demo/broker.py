@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import Refused
-from pipeline.jars import java_executable, kafka_jars
+from pipeline.setup.jars import java_executable, kafka_jars
 
 _HOST: Final = "127.0.0.1"
 _READY_SECONDS = 60.0

@@ -20,7 +20,7 @@ from pipeline.demo.simulate import PARTITIONS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
 from pipeline.terminal import say_json, say_lines

@@ -1,7 +1,7 @@
 """One Prometheus alert rule."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +21,39 @@ class Alert:
     def runbook(self) -> str:
         """The path on the dashboard of the alert's runbook, which it serves from docs/runbooks to everybody."""
         return f"/runbooks/{self.name.lower()}"
+
+
+_FLEET_PAGE: Final = "/"
+
+# A batch that ends takes most of a backlog at once, so that its age falls and rises with each: the highest counts.
+_LATE: Final = "max(max_over_time(turnout_source_backlog_seconds[2m])) > OBJECTIVE"
+
+# Ingest exports both: where it is dead, other alerts say so. The first is there as long as it runs and reads the store.
+_UNKNOWN: Final = """\
+0 * (max(turnout_fleet_judged_timestamp_seconds) unless on () turnout_source_backlog_seconds)"""
+
+
+def source_alerts(objective: str) -> tuple[Alert, ...]:
+    """Return them for a latency objective in seconds."""
+    return (
+        Alert(
+            "TurnoutSourceBacklog",
+            "page",
+            _LATE.replace("OBJECTIVE", objective),
+            "3m",
+            "Ingest cannot keep up with its source",
+            "The oldest row that is not in bronze is {{ $value | humanizeDuration }} old"
+            '{{ with query "max(turnout_source_backlog_rows)" }}, and {{ . | first | value | humanize }} rows wait'
+            f"{{{{ end }}}}; the objective is {objective} s. Every game is at least that late.",
+            _FLEET_PAGE,
+        ),
+        Alert(
+            "TurnoutSourceUnknown",
+            "ticket",
+            _UNKNOWN,
+            "5m",
+            "What waits in the source is not known",
+            "Ingest runs and cannot measure it; `turnout status` says why. Every game may be late without a sign.",
+            _FLEET_PAGE,
+        ),
+    )

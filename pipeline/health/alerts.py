@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.health.alert import Alert
+from pipeline.health.alert import Alert, source_alerts
 from pipeline.health.source import SILENT_SOURCE_SECONDS
-from pipeline.health.source_alerts import source_alerts
 from pipeline.settings import Settings, load
 
 RULES_FILE: Final = Path(__file__).with_name("rules.yml")

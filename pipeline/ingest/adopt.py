@@ -28,8 +28,8 @@ from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, To
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
-from pipeline.store.drivers import forget_commits
 from pipeline.store.games import reset_heads
+from pipeline.store.processes.drivers import forget_commits
 
 _MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of its last report
 

@@ -20,7 +20,7 @@ from pipeline.ingest.landing_backlog import LandingBacklog
 from pipeline.ingest.topic_backlog import TopicBacklog
 from pipeline.ingest.waiting import Waiting
 from pipeline.settings import Paths, Settings
-from pipeline.store.source_backlog import write_backlog
+from pipeline.store.reports import write_backlog
 
 _log = logging.getLogger("turnout")
 _PEAK_SECONDS: Final = 60.0

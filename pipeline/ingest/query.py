@@ -35,8 +35,8 @@ from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.source_checks import refuse_closed, verify_source
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
-from pipeline.store.drivers import record_commit
 from pipeline.store.games import record_heads, record_seen
+from pipeline.store.processes.drivers import record_commit
 from pipeline.store.sources import generations, open_generation
 
 Batches = Iterator[pa.RecordBatch]

@@ -25,8 +25,8 @@ from pipeline.ingest import bronze_progress
 from pipeline.ingest.heads import read_snapshot
 from pipeline.names import GameKey
 from pipeline.settings import Paths
-from pipeline.store.drivers import last_commit
 from pipeline.store.games import generations
+from pipeline.store.processes.drivers import last_commit
 
 _THREADS: Final = 8  # cursors are read while waiting for storage
 _log = logging.getLogger("turnout")

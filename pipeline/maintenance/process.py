@@ -19,12 +19,12 @@ from pipeline.maintenance.run import one_round
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.setting_values import hours_of
 from pipeline.settings import Paths, Settings, Store
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
-from pipeline.store.leases import Lease, held_by, leased
-from pipeline.store.liveness import read_drivers
-from pipeline.store.rounds import record_round
-from pipeline.store.states import ProcessState
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import ProcessState
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import Lease, held_by, leased
+from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.reports import record_round
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.terminal import say_lines
 

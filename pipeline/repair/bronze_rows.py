@@ -17,8 +17,8 @@ from pipeline.delta.environment import require_own
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
-from pipeline.store.game_lookup import Game
-from pipeline.streams.split import READ
+from pipeline.store.games import Game
+from pipeline.streams.writing.split import READ
 
 _CHUNK_ROWS: Final = 50_000
 _CHUNK_BYTES: Final = 32 * 1024 * 1024

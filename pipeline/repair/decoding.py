@@ -13,8 +13,8 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard
 from pipeline.errors import Refused
 from pipeline.names import shown
-from pipeline.store.game_lookup import Game
-from pipeline.streams.split import READ, Place, SplitJob, split
+from pipeline.store.games import Game
+from pipeline.streams.writing.split import READ, Place, SplitJob, split
 
 _NOTHING: Final[dict[str, Any]] = {"error": None, "files": []}
 

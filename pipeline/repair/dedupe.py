@@ -34,8 +34,8 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.places import PLACES, within
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
-from pipeline.streams.split import Place
+from pipeline.store.games import Game
+from pipeline.streams.writing.split import Place
 from pipeline.verify.cells import differences
 from pipeline.verify.value_tasks import expected_rows
 from pipeline.verify.values import known_schemas

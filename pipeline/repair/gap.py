@@ -18,10 +18,9 @@ from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import last_seq
+from pipeline.store.games import Game, last_seq
 from pipeline.store.stream_control import ask_retry
-from pipeline.streams.split import target_schema
+from pipeline.streams.writing.split import target_schema
 
 _ATTEMPTS = 5
 

@@ -19,7 +19,7 @@ from pipeline.names import GameKey
 from pipeline.repair.places import PLACES, landed
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 
 SCHEMA_IDS_SHOWN: Final = 10
 _MEMORY_LIMIT: Final = "512MB"  # the rest is spilled to a temporary folder

@@ -32,9 +32,8 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import generations, record_generation
-from pipeline.streams.split import target_schema
+from pipeline.store.games import Game, generations, record_generation
+from pipeline.streams.writing.split import target_schema
 
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 

@@ -30,8 +30,8 @@ from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
-from pipeline.streams.split import target_schema
+from pipeline.store.games import Game
+from pipeline.streams.writing.split import target_schema
 
 KILLS_WORKER: Final = "kills_worker"
 

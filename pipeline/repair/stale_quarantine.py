@@ -27,7 +27,7 @@ from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 
 ATTEMPTS: Final = 20
 _TWINS: Final = pa.schema([("game", pa.string()), *PLACES])

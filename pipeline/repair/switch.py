@@ -20,7 +20,7 @@ from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.repair import damaged_log
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 
 ONCE: Final = 0
 """Commit retries: the commit follows the version that was read, or fails."""

@@ -20,8 +20,8 @@ from typing import Final, Literal
 
 from pipeline import settings as settings_module
 from pipeline.errors import Refused
-from pipeline.jars import jars_dir, java_executable, locked_jars
 from pipeline.settings import Settings
+from pipeline.setup.jars import jars_dir, java_executable, locked_jars
 from pipeline.terminal import say_lines
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.jars import LockedJar, java_executable, locked_jars
+from pipeline.setup.jars import LockedJar, java_executable, locked_jars
 
 IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
 IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"

@@ -11,10 +11,10 @@ from pipeline.errors import Conflict, Refused
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.lists import join_limited
+from pipeline.store.database.tables import games, groups, leases, streams
 from pipeline.store.games import holding
-from pipeline.store.leases import store_now
-from pipeline.store.liveness import drivers_in
-from pipeline.store.tables import games, groups, leases, streams
+from pipeline.store.processes.leases import store_now
+from pipeline.store.processes.liveness import drivers_in
 
 
 class AssignmentConflict(Conflict):

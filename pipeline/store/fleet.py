@@ -20,18 +20,17 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
 from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
-from pipeline.store.liveness import drivers_in
-from pipeline.store.operations import read_open
-from pipeline.store.rounds import ingested_since, newest_rounds
-from pipeline.store.source_backlog import backlog_in
-from pipeline.store.sources import newest_clock
-from pipeline.store.tables import (
+from pipeline.store.database.tables import (
     bronze_commits,
     games,
     registrations,
     schemas,
     streams,
 )
+from pipeline.store.operations import read_open
+from pipeline.store.processes.liveness import drivers_in
+from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
+from pipeline.store.sources import newest_clock
 
 _LATENCY_STARTS: Final = {
     "broker": "the time when the Kafka broker appended the record",

@@ -9,14 +9,16 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.names import GameKey
+from pipeline.names import MALFORMED, GameKey, game_key, shown
 from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
-from pipeline.store.leases import MARGIN, Lease, store_now
+from pipeline.store import audit
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import games, groups, leases, registrations, schemas
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.tables import games, groups, leases, registrations, schemas
-from pipeline.store.writing import writing
+from pipeline.store.processes.leases import MARGIN, Lease, store_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +292,56 @@ def record_one(engine: Engine, key: str, name: str, seq: int) -> None:
 
 def _row(key: str, name: str, seq: int) -> dict[str, str | int | float]:
     return {"game_key": key, "game": name, "epoch": 1, "generation": 1, "last_seq": seq, "discovered_at": time.time()}
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game by both of its identifiers."""
+
+    key: GameKey
+    name: str  # exact; data, never part of a path or a statement
+
+    @property
+    def bronze_keys(self) -> tuple[GameKey, GameKey]:
+        """The keys under which bronze and quarantine may have its rows: from before it was known, no game's."""
+        return self.key, MALFORMED
+
+
+def known_names(engine: Engine) -> dict[str, str]:
+    """Return key → exact name of every game, also of those that have a schema and of which no row has come."""
+    known: dict[str, str] = {game_key(name): name for name, *_ in registered(engine)}
+    known |= {str(key): name for key, name in onboarded_names(engine).items()}
+    return known | known_games(engine)
+
+
+def find(text: str, known: Mapping[str, str]) -> Game:
+    """Return the game that has this key or, when no key is meant, this exact name; `known` is key to name.
+
+    Raises:
+        Refused: no such game is known.
+    """
+    if text in known:
+        return Game(GameKey(text), known[text])
+    for key, name in known.items():
+        if name == text:
+            return Game(GameKey(key), name)
+    raise Refused(f"No such game: {shown(text)}. `turnout games list` lists names and keys.")
+
+
+def set_priority(engine: Engine, keys: Iterable[str], priority: str, actor: str, reason: str) -> dict[str, str]:
+    """Give games a priority; return those that had another one, with it. Nobody moves because of it."""
+    with engine.begin() as connection:
+        audit.lock_log(connection)
+        wanted = (games.c.game_key.in_(list(keys))) & (games.c.priority != priority)
+        before = {
+            row.game_key: row.priority
+            for row in connection.execute(select(games.c.game_key, games.c.priority).where(wanted))
+        }
+        if before:
+            targets = tuple(f"game:{key}" for key in sorted(before))
+            detail = {"priority": priority, "before": before, "reason": reason}
+            act = audit.Act(actor, "set a priority", targets, None, detail)
+            audit.begin(connection, act)
+            connection.execute(update(games).where(wanted).values(priority=priority))
+            audit.end(connection, act, "succeeded")
+    return before

@@ -15,13 +15,9 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
-from pipeline.store.checked_table import MAX_NUMBER
-from pipeline.store.games import assign_waiting
-from pipeline.store.leases import Process, store_now
-from pipeline.store.liveness import drivers_in
-from pipeline.store.runs import RUN_COLUMNS, Run
-from pipeline.store.states import BACKENDS
-from pipeline.store.tables import (
+from pipeline.store.database.checked_table import MAX_NUMBER
+from pipeline.store.database.states import BACKENDS
+from pipeline.store.database.tables import (
     drivers,
     games,
     group_runs,
@@ -31,6 +27,9 @@ from pipeline.store.tables import (
     operations,
     waiting_evacuations,
 )
+from pipeline.store.games import assign_waiting
+from pipeline.store.processes.leases import Process, store_now
+from pipeline.store.processes.liveness import RUN_COLUMNS, Run, drivers_in
 
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""

@@ -8,8 +8,8 @@ from listeners.sample import Lane
 from pipeline.health.condition import Conditions, judge_groups
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
-from pipeline.store.liveness import drivers_in
-from pipeline.store.tables import games, groups, streams
+from pipeline.store.database.tables import games, groups, streams
+from pipeline.store.processes.liveness import drivers_in
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
 

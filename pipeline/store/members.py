@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Engine, delete, insert, select
 
-from pipeline.store.leases import store_now
-from pipeline.store.tables import role_members
+from pipeline.store.database.tables import role_members
+from pipeline.store.processes.leases import store_now
 
 
 def keep(engine: Engine, members: Mapping[str, Iterable[str]]) -> None:

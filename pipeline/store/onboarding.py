@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, text, u
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
-from pipeline.store.states import OnboardedBy
-from pipeline.store.tables import name_sketches, onboardings, refused_names, registrations
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import OnboardedBy
+from pipeline.store.database.tables import name_sketches, onboardings, refused_names, registrations
 
 _SKETCH = 1
 

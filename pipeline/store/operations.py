@@ -7,7 +7,7 @@ version, so of two that act on one operation the second finds out and does nothi
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, i
 from pipeline.errors import Conflict, Refused
 from pipeline.lists import join_limited
 from pipeline.store import audit
-from pipeline.store.id_prefix import read_by_prefix
-from pipeline.store.leases import store_now
-from pipeline.store.states import OPEN, OperationState, StepState
-from pipeline.store.tables import operation_steps, operation_targets, operations
+from pipeline.store.database.id_prefix import read_by_prefix
+from pipeline.store.database.states import OPEN, OperationState, StepState
+from pipeline.store.database.tables import operation_steps, operation_targets, operations
+from pipeline.store.processes.leases import store_now
 
 
 class OperationConflict(Conflict):
@@ -358,3 +358,41 @@ def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:
         "requested_at": store_now(),
         "version": operation.version,
     }
+
+
+def end_early(
+    engine: Engine, seen: Operation, may_stop: Collection[str], outcome: Callable[[list[str]], str], by: audit.Act
+) -> Operation:
+    """End an operation before it is done, unless a step runs that is not in `may_stop`.
+
+    `outcome` gets the names of the steps that are done.
+
+    Raises:
+        Refused: such a step runs.
+        OperationConflict: the operation was changed after it was read.
+    """
+    steps_of = operation_steps.c.operation_id == seen.operation_id
+    with engine.begin() as connection:
+        audit.lock_log(connection)
+        audit.begin(connection, by)
+        lock_operation(connection, seen)  # so no step begins or acts until this is written
+        journal = connection.execute(select(operation_steps).where(steps_of).order_by(operation_steps.c.number)).all()
+        stuck = [each.name for each in journal if each.state == "running" and each.name not in may_stop]
+        if stuck:
+            raise Refused(
+                f"Operation {seen.operation_id[:8]} cannot be cancelled now: its step {stuck[0]} is running and "
+                "cannot be interrupted. Wait for its end; follow it with `turnout ops show`."
+            )
+        running = steps_of & (operation_steps.c.state == "running")
+        connection.execute(update(operation_steps).where(running).values(state="failed", ended_at=store_now()))
+        connection.execute(delete(operation_targets).where(operation_targets.c.operation_id == seen.operation_id))
+        values = {
+            "state": OperationState.CANCELLED,
+            "outcome": outcome([each.name for each in journal if each.state == "done"]),
+            "version": seen.version + 1, "ended_at": store_now(),
+        }  # fmt: skip
+        own_row = operations.c.operation_id == seen.operation_id
+        connection.execute(update(operations).where(own_row, operations.c.state.in_(OPEN)).values(values))
+        audit.end(connection, seen.act(), OperationState.CANCELLED)
+        audit.end(connection, by, "succeeded")
+    return operation(engine, seen.operation_id)

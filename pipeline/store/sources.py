@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
-from pipeline.store.tables import ingest_gaps, ingest_generations, ingest_identities
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import ingest_gaps, ingest_generations, ingest_identities
 
 _RETIRED: Final = " (until generation "
 

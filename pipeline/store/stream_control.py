@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.store.states import FailureClass, StreamDesired
-from pipeline.store.tables import stream_control
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import FailureClass, StreamDesired
+from pipeline.store.database.tables import stream_control
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ as decoding the wanted rows.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +13,13 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from pipeline.delta import lost_seqs
 from pipeline.delta.files import files_with
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
+from pipeline.delta.table import CursorTable
 from pipeline.names import GameKey
+from pipeline.streams.lanes import Failure
 
 _MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper
 _PART_BYTES: Final = 16 * 1024 * 1024  # as spark.sql.files.maxPartitionBytes
@@ -103,3 +106,22 @@ def _may_hold(file: dict[str, Any], low: int, high: int) -> bool:
 
 def _bound(file: dict[str, Any], end: str, column: str) -> Any:
     return json.loads(file.get("stats") or "{}").get(end, {}).get(column)
+
+
+class BronzeSeqs:
+    """The seqs that bronze has; used by one thread."""
+
+    def __init__(self, bronze: CursorTable, environment: str) -> None:
+        """Prepare; bronze is opened on first use, as a table of its own."""
+        self._bronze, self._environment = bronze, environment
+
+    def failures(self, cursors: Mapping[str, int]) -> dict[str, Failure]:
+        """Return why no rows may be added to some games' tables; `cursors` by game key, read before this call.
+
+        A row that was ingested again under such a seq would count as applied, or be added beside the lost one.
+        """
+        self._bronze.refresh()
+        head = self._bronze.cursor or 0
+        losses = lost_seqs.read(self._bronze.transaction_version, self._environment)
+        problems = {key: lost_seqs.problem(key, cursor, head, losses) for key, cursor in cursors.items()}
+        return {key: Failure("poison", sentence) for key, sentence in problems.items() if sentence is not None}

@@ -7,6 +7,7 @@ to what comes after.
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import functions as F
@@ -22,9 +23,8 @@ from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import SeqOf
-from pipeline.streams.rows import FileRows, FrameRows, Rows
 from pipeline.streams.stream import Stream
-from pipeline.streams.turns import next_turn
+from pipeline.streams.writing.rows import FileRows, FrameRows, Rows
 
 
 class CatchUp:
@@ -166,3 +166,38 @@ class CatchUp:
 def _lacks_its_last(stream: Stream, high: int) -> bool:
     """Return whether a stream that was read up to `high` has not reached the last rows that ingest reported."""
     return stream.cursor < stream.last_seq <= high
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One chunk: the seqs (low, high] of bronze, read once for these games."""
+
+    games: frozenset[str]
+    low: int
+    high: int
+    leaves_furthest: bool  # the game that is furthest behind is not among them
+
+
+def next_turn(behind: Mapping[str, int], head: int, most: int, *, furthest_waits: bool) -> Turn | None:
+    """Return the next chunk, None when no game lacks rows up to `head`.
+
+    Args:
+        behind: by game key, the seq up to which each game that is behind is complete.
+        head: the last seq to read.
+        most: seqs in one chunk.
+        furthest_waits: the chunk before left out the game that is furthest behind.
+    """
+    lacking = {game: through for game, through in behind.items() if through < head}
+    if not lacking:
+        return None
+    furthest, nearest = min(lacking.values()), max(lacking.values())
+    if furthest_waits:
+        first = furthest
+    elif nearest >= head - most:
+        first = head - most
+    else:
+        first = head - 2 * (head - nearest)
+    low = min(through for through in lacking.values() if through >= first)
+    high = min(low + most, head)
+    games = frozenset(game for game, through in lacking.items() if low <= through < high)
+    return Turn(games, low, high, leaves_furthest=low > furthest)

@@ -20,8 +20,8 @@ from pipeline.streams.checkpoint import can_resume
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
-from pipeline.streams.rows import FrameRows
 from pipeline.streams.stream import Stream
+from pipeline.streams.writing.rows import FrameRows
 
 POOL_OF_PASSES = "pass"
 POOL_OF_CATCH_UP = "catch-up"

@@ -26,11 +26,11 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
-from pipeline.store.leases import Lease
+from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
 from pipeline.streams import lanes
 from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.bronze_seqs import BronzeSeqs
+from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, DemuxContext, Tell
 from pipeline.streams.lanes import Failure, failure_of
@@ -38,7 +38,7 @@ from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
-from pipeline.streams.writers import writer_for
+from pipeline.streams.writing.writers import writer_for
 
 _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors

@@ -9,7 +9,7 @@ from typing import Final
 
 from listeners.sample import Lane
 from pipeline.reasons import innermost
-from pipeline.store.states import FailureClass
+from pipeline.store.database.states import FailureClass
 from pipeline.store.stream_control import StreamControl
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}

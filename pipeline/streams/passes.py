@@ -6,6 +6,7 @@ schema set, files, quarantine, then one commit per game that moves its cursor.
 
 import json
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import KeysView, Mapping, Sequence
 from concurrent.futures import Executor
@@ -24,14 +25,12 @@ from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
 from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.bronze_seqs import BronzeSeqs
-from pipeline.streams.chain import Link, connects, merged, reach
+from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.lanes import Failure, failure_of
-from pipeline.streams.latency import spread
-from pipeline.streams.rows import Rows
-from pipeline.streams.split import SplitJob, target_schema
-from pipeline.streams.stream import Position, Stream
-from pipeline.streams.tasks import run
+from pipeline.streams.stream import Link, Position, Stream, connects, merged, reach
+from pipeline.streams.writing.rows import Rows
+from pipeline.streams.writing.split import SplitJob, target_schema
+from pipeline.streams.writing.tasks import run
 
 
 @dataclass
@@ -255,3 +254,24 @@ def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
         latency_counts=(0,) * (len(LATENCY_EDGES_SECONDS) + 1),
         error=report.failure.evidence if report.failure else None,
     )
+
+
+def spread(
+    arrivals: Sequence[tuple[int, float, float]], committed_at: float, edges: Sequence[float]
+) -> tuple[int, ...]:
+    """Count rows per latency bucket, with a last bucket above every edge.
+
+    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows count as evenly
+    spread between the two. A source clock ahead of ours counts as no latency.
+    """
+    counts = [0] * (len(edges) + 1)
+    for rows, oldest, newest in arrivals:
+        high, low = max(committed_at - oldest, 0.0), max(committed_at - newest, 0.0)
+        placed = 0
+        for index in range(bisect_left(edges, low), bisect_left(edges, high) + 1):
+            upper = edges[index] if index < len(edges) else high
+            share = 1.0 if high <= upper or high == low else (upper - low) / (high - low)
+            upto = rows if index == bisect_left(edges, high) else round(rows * share)
+            counts[index] += upto - placed
+            placed = upto
+    return tuple(counts)

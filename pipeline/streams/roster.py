@@ -17,13 +17,13 @@ from sqlalchemy import Engine
 from pipeline.errors import first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
-from pipeline.store.leases import Lease
+from pipeline.store.processes.leases import Lease
 from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.streams import lanes
 from pipeline.streams.failure_log import FailureLog
 from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.stream import Stream, stream_of
-from pipeline.streams.writers import DirectWriter, Writer
+from pipeline.streams.writing.writers import DirectWriter, Writer
 
 _log = logging.getLogger("turnout")
 

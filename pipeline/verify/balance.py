@@ -11,7 +11,7 @@ import duckdb
 
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
-from pipeline.verify import late_onboarding, readings, replayable, rules, sources
+from pipeline.verify import readings, replayable, routing, rules, sources
 from pipeline.verify.routing import key_of
 from pipeline.verify.values import Values, Wanted, compare
 
@@ -139,7 +139,7 @@ def verify(
     """
     reading = readings.pin(paths, environment, generations or {})
     with readings.opened(reading) as database:
-        late_onboarding.reassign_rows(database, reading.bronze, key_of)
+        routing.reassign_rows(database, reading.bronze, key_of)
         once = reading.quarantine_before == reading.quarantine_after
         database.execute(rules.ODD, {"once": once, "head": reading.bronze.cursor})
         database.execute(rules.BROKEN)

@@ -16,7 +16,7 @@ from grants.model import Securable
 from grants.observing import snapshot
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, beating, seed
 from tests.unit.catalog_world import SCIM, Server, served
 

@@ -17,12 +17,12 @@ from sqlalchemy import Engine, update
 from pipeline.control import controller
 from pipeline.control.processes.duties import Duty
 from pipeline.settings import Paths, Settings
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import streams
 from pipeline.store.games import carried, let_go
-from pipeline.store.leases import Lease, leased
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import Lease, leased
 from pipeline.store.stream_control import StreamControl, decided
-from pipeline.store.tables import streams
 
 _TURN_SECONDS = 0.3
 

@@ -22,9 +22,9 @@ from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from listeners.sample import LATENCY_EDGES_SECONDS
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import tables
-from pipeline.store.engine import open_store
-from pipeline.store.source_backlog import source_backlog
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.reports import source_backlog
 
 HOSTILE: Final = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">",

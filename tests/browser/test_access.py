@@ -15,8 +15,8 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.store import audit
+from pipeline.store.database.tables import entitlements
 from pipeline.store.operations import Operation, ask, list_operations
-from pipeline.store.tables import entitlements
 from tests.browser.access_world import Catalogued, catalogued
 from tests.browser.drivers import steered
 from tests.browser.seed import HOSTILE

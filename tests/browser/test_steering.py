@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.groups import active_drivers, read_groups
 from pipeline.store.operations import list_operations
 from pipeline.store.stream_control import StreamControl, record_failures

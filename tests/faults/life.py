@@ -21,7 +21,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 from pipeline.store.stream_control import ask, ask_retry
 from tests.faults.faults import Faults
 from tests.faults.oracle import ProducerLog, judge, produce, tell

@@ -29,7 +29,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, ask, list_operations, operation
 from tests.faults import figures

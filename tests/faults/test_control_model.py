@@ -16,10 +16,10 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations.definition import StepResult
 from pipeline.store import games as games_module
-from pipeline.store import leases as leases_module
 from pipeline.store import operations as operations_module
+from pipeline.store.database.tables import games, leases
 from pipeline.store.operations import Operation, change, operation
-from pipeline.store.tables import games, leases
+from pipeline.store.processes import leases as leases_module
 from pipeline.streams.roster import Roster
 from tests.faults import figures
 from tests.unit.control_laws import Laws

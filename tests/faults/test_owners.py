@@ -18,9 +18,9 @@ from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Plan, Simulator
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers, games, streams
 from pipeline.store.games import assigned, register_group
-from pipeline.store.tables import drivers, games, streams
 from tests.faults import figures
 from tests.faults.oracle import ProducerLog, judge, produce
 

@@ -17,7 +17,7 @@ from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
 from pipeline.store.operations import Operation, ask, operation, steps
 from tests.faults import figures

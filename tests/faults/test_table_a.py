@@ -25,10 +25,9 @@ from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
 from pipeline.repair.gap import accept_gap
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import register_group
+from pipeline.store.database.tables import games
+from pipeline.store.games import Game, register_group
 from pipeline.store.stream_control import ask_retry
-from pipeline.store.tables import games
 from pipeline.streams import demux
 from tests.faults.faults import Faults
 from tests.faults.life import Life

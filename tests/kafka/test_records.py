@@ -25,7 +25,7 @@ from pipeline.names import game_key
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Maintenance, Settings
 from pipeline.store.fleet import read_fleet
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 from tests.kafka.topic_world import Record, TopicWorld, topic_world
 
 Make = Callable[..., TopicWorld]

@@ -31,7 +31,7 @@ from pipeline.ingest.identity import Offsets
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Settings, Source, load
 from pipeline.store import sources
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 Place = tuple[int, int]
 

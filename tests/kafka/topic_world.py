@@ -24,7 +24,7 @@ from pipeline.ingest import adopt as adoption
 from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
 from pipeline.settings import Source, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.spark.conftest import World
 
 _SECONDS = 30.0

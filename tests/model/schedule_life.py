@@ -29,9 +29,10 @@ from pipeline.repair import rebuild as rebuilding
 from pipeline.repair import replay as replaying
 from pipeline.repair import stale_quarantine
 from pipeline.settings import Demux, Maintenance, Paths, Settings, Store
-from pipeline.store import assignments, games, leases, stream_control
-from pipeline.store.game_lookup import Game
-from pipeline.store.tables import leases as leases_table
+from pipeline.store import assignments, games, stream_control
+from pipeline.store.database.tables import leases as leases_table
+from pipeline.store.games import Game
+from pipeline.store.processes import leases
 from pipeline.streams.group import Group
 from pipeline.streams.passes import Passes
 from pipeline.wiring import _Idle

@@ -14,11 +14,10 @@ from pipeline.repair import rebuild, replay
 from pipeline.repair.places import PLACES
 from pipeline.streams import demux, passes
 from pipeline.streams.catchup import CatchUp
-from pipeline.streams.chain import Link, connects
 from pipeline.streams.demux import Demux
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Position, Stream
+from pipeline.streams.stream import Link, Position, Stream, connects
 
 Change = tuple[Any, str, Any]
 """An object, the name of what it has, and what it has instead."""

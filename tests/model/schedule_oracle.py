@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from pipeline.names import stream_app_id
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 from tests.model.schedule_store import Disk, State
 from tests.model.schedule_world import Row, World
 

@@ -29,9 +29,9 @@ from pipeline.delta import log as delta_log
 from pipeline.delta.table import DataFile
 from pipeline.names import GameKey
 from pipeline.store import games, sources, stream_control
-from pipeline.streams import rows
-from pipeline.streams import split as splitting
 from pipeline.streams.bronze_files import Piece
+from pipeline.streams.writing import rows
+from pipeline.streams.writing import split as splitting
 from tests.model import schedule_store, schedule_tasks
 from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore

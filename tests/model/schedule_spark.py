@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline import query_log
 from pipeline.delta import log as delta_log
-from pipeline.streams.split import READ
+from pipeline.streams.writing.split import READ
 from tests.model.schedule_store import Disk
 from tests.model.schedule_tasks import Scheduler, Task
 

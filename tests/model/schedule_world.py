@@ -18,10 +18,9 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
 from pipeline.store.assignments import reassign
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import record_one, register_group
-from pipeline.store.leases import Lease
-from pipeline.store.migrate import migrate
+from pipeline.store.database.migrate import migrate
+from pipeline.store.games import Game, record_one, register_group
+from pipeline.store.processes.leases import Lease
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import bundle, define
 

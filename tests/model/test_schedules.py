@@ -16,7 +16,7 @@ import pytest
 from pipeline.contracts.schemas import Schema, SchemaSet
 from pipeline.failpoints import EFFECTS, ENVIRON
 from pipeline.names import GameKey
-from pipeline.streams.split import READ, SplitJob
+from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, SECOND, WORLDS, world

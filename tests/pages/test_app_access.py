@@ -19,8 +19,8 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store import members
+from pipeline.store.database.tables import managed_grants
 from pipeline.store.operations import list_operations
-from pipeline.store.tables import managed_grants
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import Opening, again, drawn_alive, links, pages_of, sign_in, texts

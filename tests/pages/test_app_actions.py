@@ -19,12 +19,13 @@ from pipeline.errors import Refused
 from pipeline.health.condition import WINDOW_SECONDS
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
-from pipeline.store import stream_control, tables
-from pipeline.store.engine import open_store
+from pipeline.store import stream_control
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
-from pipeline.store.states import OperationState
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 

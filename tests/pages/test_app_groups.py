@@ -15,7 +15,8 @@ from app.state import previews, services
 from app.state.services import Environment
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
-from pipeline.store import audit, tables
+from pipeline.store import audit
+from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import Opening, again, drawn_alive, four_games, name_roles, pages_of, texts

@@ -19,11 +19,10 @@ from pipeline.actor import current_user
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import tables
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
-from pipeline.store.rounds import record_round
-from pipeline.store.source_backlog import source_backlog
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
 from tests.unit.app_world import sign_in, started_app
 

@@ -21,14 +21,15 @@ from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import audit, stream_control, tables
+from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
-from pipeline.store.audit_access import AccessChange, kept
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.audit import AccessChange, kept
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
 from pipeline.store.operations import ask as ask_store
-from pipeline.store.states import OperationState
+from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"deltalake", "duckdb", "numpy", "pandas", "pyarrow", "pyspark", "streamlit"}

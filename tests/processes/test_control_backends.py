@@ -24,24 +24,24 @@ from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import group_runs
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, read_groups
-from pipeline.store.leases import store_time
-from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
-from pipeline.store.source_backlog import write_backlog
-from pipeline.store.tables import group_runs
+from pipeline.store.processes.drivers import start_driver
+from pipeline.store.processes.leases import store_time
+from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.reports import write_backlog
 from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
 from pipeline.health.condition import judge_groups
 from pipeline.settings import load
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
-from pipeline.store.leases import leased
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.database.engine import open_store
+from pipeline.store.processes.leases import leased
 
 name, env, stubborn = sys.argv[1], pathlib.Path(sys.argv[2]), "stubborn" in sys.argv
 stop = threading.Event()
@@ -60,10 +60,10 @@ CARRIER = """
 import os, pathlib, signal, sys, time
 from pipeline.health.condition import judge_groups
 from pipeline.settings import load
-from pipeline.store.drivers import beat, start_driver, write_streams
-from pipeline.store.engine import open_store
+from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import carried, let_go
-from pipeline.store.leases import leased
+from pipeline.store.processes.leases import leased
 from pipeline.streams.active_games import ActiveGames
 from listeners.sample import Lane, StreamState
 

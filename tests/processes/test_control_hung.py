@@ -16,17 +16,17 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, upkeep
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Maintenance, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers
 from pipeline.store.groups import Group, active_drivers, create, ended_runs, open_runs
-from pipeline.store.liveness import read_drivers
-from pipeline.store.tables import drivers
+from pipeline.store.processes.liveness import read_drivers
 
 DRIVER = """
 import pathlib, sys, time
 from pipeline.settings import load
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
-from pipeline.store.leases import leased
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.database.engine import open_store
+from pipeline.store.processes.leases import leased
 
 kind, name, env = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 settings, paths = load(env)

@@ -16,7 +16,7 @@ from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, Plan, Simulator, game_names
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.faults.oracle import ProducerLog
 
 _BATCHES_PER_SECOND = 2

@@ -16,10 +16,10 @@ from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
 from pipeline.store.operations import list_operations
-from pipeline.store.runs import Run
+from pipeline.store.processes.liveness import Run
 from pipeline.store.stream_control import ask, ask_retry
 from tests.faults.oracle import ProducerLog
 from tests.faults.test_owners import bronze_rows

@@ -20,7 +20,7 @@ from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.delta.log import commit_file
 from pipeline.ingest.landing_log import LANDING
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
 ENTRIES = 10_000

@@ -22,9 +22,9 @@ from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children
 from pipeline.demo.simulator import family, game_names, payload_schema
 from pipeline.names import game_key
+from pipeline.store.database.tables import group_runs
 from pipeline.store.groups import open_runs
 from pipeline.store.operations import list_operations
-from pipeline.store.tables import group_runs
 from tests.faults import figures
 from tests.faults.life import with_field
 from tests.faults.oracle import judge

@@ -13,7 +13,7 @@ from pipeline.demo.simulate import Simulated, simulate
 from pipeline.demo.simulator import Plan
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group
 from pipeline.verify.balance import Balance, verify

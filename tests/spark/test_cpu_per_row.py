@@ -19,8 +19,8 @@ from pipeline.ingest import source
 from pipeline.ingest.landing_log import LANDING
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Source
-from pipeline.streams.rows import FrameRows
-from pipeline.streams.split import SplitJob
+from pipeline.streams.writing.rows import FrameRows
+from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.conftest import World
 from tests.tables.repair_world import CHESS, FIRST

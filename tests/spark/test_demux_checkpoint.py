@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from sqlalchemy import update
 
 from pipeline.settings import load
-from pipeline.store.engine import open_store
-from pipeline.store.tables import games
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import games
 from pipeline.verify.balance import Counts
 from tests.spark.conftest import World
 

@@ -19,7 +19,7 @@ from pipeline.ingest.landing_log import LANDING
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.settings import Source
 from pipeline.store.games import Assignment, assigned, register_group
-from pipeline.store.source_backlog import backlog_in
+from pipeline.store.reports import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*", ".hidden", "=1"]

@@ -17,7 +17,7 @@ from pipeline.ingest.adopt import adopt
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.query import Ingest
 from pipeline.streams import passes
-from pipeline.streams.split import SplitJob
+from pipeline.streams.writing.split import SplitJob
 from tests.spark.conftest import World
 
 EVENTS = 600

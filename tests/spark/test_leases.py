@@ -16,10 +16,10 @@ from sqlalchemy import Engine, select, update
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers, games, leases
 from pipeline.store.games import register_group
-from pipeline.store.leases import Lease, store_now
-from pipeline.store.tables import drivers, games, leases
+from pipeline.store.processes.leases import Lease, store_now
 from pipeline.streams.group import Group
 from tests.spark.test_demo import turnout
 

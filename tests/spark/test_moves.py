@@ -14,7 +14,7 @@ from pipeline.cli.main import cli
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import register_group
 
 QUICK_START = """[spark.conf]

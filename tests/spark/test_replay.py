@@ -12,7 +12,7 @@ from sqlalchemy import select
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.failpoints import ENVIRON
 from pipeline.names import game_key
-from pipeline.store.tables import schemas
+from pipeline.store.database.tables import schemas
 from tests import repairing
 
 LATE = "neznámá hra"

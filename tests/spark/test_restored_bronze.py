@@ -13,8 +13,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.repair.rebuild import rebuild
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import known_games
+from pipeline.store.games import Game, known_games
 from pipeline.store.stream_control import ask_retry
 from tests.spark.conftest import World
 

@@ -15,10 +15,10 @@ from sqlalchemy import update
 from pipeline.delta.quarantine import REASONS
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
+from pipeline.store.database.tables import games
 from pipeline.store.stream_control import ask_retry
-from pipeline.store.tables import games
-from pipeline.streams import rows as sources
-from pipeline.streams.split import SplitJob, split
+from pipeline.streams.writing import rows as sources
+from pipeline.streams.writing.split import SplitJob, split
 from pipeline.verify.balance import verify
 from pipeline.verify.report import run as report
 

@@ -30,11 +30,10 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Maintenance
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import Assignment, known_games
-from pipeline.streams.spark_writer import SparkTable
+from pipeline.store.games import Assignment, Game, known_games
 from pipeline.streams.stream import stream_of
-from pipeline.streams.writers import writer_for
+from pipeline.streams.writing.spark_writer import SparkTable
+from pipeline.streams.writing.writers import writer_for
 from tests.spark.test_replay import LATE
 from tests.spark.test_replay import _register_late as register_late
 

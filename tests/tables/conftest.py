@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 
 @pytest.fixture

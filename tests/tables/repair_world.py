@@ -22,13 +22,12 @@ from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_fil
 from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import Assignment, generations, known_games, record_seen
-from pipeline.store.tables import registrations
-from pipeline.streams.split import READ, SplitJob, split, target_schema
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import registrations
+from pipeline.store.games import Assignment, Game, generations, known_games, record_seen
 from pipeline.streams.stream import Stream, stream_of
-from pipeline.streams.writers import DirectWriter
+from pipeline.streams.writing.split import READ, SplitJob, split, target_schema
+from pipeline.streams.writing.writers import DirectWriter
 from pipeline.verify.balance import Balance, verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import Fields, bundle, define

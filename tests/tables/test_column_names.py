@@ -23,8 +23,8 @@ from pipeline.names import game_key
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.store.game_lookup import Game
-from pipeline.streams.split import OWN_COLUMNS, READ
+from pipeline.store.games import Game
+from pipeline.streams.writing.split import OWN_COLUMNS, READ
 from tests.tables.maintenance_world import SETTINGS, tend
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.test_contracts_messages import Fields

@@ -24,9 +24,9 @@ from pipeline.failpoints import ENVIRON
 from pipeline.repair import rebuild as rebuilds
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
-from pipeline.store.drivers import start_driver, write_streams
 from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Intent, Operation, ask, operation, steps
+from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.store.stream_control import ask as ask_of_stream
 from tests.tables.repair_world import CHESS, GO, SECOND, broken, early, good, make_world

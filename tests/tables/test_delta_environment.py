@@ -17,7 +17,7 @@ from pipeline.errors import Refused
 from pipeline.ingest.adopt import adopt
 from pipeline.names import bronze_app_id, ingest_app_id
 from pipeline.store import sources
-from pipeline.store.drivers import record_commit
+from pipeline.store.processes.drivers import record_commit
 from pipeline.streams.group import Group
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import World

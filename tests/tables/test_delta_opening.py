@@ -21,7 +21,7 @@ from pipeline.errors import Refused
 from pipeline.maintenance import run
 from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.roster import Roster
 from pipeline.verify.balance import verify

@@ -25,7 +25,7 @@ from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.checkpoint import Landed, require_bronze
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.verify.balance import verify
 from tests.tables.repair_world import CHESS, FIRST
 from tests.tables.test_ingest_slices import batch_of

@@ -22,7 +22,7 @@ from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, 
 from pipeline.ingest.landing_log import LANDING
 from pipeline.settings import load
 from pipeline.store import sources
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 # --------------------------------------------------------------------------------------------------- what is judged
 

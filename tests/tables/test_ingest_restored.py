@@ -9,7 +9,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest.restored import require_newest
 from pipeline.names import bronze_app_id
-from pipeline.store.drivers import record_commit
+from pipeline.store.processes.drivers import record_commit
 from tests.tables.repair_world import World, good, make_world
 
 

@@ -18,8 +18,8 @@ from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
 from pipeline.streams.bronze_files import files_of
-from pipeline.streams.chain import Link, connects, merged
-from pipeline.streams.split import READ, SplitJob, split
+from pipeline.streams.stream import Link, connects, merged
+from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables import repair_world
 

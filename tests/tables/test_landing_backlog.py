@@ -22,8 +22,8 @@ from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.landing_backlog import LandingBacklog
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
-from pipeline.store.source_backlog import backlog_in
+from pipeline.store.database.engine import open_store
+from pipeline.store.reports import backlog_in
 
 BEGIN = Commits(0)
 

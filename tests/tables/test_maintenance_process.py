@@ -16,12 +16,12 @@ from pipeline.errors import Refused
 from pipeline.maintenance import process, run
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings import Maintenance, Paths, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers
 from pipeline.store.groups import begin_run, end_run
-from pipeline.store.leases import Lease, Process
-from pipeline.store.liveness import read_drivers
-from pipeline.store.rounds import newest_rounds
-from pipeline.store.tables import drivers
+from pipeline.store.processes.leases import Lease, Process
+from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.reports import newest_rounds
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_rows, game_table
 
 

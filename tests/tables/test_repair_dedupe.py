@@ -30,11 +30,11 @@ from pipeline.repair import removal
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
-from pipeline.store.game_lookup import Game
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import games
+from pipeline.store.games import Game
 from pipeline.store.operations import ask, list_operations, operation
-from pipeline.store.tables import games
-from pipeline.streams.split import READ, SplitJob, target_schema
+from pipeline.streams.writing.split import READ, SplitJob, target_schema
 from pipeline.verify.report import as_dict, render_balance
 from tests.tables.repair_world import (
     CHESS,

@@ -16,8 +16,8 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import GameKey, bronze_app_id
 from pipeline.streams import bronze_files
 from pipeline.streams.bronze_files import files_of, parts_of
-from pipeline.streams.rows import read
-from pipeline.streams.split import READ
+from pipeline.streams.writing.rows import read
+from pipeline.streams.writing.split import READ
 
 APP = bronze_app_id("test")
 KEYS = ("chess", "go", "poker")

@@ -14,9 +14,9 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.settings import Settings
+from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
-from pipeline.store.tables import games, stream_control
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.lanes import Failure
 from pipeline.streams.passes import Passes

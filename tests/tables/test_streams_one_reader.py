@@ -31,9 +31,9 @@ from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import DemuxContext
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
-from pipeline.streams.rows import Rows
-from pipeline.streams.split import READ, Place, SplitJob, split
 from pipeline.streams.stream import Stream
+from pipeline.streams.writing.rows import Rows
+from pipeline.streams.writing.split import READ, Place, SplitJob, split
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 
 KEY = str(CHESS.key)

@@ -14,11 +14,11 @@ from pipeline.delta.quarantine import QUARANTINE, present_between
 from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
-from pipeline.streams import split as splitting
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.split import READ, Place, SplitJob, split
 from pipeline.streams.stream import Stream
+from pipeline.streams.writing import split as splitting
+from pipeline.streams.writing.split import READ, Place, SplitJob, split
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 
 

@@ -18,8 +18,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.assignments import read_assignments, retire
-from pipeline.store.game_lookup import known_names
-from pipeline.store.games import retired_games
+from pipeline.store.games import known_names, retired_games
 from pipeline.verify.balance import verify
 from pipeline.verify.replayable import Landing, landing
 from tests.tables.repair_world import CHESS, GO, OTHER, SECOND, Event, World, broken, early, good, make_world

@@ -21,7 +21,7 @@ from pipeline.ingest.probe import prober
 from pipeline.names import bronze_app_id
 from pipeline.settings import Settings, Source
 from pipeline.store import sources as store
-from pipeline.store.tables import ingest_identities
+from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources
 from pipeline.verify.balance import Balance, verify
 from pipeline.verify.report import as_dict, render_balance

@@ -26,7 +26,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.store.game_lookup import Game
+from pipeline.store.games import Game
 from pipeline.verify import values
 from pipeline.verify.balance import verify
 from pipeline.verify.cells import differences, shown

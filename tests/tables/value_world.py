@@ -20,9 +20,8 @@ from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.names import bronze_app_id, game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
-from pipeline.store.game_lookup import Game
-from pipeline.store.games import generations, record_seen
+from pipeline.store.database.engine import open_store
+from pipeline.store.games import Game, generations, record_seen
 from pipeline.verify.balance import Balance, verify
 from pipeline.verify.values import Wanted
 from protos.turnout.v1.wrapper_pb2 import Wrapper

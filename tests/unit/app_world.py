@@ -21,7 +21,7 @@ from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import stream_control
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, seed
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server
 
 if TYPE_CHECKING:

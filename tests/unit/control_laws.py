@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from pipeline.control.controller import KINDS
 from pipeline.store import audit
+from pipeline.store.database.states import OPEN
 from pipeline.store.operations import list_operations, operation
-from pipeline.store.states import OPEN
 from tests.unit.control_seen import Picture, Row, has_effect, let_go, look, taken_over
 from tests.unit.control_world import GAMES, GROUPS, Fleet
 

@@ -23,12 +23,12 @@ from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store import assignments, stream_control
+from pipeline.store.database.states import OPEN
+from pipeline.store.database.tables import games
+from pipeline.store.database.tables import operations as operations_table
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, OperationConflict, ask, list_operations
-from pipeline.store.states import OPEN
-from pipeline.store.tables import games
-from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG
 from tests.unit.control_rest import Resting
 from tests.unit.control_world import GAMES, GROUPS, Fate

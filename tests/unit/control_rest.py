@@ -5,9 +5,9 @@ from typing import Final
 from sqlalchemy import update
 
 from pipeline.control.operations.executor import resume
+from pipeline.store.database.states import OPEN
+from pipeline.store.database.tables import groups
 from pipeline.store.operations import list_operations
-from pipeline.store.states import OPEN
-from pipeline.store.tables import groups
 from tests.unit.control_laws import Laws
 from tests.unit.control_world import GROUPS
 from tests.unit.leases_world import SECONDS

@@ -29,11 +29,11 @@ from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store
-from pipeline.store.drivers import beat, start_driver, write_streams
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import groups
 from pipeline.store.games import assign_waiting, record_seen, register_group
-from pipeline.store.leases import Lease, LeaseLost, Process
-from pipeline.store.tables import groups
+from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.processes.leases import Lease, LeaseLost, Process
 from pipeline.streams import lanes
 from pipeline.streams.roster import Roster
 from tests.unit.leases_world import SECONDS, StoreClock

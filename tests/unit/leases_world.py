@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event, text
 
-from pipeline.store.leases import Lease, Process
+from pipeline.store.processes.leases import Lease, Process
 
 SECONDS = 30.0
 

@@ -28,7 +28,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.demo.simulator import FAMILIES, game_names
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.streams.split import READ, SplitJob, split
+from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 Split = Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]]

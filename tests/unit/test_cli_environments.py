@@ -11,7 +11,7 @@ from docs.generate import commands
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.unit.test_cli_roles import READS
 
 FREE = {"doctor", "paths"}

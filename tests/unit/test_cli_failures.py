@@ -21,10 +21,10 @@ from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.games import assign_waiting, record_seen
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
-from pipeline.store.states import OperationState
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -150,7 +150,7 @@ def test_who_stops_waiting_is_told_that_it_goes_on(
         raise KeyboardInterrupt
 
     # Only the module's own: py4j's threads of earlier tests sleep as well, and would be interrupted.
-    monkeypatch.setattr("pipeline.cli.operation_options.time", SimpleNamespace(sleep=interrupt))
+    monkeypatch.setattr("pipeline.cli.options.time", SimpleNamespace(sleep=interrupt))
     monkeypatch.setattr(sys, "argv", ["turnout", "pause", "Go", "--env-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -14,11 +14,11 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, change, operation
-from pipeline.store.states import OperationState
 
 ROOT = Path(__file__).parents[2]
 READS = {
@@ -79,8 +79,8 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
     found = {(str(path.relative_to(ROOT)), each) for path in files for each in begun.findall(path.read_text("utf-8"))}
     assert found == {
         ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
-        ("pipeline/store/cancellation.py", "begin"), ("pipeline/store/groups.py", "begin"),
-        ("pipeline/store/priorities.py", "begin"), ("grants/applying/requests.py", "begin"),
+        ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
+        ("pipeline/store/games.py", "begin"), ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
     }  # fmt: skip
 

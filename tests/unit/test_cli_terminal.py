@@ -20,12 +20,13 @@ from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
-from pipeline.store import drivers, groups, onboarding, sources, stream_control
-from pipeline.store.engine import open_store
-from pipeline.store.game_lookup import Game
+from pipeline.store import groups, onboarding, sources, stream_control
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
+from pipeline.store.games import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
-from pipeline.store.states import OperationState
+from pipeline.store.processes import drivers
 from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.tables.repair_world import Event, broken, make_world

@@ -6,7 +6,7 @@ from pipeline.contracts.decode import Decoder
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from tests.unit.test_contracts_decode import message_class, payloads, schema
 from tests.unit.test_contracts_messages import bundle, define
 

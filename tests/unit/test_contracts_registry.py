@@ -13,8 +13,8 @@ from pipeline.contracts.schemas import PLAIN, Placement
 from pipeline.errors import Refused
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.engine import open_store
-from pipeline.store.tables import placements, registrations, schemas
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import placements, registrations, schemas
 from tests.unit.test_contracts_messages import Fields, bundle, define
 
 FIELDS: Fields = {"a": (1, "int32")}

@@ -13,8 +13,8 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
+from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
-from pipeline.store.states import OperationState
 from tests.unit.test_control_moves import ALIVE, Drivers, asked, drivers, others, state
 
 __all__ = ["drivers"]  # a fixture

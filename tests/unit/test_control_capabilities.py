@@ -12,10 +12,10 @@ from pipeline.control.capabilities import Capability, read_facts, repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.errors import Refused
 from pipeline.store.assignments import retire
-from pipeline.store.drivers import start_driver
+from pipeline.store.database.states import OperationState
 from pipeline.store.games import register_group
 from pipeline.store.operations import Intent, ask, change
-from pipeline.store.states import OperationState
+from pipeline.store.processes.drivers import start_driver
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, broken, early, good, make_world
 

@@ -15,14 +15,14 @@ from pipeline.control.operations.executor import cancel, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import groups
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Intent, ask, change, list_operations
-from pipeline.store.source_backlog import write_backlog
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.reports import write_backlog
 from pipeline.store.sources import Identity, record_identity
-from pipeline.store.states import OperationState
-from pipeline.store.tables import groups
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
 

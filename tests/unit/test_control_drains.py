@@ -17,10 +17,10 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.database.tables import drivers as drivers_table
+from pipeline.store.database.tables import groups
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, ask, operation
-from pipeline.store.tables import drivers as drivers_table
-from pipeline.store.tables import groups
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 
 

@@ -25,17 +25,17 @@ from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.evacuations import keep_waiting, waiting_in
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import drivers as drivers_table
+from pipeline.store.database.tables import group_runs
+from pipeline.store.database.tables import groups as groups_table
+from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups, reset_restart_budget
-from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import Intent, Operation, ask, change, list_operations, operation
-from pipeline.store.states import OperationState
-from pipeline.store.tables import drivers as drivers_table
-from pipeline.store.tables import group_runs
-from pipeline.store.tables import groups as groups_table
-from pipeline.store.tables import leases as leases_table
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.reports import keep_waiting, waiting_in
 from tests.unit.condition_world import DIED_AT, NOW, Known, begun, driver, lease, lives, look, tries
 from tests.unit.test_control_drains import beating
 

@@ -16,10 +16,10 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Placement, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
-from pipeline.store.leases import Process
+from pipeline.store.processes.leases import Process
 
 
 class Started:

@@ -11,7 +11,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import audit
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.operations import Intent, list_operations
 from tests.unit.app_world import sign_in
 

@@ -18,7 +18,8 @@ from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.settings import Settings, load
 from pipeline.store import audit
-from pipeline.store.drivers import beat, start_driver
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import operation_steps
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import (
     Group,
@@ -32,11 +33,10 @@ from pipeline.store.groups import (
     read_groups,
     record_process,
 )
-from pipeline.store.leases import Lease, Process
 from pipeline.store.operations import Operation, ask, list_operations, operation, steps
 from pipeline.store.operations import change as begun
-from pipeline.store.states import OperationState
-from pipeline.store.tables import operation_steps
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import Lease, Process
 from tests.unit.leases_world import StoreClock
 
 LOCAL = Group("a", backend="local")

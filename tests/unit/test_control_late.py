@@ -16,9 +16,9 @@ from pipeline.control.roles import CONTROLLER
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
+from pipeline.store.database.states import OperationState
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups
 from pipeline.store.operations import Intent, Operation, ask, change, open_by_target, operation
-from pipeline.store.states import OperationState
 from tests.unit.leases_world import SECONDS
 from tests.unit.test_control_moves import ALIVE, Drivers
 

@@ -14,12 +14,12 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.placement.planner import place
 from pipeline.settings import Paths, Settings
-from pipeline.store import tables
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.loads import read_loads
+from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import Seeded, seed
 
 

@@ -23,11 +23,11 @@ from pipeline.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import write_streams
+from pipeline.store.database.tables import games, operations
 from pipeline.store.games import carried, let_go, record_seen, register_group
-from pipeline.store.leases import Lease, store_time
 from pipeline.store.operations import Operation, ask, hash_of, operation, steps
-from pipeline.store.tables import games, operations
+from pipeline.store.processes.drivers import write_streams
+from pipeline.store.processes.leases import Lease, store_time
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
 ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}

@@ -14,13 +14,13 @@ from app.state.services import Environment
 from pipeline.cli.main import cli
 from pipeline.settings import load
 from pipeline.store import stream_control
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
 from pipeline.store.operations import ask
 from pipeline.store.operations import change as change_operation
-from pipeline.store.states import OperationState
+from pipeline.store.processes.drivers import start_driver
 from tests.unit.app_world import sign_in
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pipeline.control.operations import registry
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
 from tests.processes.test_cli_lazy import HEAVY
 
 

@@ -17,15 +17,15 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers
 from pipeline.store.games import known_priorities, record_seen
 from pipeline.store.groups import Group, begin_run, change, create, end_run, ended_runs, read_groups, remove
-from pipeline.store.leases import Lease
-from pipeline.store.liveness import read_drivers
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, ask, operation
-from pipeline.store.tables import drivers
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import Lease
+from pipeline.store.processes.liveness import read_drivers
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from pipeline.errors import Refused
 from pipeline.settings import Roles, load
 from pipeline.store import members
 from pipeline.store.assignments import read_assignments
+from pipeline.store.database.states import OperationKind
+from pipeline.store.database.tables import role_members
 from pipeline.store.games import record_seen
 from pipeline.store.operations import ask, operation
-from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import decided
-from pipeline.store.tables import role_members
 
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
 REPAIRS = {

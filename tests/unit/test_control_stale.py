@@ -18,6 +18,8 @@ from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, retire
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import games, groups
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
@@ -32,9 +34,7 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
-from pipeline.store.states import OperationState
 from pipeline.store.stream_control import decided
-from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
 ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}

@@ -14,7 +14,7 @@ from pipeline.health.condition import Conditions, judge_group, judge_groups
 from pipeline.health.liveness import Driver, DriverFacts, ProcessRun
 from pipeline.health.reported import GroupIntent
 from pipeline.store.groups import Group
-from pipeline.store.runs import Run
+from pipeline.store.processes.liveness import Run
 
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")

@@ -28,7 +28,7 @@ from pipeline.control.controller import KINDS
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.landing_log import LANDING
-from pipeline.streams.split import OWN_COLUMNS
+from pipeline.streams.writing.split import OWN_COLUMNS
 from tests.unit.test_health_exposition import OVERSIGHT
 
 ROOT = Path(__file__).parents[2]

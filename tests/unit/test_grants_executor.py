@@ -23,7 +23,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
-from pipeline.store.audit_access import changes_of
+from pipeline.store.audit import changes_of
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, ask, operation
 from tests.unit.catalog_world import Server, served

@@ -12,8 +12,8 @@ from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedGrant
 from pipeline.errors import Refused
 from pipeline.store import operations
+from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation, OperationConflict, ask, change
-from pipeline.store.states import OperationState
 
 CATALOG, SCHEMA = Securable(("turnout",)), Securable(("turnout", "games"))
 KEY, OTHER = "chess_aaaaaaaaaaaa", "go_bbbbbbbbbbbb"

@@ -22,10 +22,10 @@ from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
+from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.database.tables import entitlements
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import ask, list_operations, operation
-from pipeline.store.oversight import read_oversight
-from pipeline.store.tables import entitlements
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 

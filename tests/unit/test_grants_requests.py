@@ -11,8 +11,8 @@ from grants.applying import requests
 from grants.observing import snapshot
 from pipeline.errors import Refused
 from pipeline.store import audit
-from pipeline.store.audit_access import changes_of, kept, requested
-from pipeline.store.tables import catalog_snapshots
+from pipeline.store.audit import changes_of, kept, requested
+from pipeline.store.database.tables import catalog_snapshots
 
 INTENTS = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
 

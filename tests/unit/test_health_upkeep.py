@@ -13,13 +13,12 @@ from pipeline.health.liveness import Driver, HeldLease
 from pipeline.health.source import SourceReading
 from pipeline.health.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings import Maintenance, load
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import ingest_generations
 from pipeline.store.fleet import read_fleet
-from pipeline.store.oversight import read_oversight
-from pipeline.store.rounds import maintenance_rounds, record_round
-from pipeline.store.source_backlog import write_backlog
-from pipeline.store.tables import ingest_generations
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.reports import maintenance_rounds, record_round, write_backlog
 
 NOW = 1_000_000.0
 HOUR = 3600.0

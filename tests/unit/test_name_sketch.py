@@ -23,7 +23,7 @@ from pipeline.names import GameKey, game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import onboarding as store
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 NOW = 1_800_000_000.0

@@ -23,9 +23,9 @@ from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import onboarding as store
+from pipeline.store.database.states import OnboardedBy
+from pipeline.store.database.tables import registrations, schemas
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
-from pipeline.store.states import OnboardedBy
-from pipeline.store.tables import registrations, schemas
 
 NOW = 1_800_000_000.0
 LIMITS = Limits()

@@ -11,7 +11,7 @@ from pipeline.control.processes.child_processes import Children
 from pipeline.errors import Refused
 from pipeline.private_files import PUBLIC, make_file, make_folder, write_file
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 
 def mode(path: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import Refused
 from pipeline.setting_values import may_be_secret
 from pipeline.settings import Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 
 CANARY = "hunter2-canary"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import locked_jars
 from pipeline.settings import Dashboard, Settings, Source
 from pipeline.setup import doctor
 from pipeline.setup.doctor import Finding
+from pipeline.setup.jars import locked_jars
 
 
 def by_subject(found: list[Finding]) -> dict[str, Finding]:

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Refused
-from pipeline.jars import LockedJar
 from pipeline.setup import fetch as fetching
+from pipeline.setup.jars import LockedJar
 
 GOOD = b"the locked bytes"
 JAR = LockedJar(hashlib.sha256(GOOD).hexdigest(), "spark", "one.jar")

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jars
 from pipeline.errors import Refused
+from pipeline.setup import jars
 from pipeline.setup.fetch import IVY_FILE
 
 

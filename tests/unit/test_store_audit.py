@@ -14,10 +14,10 @@ from pipeline.control.operations.executor import resume
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.audit import Act, begin, end, entries, verify
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import audit, audit_head
 from pipeline.store.operations import Intent, ask, change
-from pipeline.store.states import OperationState
-from pipeline.store.tables import audit, audit_head
 from tests.unit.leases_world import StoreClock
 
 MOVE = Act("ann", "move", ("game:chess_1",), "op1", {"from": "a", "to": "b", "reason": "«quoted» 'text'"})

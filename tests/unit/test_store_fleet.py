@@ -17,15 +17,15 @@ from pipeline.errors import Refused
 from pipeline.health.judgement import Verdict
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import tables
-from pipeline.store.drivers import beat, start_driver, write_streams
-from pipeline.store.engine import open_store
+from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
-from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.operations import Intent, ask, change, list_operations
-from pipeline.store.oversight import read_oversight
-from pipeline.store.source_backlog import write_backlog
-from pipeline.store.states import OperationState
+from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.processes.leases import Lease, Process, expire_dead
+from pipeline.store.reports import write_backlog
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0

@@ -8,11 +8,12 @@ from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.placement.capacity import Load
 from pipeline.settings import load
-from pipeline.store import games, onboarding, tables
-from pipeline.store.drivers import beat, start_driver, write_streams
-from pipeline.store.engine import open_store
+from pipeline.store import games, onboarding
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
 from pipeline.store.loads import read_loads
 from pipeline.store.onboarding import OnboardingCandidate
+from pipeline.store.processes.drivers import beat, start_driver, write_streams
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:

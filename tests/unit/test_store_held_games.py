@@ -7,8 +7,8 @@ from sqlalchemy import Engine, event, update
 
 from pipeline.settings import Paths, Settings
 from pipeline.store import games
-from pipeline.store.leases import Lease
-from pipeline.store.tables import games as games_table
+from pipeline.store.database.tables import games as games_table
+from pipeline.store.processes.leases import Lease
 from pipeline.streams.roster import Roster
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, 
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
-from pipeline.store.leases import Lease, LeaseLost, Process, leased, store_now
-from pipeline.store.tables import leases
+from pipeline.store.database.tables import leases
+from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
 from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
 
 
@@ -157,7 +157,7 @@ def _holder(engine: Engine) -> "subprocess.Popen[str]":
         "import sys, time\n"
         "from pathlib import Path\n"
         "from sqlalchemy import create_engine\n"
-        "from pipeline.store.leases import Lease\n"
+        "from pipeline.store.processes.leases import Lease\n"
         "Lease(create_engine(sys.argv[1]), 'ingest', 'main', 600).acquire()\n"
         "print('held', flush=True)\n"
         "time.sleep(600)\n"
@@ -252,7 +252,7 @@ def test_a_store_that_is_away_does_not_end_a_driver(engine: Engine, caplog: pyte
         assert lease is not None
         with engine.begin() as connection:
             connection.execute(text("alter table leases rename to away"))
-        with patch("pipeline.store.leases._log.warning", side_effect=lambda *_: told.set()):
+        with patch("pipeline.store.processes.leases._log.warning", side_effect=lambda *_: told.set()):
             assert told.wait(10)
         lease.check()
         with engine.begin() as connection:

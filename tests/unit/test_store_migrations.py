@@ -18,13 +18,12 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.store import migrate
-from pipeline.store.checked_table import metadata
-from pipeline.store.engine import open_store, require_store
+from pipeline.store.database import migrate
+from pipeline.store.database.checked_table import metadata
+from pipeline.store.database.engine import open_store, require_store
+from pipeline.store.database.tables import groups
 from pipeline.store.games import register_group
-from pipeline.store.rounds import maintenance_rounds
-from pipeline.store.source_backlog import source_backlog
-from pipeline.store.tables import groups
+from pipeline.store.reports import maintenance_rounds, source_backlog
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
@@ -130,7 +129,7 @@ def test_who_meets_another_that_makes_the_store_waits_for_it(tmp_path: Path, mon
         maker.close()
 
     clock = SimpleNamespace(sleep=other_is_done, monotonic=time.monotonic)  # other threads sleep as they did
-    monkeypatch.setattr("pipeline.store.engine.time", clock)
+    monkeypatch.setattr("pipeline.store.database.engine.time", clock)
     open_store(settings, paths).dispose()
     assert len(slept) == 1
 

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from pipeline.control.operations.executor import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
+from pipeline.store.database.states import OperationState
 from pipeline.store.operations import (
     Intent,
     Operation,
@@ -24,7 +25,6 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
-from pipeline.store.states import OperationState
 
 MOVE = Intent("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
 

@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import Engine, insert, update
 
 from listeners.totals import Oversight
-from pipeline.store.drivers import beat, start_driver
-from pipeline.store.evacuations import keep_waiting
+from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
-from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
-from pipeline.store.oversight import read_oversight
-from pipeline.store.states import OperationState
-from pipeline.store.tables import catalog_snapshots, drivers, operations
+from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.leases import store_time
+from pipeline.store.reports import keep_waiting
 
 
 def seen(engine: Engine) -> Oversight:

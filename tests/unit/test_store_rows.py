@@ -11,10 +11,10 @@ from sqlalchemy.exc import DBAPIError
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Intent, ask
+from pipeline.store.processes.drivers import start_driver
 
 EDITS: Final = {
     "a text for a number": "games SET epoch = 'purple'",

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listeners.sample import LATENCY_EDGES_SECONDS
-from pipeline.streams.chain import Link, connects, merged, reach
-from pipeline.streams.latency import spread
+from pipeline.streams.passes import spread
+from pipeline.streams.stream import Link, connects, merged, reach
 
 _SEQS = st.lists(st.integers(1, 200), min_size=1, max_size=30, unique=True).map(sorted)
 

@@ -9,10 +9,10 @@ from sqlalchemy import update
 
 from listeners.stream_id import StreamId
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import StreamControl, ask
-from pipeline.store.tables import games
 from pipeline.streams.demux import Demux, DemuxContext
 from pipeline.streams.passes import Outcome
 from pipeline.streams.roster import Roster

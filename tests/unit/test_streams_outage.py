@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from tests.unit.test_contracts_messages import bundle, define
 

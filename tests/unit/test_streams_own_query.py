@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.settings import load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import ask
 from pipeline.streams import demux

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from pipeline.delta.table import CursorTable
 from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.engine import open_store
+from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_generation, record_seen, register_group
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import Refused
 from pipeline.settings import Demux, Paths, load
-from pipeline.streams.writers import DirectWriter, writer_for
+from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 
 @pytest.mark.proves("G41")

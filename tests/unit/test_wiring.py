@@ -19,9 +19,9 @@ from pipeline import wiring
 from pipeline.errors import Refused
 from pipeline.reasons import missing_commit
 from pipeline.settings import load
-from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
-from pipeline.store.tables import drivers
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import drivers
+from pipeline.store.processes.drivers import start_driver
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _refusal_told
 from tests.unit.test_health_exposition import OVERSIGHT

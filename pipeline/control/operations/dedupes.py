@@ -33,9 +33,9 @@ from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
-from pipeline.store.game_lookup import Game, known_names
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import Game, known_names
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.states import OperationKind
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
 _SEEN_SECONDS: Final = 3600.0

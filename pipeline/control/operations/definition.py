@@ -14,8 +14,8 @@ from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
 from pipeline.settings import Paths, Settings
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.states import OperationKind
 
 T = TypeVar("T")
 Facts = TypeVar("Facts")

@@ -26,14 +26,14 @@ from pipeline.control.operations.definition import (
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.store import audit
-from pipeline.store.cancellation import end_early
-from pipeline.store.leases import store_time
+from pipeline.store.database.states import OperationState
 from pipeline.store.operations import (
     Operation,
     OperationConflict,
     Step,
     begin_step,
     change,
+    end_early,
     end_step,
     hash_of,
     note_waits,
@@ -42,7 +42,7 @@ from pipeline.store.operations import (
     with_journals,
 )
 from pipeline.store.operations import operation as find
-from pipeline.store.states import OperationState
+from pipeline.store.processes.leases import store_time
 
 _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick

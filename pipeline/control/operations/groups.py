@@ -25,6 +25,7 @@ from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
 from pipeline.lists import join_limited
 from pipeline.store.assignments import read_assignments
+from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import (
     Group,
     active_drivers,
@@ -35,7 +36,6 @@ from pipeline.store.groups import (
     set_desired_state,
 )
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.states import OperationKind
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened

@@ -18,10 +18,10 @@ from pipeline.control.operations.definition import (
 from pipeline.control.roles import CONTROLLER, Role
 from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
+from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.runs import Run
-from pipeline.store.states import OperationKind
+from pipeline.store.processes.liveness import Run
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0

@@ -36,8 +36,8 @@ from pipeline.store.assignments import (
     reassign,
     require_carried,
 )
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent, Operation, lock_operation
-from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _ACQUIRE_SECONDS: Final = 120.0

@@ -22,8 +22,8 @@ from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
+from pipeline.store.database.states import OperationKind, StreamDesired
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.states import OperationKind, StreamDesired
 from pipeline.store.stream_control import StreamControl, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0

@@ -9,7 +9,7 @@ from pipeline import extensions
 from pipeline.control.operations.definition import Offer, OperationDefinition
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
-from pipeline.store.states import OperationKind
+from pipeline.store.database.states import OperationKind
 
 _ROOM: Final = "pipeline.control.operations"
 _PLACES: Final[Mapping[OperationKind, str]] = {

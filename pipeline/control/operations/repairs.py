@@ -46,10 +46,9 @@ from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
-from pipeline.store.game_lookup import Game, known_names
-from pipeline.store.games import record_generation, registered_keys, retired_games
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
-from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it

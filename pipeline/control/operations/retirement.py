@@ -27,9 +27,9 @@ from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
+from pipeline.store.database.states import OperationKind
 from pipeline.store.games import assign_waiting
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0

@@ -15,7 +15,7 @@ from typing import Protocol
 from pipeline import private_files
 from pipeline.control.processes.duties import Duty, described
 from pipeline.errors import Refused, Transient
-from pipeline.store.leases import Process
+from pipeline.store.processes.leases import Process
 
 
 class Backend(Protocol):

@@ -20,9 +20,9 @@ from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import Placed, leaving, most_room
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.evacuations import keep_waiting
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, ask, asked_under, open_by_target
+from pipeline.store.reports import keep_waiting
 
 _log = logging.getLogger("turnout")
 _WATCHED_SECONDS: Final = 60.0  # so long nobody is judged after the store was away: drivers must beat again first

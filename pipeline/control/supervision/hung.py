@@ -13,8 +13,8 @@ from sqlalchemy import Engine
 from pipeline.control.processes.backends import Backend, reference_of
 from pipeline.control.processes.duties import described
 from pipeline.health.liveness import Driver, DriverFacts
-from pipeline.store.drivers import record_hung
-from pipeline.store.leases import held_by
+from pipeline.store.processes.drivers import record_hung
+from pipeline.store.processes.leases import held_by
 
 _log = logging.getLogger("turnout")
 _KINDS = frozenset({"ingest", "group", "maintenance"})

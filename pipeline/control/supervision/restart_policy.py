@@ -13,7 +13,7 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.health.condition import GroupCondition, is_within
 from pipeline.health.liveness import ProcessRun
-from pipeline.store.runs import Run
+from pipeline.store.processes.liveness import Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0

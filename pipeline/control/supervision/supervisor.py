@@ -31,10 +31,9 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Driving, Group
-from pipeline.store.leases import expire_dead
-from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import ask
-from pipeline.store.runs import Run
+from pipeline.store.processes.leases import expire_dead
+from pipeline.store.processes.liveness import Run, read_drivers
 
 _log = logging.getLogger("turnout")
 _GAP_SECONDS = 30.0  # between two looks, after which watching begins again: others could not beat either

@@ -15,10 +15,10 @@ from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
-from pipeline.store.leases import store_now
-from pipeline.store.states import ProcessKind, ProcessState
-from pipeline.store.tables import bronze_commits, drivers, streams
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import ProcessKind, ProcessState
+from pipeline.store.database.tables import bronze_commits, drivers, streams
+from pipeline.store.processes.leases import store_now
 
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}

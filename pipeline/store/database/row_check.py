@@ -10,7 +10,7 @@ from sqlalchemy import CheckConstraint, Engine, Table, TextClause, select, text
 from sqlalchemy.dialects import sqlite
 
 from pipeline.errors import Refused
-from pipeline.store.checked_table import metadata
+from pipeline.store.database.checked_table import metadata
 
 _SQLITE: Final = sqlite.dialect()
 

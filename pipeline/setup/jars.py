@@ -16,7 +16,7 @@ from pipeline.lists import join_limited
 
 Conf = Literal["spark", "kafka"]
 
-LOCK_FILE: Final = Path(__file__).parent / "setup" / "jars.lock"
+LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import Oversight
-from pipeline.store.evacuations import waiting_in
+from pipeline.store.database.states import OPEN
+from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
 from pipeline.store.operations import read_open
-from pipeline.store.states import OPEN
-from pipeline.store.tables import catalog_snapshots
+from pipeline.store.reports import waiting_in
 
 
 def read_oversight(engine: Engine, fleet: Fleet) -> Oversight:

@@ -5,8 +5,10 @@ What is shown, exported or steered goes by `judge_groups` and `DriverFacts.judge
 
 import json
 from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import Connection, Engine, case, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, case, func, select
 
 from pipeline.health.condition import WINDOW_SECONDS
 from pipeline.health.liveness import (
@@ -19,9 +21,36 @@ from pipeline.health.liveness import (
     ProcessRun,
 )
 from pipeline.health.reported import GroupIntent
-from pipeline.store.leases import store_now
-from pipeline.store.runs import Run, runs_in
-from pipeline.store.tables import drivers, group_runs, groups, leases
+from pipeline.store.database.tables import drivers, group_runs, groups, leases
+from pipeline.store.processes.leases import store_now
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process of a group, or of maintenance; times are Unix seconds by the store's clock."""
+
+    run_id: int
+    group_name: str
+    reference: str | None  # by which its backend finds it again; None: it is being started
+    started_at: float
+    stop_requested_at: float | None
+    ended_at: float | None
+    died: bool  # it ended without having been asked to
+    exit_message: str | None
+    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+    kind: str = "group"
+
+
+RUN_COLUMNS: Final = tuple(
+    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
+)
+"""The columns of table `group_runs` that make a run, in its order."""
+
+
+def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
+    """Return the runs that a condition selects."""
+    return [Run(*row) for row in connection.execute(select(*RUN_COLUMNS).where(which))]
+
 
 _Key = tuple[str, str]  # kind and name
 

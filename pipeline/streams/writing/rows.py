@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline.delta.bronze import BRONZE, text
 from pipeline.streams.bronze_files import Piece
-from pipeline.streams.split import READ, REPORT, Place, SplitJob, split
+from pipeline.streams.writing.split import READ, REPORT, Place, SplitJob, split
 
 _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
 

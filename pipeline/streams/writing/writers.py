@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
-from pipeline.streams.spark_writer import Holds, SparkWriter
+from pipeline.streams.writing.spark_writer import Holds, SparkWriter
 
 
 class GameTable(Protocol):

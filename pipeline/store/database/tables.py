@@ -6,8 +6,8 @@ from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBina
 
 from listeners.sample import STATUSES, Lane
 from pipeline.placement.capacity import PRIORITIES, Desired
-from pipeline.store.checked_table import store_table
-from pipeline.store.states import (
+from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.states import (
     BACKENDS,
     AccessItemState,
     AccessRequestState,

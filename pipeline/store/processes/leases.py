@@ -23,9 +23,9 @@ from sqlalchemy.sql.functions import FunctionElement
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.settings import Store
-from pipeline.store.states import ProcessKind
-from pipeline.store.tables import leases
-from pipeline.store.writing import writing
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import ProcessKind
+from pipeline.store.database.tables import leases
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail

@@ -2,17 +2,20 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import private_files
 from pipeline.errors import Refused
+from pipeline.failpoints import effect
 from pipeline.settings import Paths, Settings
-from pipeline.store.migrate import migrate
-from pipeline.store.row_check import require_sound_rows
+from pipeline.store.database.migrate import migrate
+from pipeline.store.database.row_check import require_sound_rows
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 
@@ -146,3 +149,10 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """Give a connection whose changes are committed when the block ends, and taken back when it raises."""
+    with effect("store_commit"), engine.begin() as connection:
+        yield connection

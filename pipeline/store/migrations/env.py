@@ -1,8 +1,0 @@
-"""How Alembic runs our migrations: in the transaction that `pipeline/store/migrate.py` hands over."""
-
-from alembic import context
-
-from pipeline.store.checked_table import metadata
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
-context.run_migrations()

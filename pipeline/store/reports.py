@@ -1,0 +1,132 @@
+"""How the rounds of maintenance went: written by its process, read by what judges the fleet."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from pipeline.health.source import SourceReading
+from pipeline.health.upkeep import RoundFacts
+from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import ingest_generations, waiting_evacuations
+from pipeline.store.processes.leases import store_now
+
+maintenance_rounds = store_table(  # how the rounds of the last weeks went
+    "maintenance_rounds",
+    Column("round_id", Integer, primary_key=True),
+    Column("began_at", Float, nullable=False),  # by the store's clock
+    Column("ended_at", Float, nullable=False),
+    Column("ok", Integer, nullable=False),  # 1: no table failed
+    Column("tables", Integer, nullable=False),
+    Column("failed_tables", Integer, nullable=False),
+    Column("files_before", BigInteger, nullable=False),  # of all tables
+    Column("files_after", BigInteger, nullable=False),
+    Column("error", Text),  # of the tables that failed; null: none did
+    allowed={"ok": "IN (0, 1)"},
+)
+
+_KEPT_SECONDS = 90 * 86_400.0
+_MAX_ERROR = 500  # characters
+
+
+def record_round(
+    engine: Engine, seconds: float, failed: Sequence[str], *, tables: int, files_before: int, files_after: int
+) -> None:
+    """Write down a round that has ended just now and took so many seconds; `failed` says of each table why."""
+    row = {
+        "began_at": store_now() - seconds, "ended_at": store_now(), "ok": int(not failed), "tables": tables,
+        "failed_tables": len(failed), "files_before": files_before, "files_after": files_after,
+        "error": "; ".join(failed)[:_MAX_ERROR] or None,
+    }  # fmt: skip
+    with writing(engine) as connection:
+        is_old = maintenance_rounds.c.ended_at < store_now() - _KEPT_SECONDS
+        connection.execute(delete(maintenance_rounds).where(is_old))
+        connection.execute(insert(maintenance_rounds).values(row))
+
+
+def newest_rounds(connection: Connection) -> tuple[RoundFacts | None, RoundFacts | None]:
+    """Return the newest round, and the newest that ended well; None where there is none."""
+    query = select(*(maintenance_rounds.c[name] for name in RoundFacts.__slots__))
+    newest = query.order_by(maintenance_rounds.c.round_id.desc()).limit(1)
+    found = [connection.execute(each).one_or_none() for each in (newest, newest.where(maintenance_rounds.c.ok == 1))]
+    last, good = (None if row is None else RoundFacts(*row) for row in found)
+    return last, good
+
+
+def ingested_since(connection: Connection) -> float | None:
+    """Return since when there may be something to maintain: when ingest first began; None where it never did."""
+    since: float | None = connection.scalar(select(func.min(ingest_generations.c.created_at)))
+    return since
+
+
+source_backlog = store_table(  # one row; here and not in `tables`, which is full
+    "source_backlog",
+    Column("backlog_id", Integer, primary_key=True, autoincrement=False),
+    Column("measured_at", Float, nullable=False),  # by the store's clock
+    Column("age_seconds", Float),  # of the oldest record that is not in bronze; 0: none waits; null: unknown
+    Column("peak_seconds", Float),  # the highest age of the last minute; null: unknown
+    Column("rows", BigInteger),  # that wait; null: unknown
+    Column("limit_seconds", Float, nullable=False),  # above it the source is late
+    Column("reason", Text),  # why a number is unknown
+)
+
+_ROW = 1
+_COLUMNS = tuple(source_backlog.c[name] for name in SourceReading.__slots__)
+
+
+def write_backlog(
+    engine: Engine,
+    *,
+    age_seconds: float | None,
+    peak_seconds: float | None,
+    rows: int | None,
+    limit_seconds: float,
+    reason: str | None,
+) -> None:
+    """Replace what is known of the source by what was measured just now."""
+    values = {
+        "measured_at": store_now(), "age_seconds": age_seconds, "peak_seconds": peak_seconds, "rows": rows,
+        "limit_seconds": limit_seconds, "reason": reason,
+    }  # fmt: skip
+    with engine.begin() as connection:
+        if not connection.execute(update(source_backlog).values(values)).rowcount:
+            connection.execute(source_backlog.insert().values(backlog_id=_ROW, **values))
+
+
+def backlog_in(connection: Connection) -> SourceReading | None:
+    """Return what was measured last; None where nothing ever was."""
+    row = connection.execute(select(*_COLUMNS)).first()
+    return None if row is None else SourceReading(*row)
+
+
+def keep_waiting(engine: Engine, games: Mapping[str, int], now: float, unknown: Collection[str] = ()) -> None:
+    """Keep how many games wait in each dead group; a group keeps its first time, and one not named is removed."""
+    with engine.begin() as connection:
+        known = {row.group_name: row.games for row in connection.execute(select(waiting_evacuations))}
+        for name in known.keys() - games.keys() - set(unknown):
+            connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
+        for name, count in games.items():
+            mine = waiting_evacuations.c.group_name == name
+            if name not in known:
+                connection.execute(insert(waiting_evacuations).values(group_name=name, games=count, since=now))
+            elif known[name] != count:
+                connection.execute(update(waiting_evacuations).where(mine).values(games=count))
+
+
+def waiting_in(connection: Connection) -> dict[str, tuple[int, float]]:
+    """Return by dead group how many games wait, and since when (Unix seconds)."""
+    rows = connection.execute(select(waiting_evacuations))
+    return {row.group_name: (row.games, row.since) for row in rows}
