@@ -1,6 +1,6 @@
 """`python -m bench.access`: what the matrix, plans, undo and drift cost at 500 games × 60 principals.
 
-Pure computation on a picture made from a seed: no catalog, no store. A plan is measured with its fingerprint. Each is
+Pure computation on a snapshot made from a seed: no catalog, no store. A plan is measured with its fingerprint. Each is
 measured several times; the median, least and most are told. See docs/performance.md.
 """
 
@@ -29,7 +29,7 @@ _FILLED: Final = 0.2  # of the cells
 
 
 def observed(games: int, principals: int, filled: float, seed: int = 1) -> tuple[Observed, list[str]]:
-    """Return a picture of so many games and principals, a third of them nested groups, and the principals' names."""
+    """Return a snapshot of so many games and principals, a third of them nested groups, and the principals' names."""
     chance = random.Random(seed)
     groups = [f"group {number}" for number in range(max(1, principals // 3))]
     users = [f"user{number}@example.com" for number in range(principals - len(groups))]
@@ -64,12 +64,12 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
     """Return the wall seconds of each thing, run by run."""
     found: dict[str, list[float]] = {}
 
-    def told(what: str, work: Callable[[], Any]) -> Any:
+    def timed(what: str, work: Callable[[], Any]) -> Any:
         found[what], result = measured(runs, work)
         return result
 
-    def planned(picture: Observed, intents: Sequence[AccessIntent], managed: ManagedAccess) -> AccessPlan:
-        made = plan(picture, intents, managed, 0.0)
+    def planned(snapshot: Observed, intents: Sequence[AccessIntent], managed: ManagedAccess) -> AccessPlan:
+        made = plan(snapshot, intents, managed, 0.0)
         if not made.fingerprint:
             raise AssertionError("what is shown is pinned to it, so it belongs to the time of a plan")
         return made
@@ -78,17 +78,17 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
     empty, _ = observed(games, principals, 0.0)
     gives = [AccessIntent(name, key, read=True, reason="bench") for name in names for key in there.tables]
     takes = [AccessIntent(name, key, read=False, reason="bench") for name in names for key in there.tables]
-    told("matrix, first look at a picture", lambda: matrix(Resolver(there)))
-    told(f"plan, {len(gives):,} cells, a fifth is there", lambda: planned(there, gives, NOTHING))
-    given = told(f"plan, {len(gives):,} cells, nothing is there", lambda: planned(empty, gives, NOTHING))
+    timed("matrix, first look at a snapshot", lambda: matrix(Resolver(there)))
+    timed(f"plan, {len(gives):,} cells, a fifth is there", lambda: planned(there, gives, NOTHING))
+    given = timed(f"plan, {len(gives):,} cells, nothing is there", lambda: planned(empty, gives, NOTHING))
     full, kept = simulate(empty, given.changes), given.after
-    again = told("plan again, all is there", lambda: planned(full, gives, kept))
+    again = timed("plan again, all is there", lambda: planned(full, gives, kept))
     if not again.is_empty:
         raise AssertionError("applied and planned again a plan is not empty")
-    told(f"plan, {len(takes):,} cells are taken", lambda: planned(full, takes, kept))
-    told("plan of one cell beside all of them", lambda: planned(full, takes[:1], kept))
-    told("undo of all of them", lambda: undo(given.change_set, full, kept, 0.0))
-    told("drift over all of them", lambda: drift(full, kept, 0.0, {}))
+    timed(f"plan, {len(takes):,} cells are taken", lambda: planned(full, takes, kept))
+    timed("plan of one cell beside all of them", lambda: planned(full, takes[:1], kept))
+    timed("undo of all of them", lambda: undo(given.change_set, full, kept, 0.0))
+    timed("drift over all of them", lambda: drift(full, kept, 0.0, {}))
     return found
 
 
@@ -99,11 +99,11 @@ def main() -> None:
     parser.add_argument("--principals", type=int, default=60)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    found = measure(asked.games, asked.principals, asked.runs)
+    options = parser.parse_args()
+    found = measure(options.games, options.principals, options.runs)
     print(milliseconds("what", found))
-    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
-    keep(result, asked.out)
+    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": options.runs, "seconds": found}
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

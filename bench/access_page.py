@@ -1,4 +1,4 @@
-"""`python -m bench.access_page`: how long the Access page's script takes over a picture of 500 games × 60 principals.
+"""`python -m bench.access_page`: how long the Access page's script takes over a snapshot of 500 games × 60 principals.
 
 Each run is a process of its own: the page opened first of all, with nothing imported and nothing cached, and then
 clicks on it. The script alone is measured, by Streamlit's AppTest: no browser draws. See docs/performance.md.
@@ -39,7 +39,7 @@ _CLICKS: Final = {"a click that changes nothing of the matrix": ("access_view", 
 
 
 def fill(folder: Path, games: int, principals: int) -> None:
-    """Make an environment whose store has games, a picture, and the entitlements that the picture's grants are for."""
+    """Make an environment whose store has games, a snapshot, and the entitlements of the snapshot's grants."""
     engine = open_store(Settings(), Paths(folder))
     seen, _ = observed(games, principals, _FILLED)
     now = time.time()
@@ -115,22 +115,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--view", type=Path, help=argparse.SUPPRESS)  # one run, over an environment there is
-    asked = parser.parse_args()
-    if asked.view is not None:
-        print(json.dumps(view(asked.view)))
+    options = parser.parse_args()
+    if options.view is not None:
+        print(json.dumps(view(options.view)))
         return
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder), asked.games, asked.principals)
+        fill(Path(folder), options.games, options.principals)
         command = [sys.executable, "-m", "bench.access_page", "--view", folder]
-        for _ in range(asked.runs):
+        for _ in range(options.runs):
             answer = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
             one: dict[str, Any] = json.loads(answer.splitlines()[-1])
             for what, seconds in one.items():
                 found.setdefault(what, []).append(seconds)
     print(milliseconds("script run", found))
-    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
-    keep(result, asked.out)
+    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": options.runs, "seconds": found}
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m bench.access_reads`: how fast the controller reads a catalog of 500 games while it takes its picture.
+"""`python -m bench.access_reads`: how fast the controller reads a catalog of 500 games while it takes its snapshot.
 
 The embedded catalog is served by a process of its own. It is read in one whole round of the controller's steward, once
 as the catalog it is, which has no limit, and once over its other name, as a Databricks workspace, to which
@@ -48,7 +48,7 @@ class Sent:
             self.at.append(time.monotonic())
 
 
-def most_in_a_second(moments: Sequence[float]) -> int:
+def max_in_a_second(moments: Sequence[float]) -> int:
     """Return how many lie in the fullest second, wherever that begins."""
     ordered, most, first = sorted(moments), 0, 0
     for last, moment in enumerate(ordered):
@@ -104,8 +104,8 @@ def _round(sent: Sent, steward: AccessReconciler, world: ControlContext, games: 
     steward.stop()
     kept = snapshot.read(world.engine)
     if kept.observed is None or kept.problem is not None or len(kept.observed.tables) != games:
-        raise AssertionError(f"no whole picture was taken: {kept.problem}")
-    return len(sent.at), took, most_in_a_second(sent.at)
+        raise AssertionError(f"no whole snapshot was taken: {kept.problem}")
+    return len(sent.at), took, max_in_a_second(sent.at)
 
 
 def main() -> None:
@@ -115,18 +115,18 @@ def main() -> None:
     parser.add_argument("--principals", type=int, default=60)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    found = read_rounds(asked.games, asked.principals, asked.runs)
+    options = parser.parse_args()
+    found = read_rounds(options.games, options.principals, options.runs)
     rows = [
         (what, *(ranged(spread(list(each))) for each in zip(*rounds, strict=True))) for what, rounds in found.items()
     ]
     print(table(("catalog assumed as", "requests", "seconds", "most in any 1 s"), rows))
-    told = [
-        {"catalog": what, "requests": requests, "seconds": seconds, "most_in_a_second": most}
+    reported = [
+        {"catalog": what, "requests": requests, "seconds": seconds, "max_in_a_second": most}
         for what, rounds in found.items()
         for requests, seconds, most in rounds
     ]
-    keep({"machine": machine.describe(), "load": machine.load_average(), "rounds": told}, asked.out)
+    keep({"machine": machine.describe(), "load": machine.load_average(), "rounds": reported}, options.out)
 
 
 if __name__ == "__main__":

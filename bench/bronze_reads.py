@@ -116,21 +116,21 @@ def write_bronze(settings: Settings, paths: Paths, keys: Sequence[str], commits:
     dice = np.random.default_rng(1)
     weights = 1.0 / np.arange(1, len(keys) + 1) ** _SKEW
     bronze = CursorTable.create(paths.bronze, BRONZE, bronze_app_id(settings.environment), _CHECKPOINT_EVERY)
-    heads = np.zeros(len(keys), dtype=np.int64)
+    last_seqs = np.zeros(len(keys), dtype=np.int64)
     for seq in range(1, commits + 1):
         games = np.sort(dice.choice(len(keys), rows, p=weights / weights.sum()))
-        landed = _rows(seq, games, heads, keys, dice)
+        landed = _rows(seq, games, last_seqs, keys, dice)
         files = []
         for bucket in range(settings.ingest.bronze_files):
             mine = pa.array(games % settings.ingest.bronze_files == bucket)
             chosen = landed.filter(mine).sort_by([("game_key", "ascending"), ("pos", "ascending")])
             files.append(write_file(chosen, paths.bronze, ["seq", "game_key"], "zstd"))
         bronze.commit(files, seq - 1 or None, seq)
-        heads[games] = seq
+        last_seqs[games] = seq
     DeltaTable(paths.bronze).create_checkpoint()
 
 
-def _rows(seq: int, games: Ints, heads: Ints, keys: Sequence[str], dice: np.random.Generator) -> pa.Table:
+def _rows(seq: int, games: Ints, last_seqs: Ints, keys: Sequence[str], dice: np.random.Generator) -> pa.Table:
     count = games.size
     now = pa.scalar(int(time.time() * 1e6), pa.timestamp("us", "UTC"))
     payload = dice.bytes(count * _PAYLOAD_BYTES)
@@ -140,7 +140,7 @@ def _rows(seq: int, games: Ints, heads: Ints, keys: Sequence[str], dice: np.rand
         "schema_id": pa.array(games % 5 + 1),
         "seq": pa.array(np.full(count, seq)),
         "pos": pa.array(np.arange(count, dtype=np.int32)),
-        "prev_seq": pa.array(heads[games]),
+        "prev_seq": pa.array(last_seqs[games]),
         "event_time": pa.repeat(now, count),
         "event_id": pa.array([f"{seq}-{pos}" for pos in range(count)]),
         "offset": pa.array(np.arange(count) + seq * count),

@@ -75,7 +75,7 @@ class Contender:
 
     def run(self, trigger: float) -> None:
         """Let it run with so many seconds between two micro-batches."""
-        self._tell(f"run {trigger}")
+        self._send(f"run {trigger}")
 
     def pause(self) -> None:
         """Let it end its work and stand still.
@@ -99,12 +99,12 @@ class Contender:
             log.read()
         return min(sum(1 for each in log.commits if each.rows) for log in self.logs.values())
 
-    def lag_seqs(self, heads: Mapping[str, int]) -> int:
-        """Return how many bronze commits the table that is furthest behind lacks; `heads` are the games' last seqs."""
+    def lag_seqs(self, last_seqs: Mapping[str, int]) -> int:
+        """Return how many bronze commits the table that is furthest behind lacks; `last_seqs` is by game."""
         reach = {key: max((each.seq_to or 0 for each in log.commits), default=0) for key, log in self.logs.items()}
-        return max(heads[key] - seq for key, seq in reach.items())
+        return max(last_seqs[key] - seq for key, seq in reach.items())
 
-    def _tell(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         if self._process.stdin is None or self._process.poll() is not None:
             raise Ended(self._end())
         self._process.stdin.write(word + "\n")
@@ -224,7 +224,7 @@ def _settle(entrant: Contender, load: Load, options: argparse.Namespace, near: i
     while time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
         load.look()
-        if entrant.fewest_commits() >= enough and entrant.lag_seqs(load.heads()) <= near:
+        if entrant.fewest_commits() >= enough and entrant.lag_seqs(load.last_seqs()) <= near:
             return True
     return False
 
@@ -253,8 +253,8 @@ def _result(
             "windows": [{**asdict(a), **asdict(b)} for a, b in zip(own, measured, strict=True)],
             "exact_tables": None if entrant.kind == "shared" else _exact(commits, work),
         }
-    asked = {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}}
-    return {"machine": machine.describe(), "options": asked, "contenders": contenders}
+    given = {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}}
+    return {"machine": machine.describe(), "options": given, "contenders": contenders}
 
 
 def _exact(commits: Mapping[str, Sequence[Commit]], work: Arrivals) -> int:

@@ -22,13 +22,13 @@ from bench.load import GROUP, Ended, Load, books, prepared, write_settings
 from bench.numbers import Spread, spread
 from bench.text import number, table
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.demo.simulator import Plan, game_names
+from pipeline.demo.simulator import SimulationPlan, game_names
 from pipeline.names import game_key
 from pipeline.settings import Paths
 
 _TARGET_MS: Final = 0.05  # of CPU per idle game and second
 _EVENTS_EACH: Final = 20  # of each game, before the windows
-_MOST_SECONDS: Final = 600.0
+_MAX_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Fleet:
     def __init__(self, load: Load, games: int, live: int) -> None:
         """Give every game a table with rows; from then on only the first `live` games have events."""
         self.load, self.games = load, games
-        keys = [str(game_key(name)) for name in game_names(games, Plan().seed)]
+        keys = [str(game_key(name)) for name in game_names(games, SimulationPlan().seed)]
         self.live, self._idle = keys[:live], keys[live:]
         for name, *arguments in (
             ("fill", "simulate", *_sent(games), "--events", str(games * _EVENTS_EACH)),
@@ -184,7 +184,7 @@ def _window(fleet: Fleet, driver: Contender, options: argparse.Namespace) -> Win
 
 
 def _until_commits(fleet: Fleet, driver: Contender, enough: int) -> None:
-    fleet.load.until(lambda: driver.fewest_commits() >= enough, f"{enough} commits of each live game", _MOST_SECONDS)
+    fleet.load.until(lambda: driver.fewest_commits() >= enough, f"{enough} commits of each live game", _MAX_SECONDS)
 
 
 def _commits(driver: Contender) -> int:

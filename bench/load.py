@@ -131,7 +131,7 @@ class Load:
             process.wait(seconds)
             self._children.forget(name)
 
-    def heads(self) -> dict[str, int]:
+    def last_seqs(self) -> dict[str, int]:
         """Return each game's last bronze seq in the control store."""
         return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
 
@@ -149,7 +149,7 @@ class Load:
     def games_behind(self) -> int:
         """Return how many games' tables lag behind the control store's last bronze seqs."""
         behind = 0
-        for key, head in self.heads().items():
+        for key, head in self.last_seqs().items():
             commits = Follower(self.paths.table(key)).read()
             behind += max((each.seq_to or 0 for each in commits), default=0) < head
         return behind

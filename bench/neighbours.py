@@ -32,15 +32,15 @@ from listeners.quantile import quantile as bucket_quantile
 from pipeline.control.operations import moves
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Event, Plan, Simulator, game_names
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
-from pipeline.store.stream_control import ask
+from pipeline.store.stream_control import submit_control
 
 QUIET: Final = "quiet"
 KINDS: Final = ("poison", "hot", "restart", "move")
@@ -73,9 +73,9 @@ class Traffic:
     def __init__(self, games: int, rate: float, factor: int, ids: Mapping[tuple[str, int], int]) -> None:
         """Prepare; every game has the same share of `rate` events per second."""
         size = max(1, round(rate * _BATCH_SECONDS))
-        everyone = Plan(games, _VERSIONS, skew=0.0, start_time=time.time(), step_seconds=1 / rate)
-        poison = Plan(1, _VERSIONS, seed=2, bad_shares={"malformed_payload": 1.0}, start_time=time.time())
-        hot = Plan(1, _VERSIONS, seed=3, start_time=time.time())
+        everyone = SimulationPlan(games, _VERSIONS, skew=0.0, start_time=time.time(), step_seconds=1 / rate)
+        poison = SimulationPlan(1, _VERSIONS, seed=2, bad_shares={"malformed_payload": 1.0}, start_time=time.time())
+        hot = SimulationPlan(1, _VERSIONS, seed=3, start_time=time.time())
         self.victim = game_names(games, everyone.seed)[0]
         self.kind = QUIET
         self.stop = threading.Event()
@@ -164,7 +164,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             "maintenance": {"backend": "none"},  # what is measured is beside it, and it would outlive the run
         },
     )
-    ids = register_samples(open_store(settings, paths), Plan(options.games, _VERSIONS))
+    ids = register_samples(open_store(settings, paths), SimulationPlan(options.games, _VERSIONS))
     traffic = Traffic(options.games, options.rate, options.hot, ids)
     disturber = _Disturber(options, settings, paths, traffic)
     with prepared(settings, paths) as load, ThreadPoolExecutor(1) as pool:
@@ -255,9 +255,9 @@ class _Disturber:
         while kind == "restart" and time.time() < until:
             every = self._options.restart_every
             again = min(time.time() + every, until)
-            ask(self.engine, self._victim, "bench", desired="paused")
+            submit_control(self.engine, self._victim, "bench", desired="paused")
             self.hold(load, sending, min(time.time() + every * self._dice.uniform(0.2, 0.8), again))
-            ask(self.engine, self._victim, "bench", desired="running")
+            submit_control(self.engine, self._victim, "bench", desired="running")
             self.restarts += 1
             self.hold(load, sending, again)
         while kind == "move" and time.time() < until - _MOVE_SECONDS:
@@ -268,9 +268,9 @@ class _Disturber:
         """Move the game to the other group or back, as `turnout move` does, until the controller has seen it there."""
         there = read_assignments(self.engine)
         target = GROUP if there[self._victim].group == _OTHER else _OTHER
-        plan = moves.plan({self._victim: target}, there, read_group_drivers(self.engine))
-        asked = operations.ask(self.engine, plan.intent("bench", ""))
-        while (now := operations.operation(self.engine, asked.operation_id)).is_open:
+        plan = moves.plan({self._victim: target}, there, read_group_liveness(self.engine))
+        submitted = operations.submit(self.engine, plan.intent("bench", ""))
+        while (now := operations.operation(self.engine, submitted.operation_id)).is_open:
             self.hold(load, sending, time.time() + _LOOK_SECONDS)
         if now.state != "succeeded" or now.ended_at is None:
             raise Refused(f"A move did not succeed: {now.outcome}")
@@ -296,10 +296,10 @@ def _analyse(phases: Sequence[Phase], paths: Paths, victim: str) -> dict[str, An
     samples = [latency[chosen] for chosen in arrived]
     p99 = [float(np.quantile(each, 0.99)) for each in samples]
     kinds = [each.kind for each in phases]
-    told = _told(paths, phases, victim)
+    reported = _reported(paths, phases, victim)
     windows = [
         {**asdict(phase), "p50_seconds": quantile(sample, 0.5), "p99_seconds": high, "items": len(sample), **said}
-        for phase, sample, high, said in zip(phases, samples, p99, told, strict=True)
+        for phase, sample, high, said in zip(phases, samples, p99, reported, strict=True)
     ]
     found = ratios(kinds, p99)
     by_kind: dict[str, dict[str, Any]] = {}
@@ -321,7 +321,7 @@ def _analyse(phases: Sequence[Phase], paths: Paths, victim: str) -> dict[str, An
     }
 
 
-def _told(paths: Paths, phases: Sequence[Phase], victim: str) -> list[dict[str, Any]]:
+def _reported(paths: Paths, phases: Sequence[Phase], victim: str) -> list[dict[str, Any]]:
     """Return what the passes' reports say of each window: the others' p99, and what became of the disturbed game."""
     columns = ["finished_at", "game_key", "lane", "rows", "rejects", "latency_counts", "pass_seconds"]
     rows = DeltaTable(paths.metrics / "stream_batch").to_pandas(columns=columns)

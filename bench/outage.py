@@ -32,7 +32,7 @@ from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import Paths
 
 _TARGET_SECONDS: Final = 60.0
-_MOST_SECONDS: Final = 900.0  # a catch-up that takes longer is given up
+_MAX_SECONDS: Final = 900.0  # a catch-up that takes longer is given up
 _LANDING_EVENTS: Final = 5_000  # in one landing commit of the simulator at full speed
 _HASTY_SECONDS: Final = 0.1  # ingest's trigger while the backlog is made
 _LOOK_SECONDS: Final = 1.0
@@ -64,14 +64,14 @@ class Backlog:
         """How many commits the tables have."""
         return sum(len(log.commits) for log in self._tables.values())
 
-    def age(self, heads: Mapping[str, int], now: float) -> float:
+    def age(self, last_seqs: Mapping[str, int], now: float) -> float:
         """Return the age of the oldest bronze commit that may hold rows some table lacks, 0 when there is none."""
         self._bronze.read()
         commits = [(each.seq_to, each.at) for each in self._bronze.commits if each.seq_to is not None]
         for log in self._tables.values():
             log.read()
         reach = {key: max((each.seq_to or 0 for each in log.commits), default=0) for key, log in self._tables.items()}
-        return waiting_age(commits, [seq for key, seq in reach.items() if seq < heads.get(key, 0)], now)
+        return waiting_age(commits, [seq for key, seq in reach.items() if seq < last_seqs.get(key, 0)], now)
 
 
 def main() -> None:
@@ -192,7 +192,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 def _drain(load: Load) -> None:
     """End the traffic, let everything arrive, and stop the drivers."""
     load.stop("simulate")
-    load.until(lambda: not load.landing_behind() and not load.games_behind(), "end of the backlog", _MOST_SECONDS)
+    load.until(lambda: not load.landing_behind() and not load.games_behind(), "end of the backlog", _MAX_SECONDS)
     load.stop("group")
     load.stop("ingest")
 
@@ -211,7 +211,7 @@ def _fill(load: Load, options: argparse.Namespace, paths: Paths) -> float:
         load.start_ingest()
         _say(f"filling bronze with {events:,} events")
         filler.wait(["fill"], threading.Event())
-        load.until(lambda: not load.landing_behind(), "backlog in bronze", _MOST_SECONDS)
+        load.until(lambda: not load.landing_behind(), "backlog in bronze", _MAX_SECONDS)
     load.stop("ingest")
     return round(time.monotonic() - began, 1)
 
@@ -249,16 +249,16 @@ def _wait(load: Load, seconds: float) -> None:
 def _catch_up(load: Load, options: argparse.Namespace, paths: Paths, keys: Sequence[str]) -> list[Look]:
     """Start the group and look at all processes whenever a phase begins, and once at the end."""
     backlog = Backlog(paths, keys)
-    backlog.age(load.heads(), time.time())
+    backlog.age(load.last_seqs(), time.time())
     commits = backlog.commits
     load.start("group", "groups", "run", GROUP)
     looks = [_look("starting", load, paths)]
     while len(looks) < 4:
         _wait(load, _AGE_SECONDS)
         now = time.time()
-        age = backlog.age(load.heads(), now)
-        if now - looks[0].at > _MOST_SECONDS:
-            raise TimeoutError(f"not caught up within {_MOST_SECONDS:g} s: {age:.0f} s of backlog are left")
+        age = backlog.age(load.last_seqs(), now)
+        if now - looks[0].at > _MAX_SECONDS:
+            raise TimeoutError(f"not caught up within {_MAX_SECONDS:g} s: {age:.0f} s of backlog are left")
         if len(looks) == 1 and backlog.commits > commits:
             looks.append(_look("catching up", load, paths))
         elif len(looks) == 2 and age <= _live_seconds(options):
@@ -278,12 +278,12 @@ def _look(name: str, load: Load, paths: Paths) -> Look:
     stats = cpu.read_all()
     used = {each: cpu.by_role(cpu.tree(stats, pid), pid) for each, pid in load.pids().items()}
     target = paths.targets / f"group-{GROUP}.json"
-    told: dict[str, float] = {}
+    reported: dict[str, float] = {}
     if target.exists():
         (address,) = json.loads(target.read_text("utf-8"))[0]["targets"]
         with urlopen(f"http://{address}/metrics", timeout=10) as page:
-            told = phase_seconds(page.read().decode())
-    return Look(name, time.time(), used, told)
+            reported = phase_seconds(page.read().decode())
+    return Look(name, time.time(), used, reported)
 
 
 def _analyse(options: argparse.Namespace, paths: Paths, looks: Sequence[Look]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.demo.simulator import FAMILIES, Plan, Simulator, family, game_names, payload_schema
+from pipeline.demo.simulator import FAMILIES, SimulationPlan, Simulator, family, game_names, payload_schema
 from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
@@ -162,7 +162,7 @@ def unchecked_split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterato
         ):
             stack.enter_context(patch.object(owner, check, answer))
         stack.enter_context(
-            patch("pipeline.streams.writing.split._Split._barred", lambda _split, _name, _schema_id: None)
+            patch("pipeline.streams.writing.split._Split._refusal_of", lambda _split, _name, _schema_id: None)
         )
         yield from split(batches, job)
 
@@ -180,10 +180,10 @@ class Variant:
         self._rows = self._bronze_rows(rows)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, bronze_app_id(settings.environment))
         self._seq = 0
-        self._told: list[PassResult] = []
+        self._published: list[PassResult] = []
         self._see: Callable[[int], None] = lambda seq: record_seen(engine, self._names, seq)
         self.land()
-        self._group = Group(spark, settings, paths, engine, GROUP, self._told.append)
+        self._group = Group(spark, settings, paths, engine, GROUP, self._published.append)
         self._group.start(once=True).awaitTermination()
         self._group.finish()
 
@@ -206,7 +206,7 @@ class Variant:
 
     def go(self) -> Took:
         """Run one pass of all games over the newest bronze commit."""
-        self._told.clear()
+        self._published.clear()
         spent: list[tuple[float, float]] = []
         apply = Passes.apply
 
@@ -222,7 +222,7 @@ class Variant:
                 stack.enter_context(patch("pipeline.streams.writing.rows.split", unchecked_split))
             self._group.start(once=True).awaitTermination()
         ((seconds, cpu_seconds),) = spent
-        (result,) = self._told
+        (result,) = self._published
         landed = {game.game_key: game.rows for game in result.games if game.lane == "RUN" and not game.rejects}
         if landed.keys() != self._names.keys() or sum(landed.values()) != self._rows.num_rows:
             raise RuntimeError(f"{self.kind.name}: {len(landed)} of {len(self._names)} games landed, not all rows did")
@@ -240,12 +240,12 @@ class Variant:
             for name in FAMILIES
             for version in versions
         }
-        wishes = [(game, (family(game), version)) for version in versions for game in self._names.values()]
-        done = registry.register_many(Registration(game, *made[which], _POLICIES) for game, which in wishes)
+        registrations = [(game, (family(game), version)) for version in versions for game in self._names.values()]
+        done = registry.register_many(Registration(game, *made[which], _POLICIES) for game, which in registrations)
         placed = registry.snapshot().placements
         if bool(placed) != self.kind.changed:
             raise RuntimeError(f"{self.kind.name}: {len(placed)} games have placements")
-        return {which: each.schema_id for (_, which), each in zip(wishes, done, strict=True)}
+        return {which: each.schema_id for (_, which), each in zip(registrations, done, strict=True)}
 
     def _bronze_rows(self, rows: Sequence[Row]) -> pa.Table:
         """Return the rows of every commit, in the order of bronze's files, with this variant's schema ids."""
@@ -268,11 +268,11 @@ def sample_rows(games: int, count: int) -> list[Row]:
     Raises:
         ValueError: some games have none.
     """
-    names = game_names(games, Plan().seed)
+    names = game_names(games, SimulationPlan().seed)
     ids = {(name, version): version for name in names for version in range(1, _SAMPLE_VERSION + 1)}
     rows: list[Row] = []
     turn = dict.fromkeys(names, 0)
-    for (event,) in Simulator(Plan(games, _SAMPLE_VERSION, skew=_SKEW), ids).batches(1):
+    for (event,) in Simulator(SimulationPlan(games, _SAMPLE_VERSION, skew=_SKEW), ids).batches(1):
         if Wrapper.FromString(event.value).schema_id == _SAMPLE_VERSION:
             rows.append(Row(event.game, family(event.game), 1 + turn[event.game] % _VERSIONS, event.value))
             turn[event.game] += 1

@@ -156,7 +156,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
     bronze = follow([paths.bronze])["bronze"]
     bronze_commits = [each for each in bronze.read() if first.at <= each.at < last.at and each.rows]
     exact = (done - work.source_at)[(done >= first.at) & (done < last.at)]
-    told = _told(paths, first.at, last.at)
+    reported = _reported(paths, first.at, last.at)
     cores = {
         name: {role: (used - first.cpu_seconds[name][role]) / seconds for role, used in roles.items()}
         for name, roles in last.cpu_seconds.items()
@@ -172,15 +172,15 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
         "events_per_second_into_tables": sum(each.rows for each in inside) / seconds,
         "bronze_commits": len(bronze_commits),
         "table_commits": len(inside),
-        "passes": told["passes"],
-        "pass_seconds_p50": told["pass_p50"],
-        "pass_seconds_max": told["pass_max"],
-        "each_pass": told["each"],
+        "passes": reported["passes"],
+        "pass_seconds_p50": reported["pass_p50"],
+        "pass_seconds_max": reported["pass_max"],
+        "each_pass": reported["each"],
         "group_cpu_ms_per_table_commit": group * seconds * 1000 / len(inside) if inside else None,
         "ingest_cpu_ms_per_1000_events": ingest * seconds * 1e6 / sum(each.rows for each in bronze_commits),
         "source_to_table_seconds": {
-            "metrics table p50": told["p50"],
-            "metrics table p99": told["p99"],
+            "metrics table p50": reported["p50"],
+            "metrics table p99": reported["p99"],
             "logs p50 (oldest row of a game in a bronze commit)": quantile(exact, 0.5),
             "logs p99": quantile(exact, 0.99),
         },
@@ -204,7 +204,7 @@ def _judge(ages: Sequence[float], block: int, seconds: float, trigger: float) ->
     }
 
 
-def _told(paths: Paths, begin: float, end: float) -> dict[str, Any]:
+def _reported(paths: Paths, begin: float, end: float) -> dict[str, Any]:
     """Return latency (from histograms) and pass lengths of the window, from the metrics table."""
     rows = DeltaTable(paths.metrics / "stream_batch").to_pandas(
         columns=["run_id", "batch_id", "finished_at", "latency_counts", "pass_seconds", "input_rows", "durations"]

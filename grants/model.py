@@ -1,4 +1,4 @@
-"""What access is made of: securables, principals, privileges, and one picture of a catalog as it was read.
+"""What access is made of: securables, principals, privileges, and one snapshot of a catalog as it was read.
 
 Values only: nothing here reads a catalog or a clock. Privileges are spelled as Databricks spells them (`USE_SCHEMA`);
 each catalog's dialect is its client's concern. A privilege nobody here knows is kept as it came, never dropped.
@@ -125,7 +125,7 @@ class GameTable:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One picture of a catalog: the tables of games, who owns what, and every direct assignment."""
+    """One snapshot of a catalog: the tables of games, who owns what, and every direct assignment."""
 
     schema: Securable  # the one all tables of games lie in
     tables: Mapping[str, GameTable]  # by game key

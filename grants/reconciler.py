@@ -1,6 +1,6 @@
 """The controller's part of access: carries out operations, and reconciles the catalog round after round.
 
-A round registers the tables of new games, takes the picture that pages show, and asks for the end of what has run out.
+A round registers the tables of new games, takes the snapshot that pages show, and asks for the end of what has run out.
 It is due time and again, and as soon as changes of an operation were seen in the catalog: pages should show them. It
 runs in a thread of its own: a catalog that is slow or away holds up nobody.
 """
@@ -29,7 +29,7 @@ from pipeline.control.operations.definition import ControlContext, OperationDefi
 from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
 from pipeline.store import members
-from pipeline.store.operations import ask, open_by_target
+from pipeline.store.operations import open_by_target, submit
 from pipeline.store.processes.leases import store_time
 
 _log: Final = logging.getLogger("turnout")
@@ -94,12 +94,12 @@ class AccessReconciler:
         try:
             self._round_of(self._open())
         except (CatalogUnavailable, Refused) as problem:
-            self._tell(str(problem))
+            self._report(str(problem))
             snapshot.keep(self._context.engine, None, str(problem))
         except SQLAlchemyError as error:
             _log.warning("the control store is unavailable, access waits: %s", error)
         else:
-            self._tell(None)
+            self._report(None)
 
     def _round_of(self, catalog: Catalog) -> None:
         context = self._context
@@ -107,7 +107,7 @@ class AccessReconciler:
         refused = register_missing(context, catalog, schema)
         observed = snapshot.observe(catalog, schema, store_time(context.engine))
         blind = [*_blind(Resolver(observed), catalog.executor)]
-        drift = None if blind else drift_store.in_picture(context.engine, observed).open_counts
+        drift = None if blind else drift_store.in_snapshot(context.engine, observed).open_counts
         snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
@@ -125,9 +125,9 @@ class AccessReconciler:
             prepared = proposals.prepare(context.engine, catalog, context.settings.access, of_principal)
             if prepared.plan.is_empty:
                 continue
-            ask(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
+            submit(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
 
-    def _tell(self, problem: str | None) -> None:
+    def _report(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:
             _log.warning("access: %s", problem)
         if problem is None and self._problem is not None:

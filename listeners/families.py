@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, Lane
-from listeners.totals import GameTotals, Oversight, Snapshot
+from listeners.totals import ControllerMetrics, GameTotals, MetricsSnapshot
 
 PREFIX: Final = "turnout_"
 
@@ -23,7 +23,7 @@ _Samples = Iterable[tuple[Sequence[str], float | None]]
 _Games = Sequence[tuple[str, str, GameTotals]]
 
 
-def families(known: Snapshot) -> Iterator[Metric]:
+def families(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield every metric family with at least one known sample."""
     for family in (
         *_streams(known),
@@ -37,10 +37,10 @@ def families(known: Snapshot) -> Iterator[Metric]:
             yield family
 
 
-def _streams(known: Snapshot) -> Iterator[Metric]:
+def _streams(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield this process's work for each game, zeros included, so that a first increase is visible."""
     games = _shown_games(known)
-    labels = ("game", "group")
+    labels = ("game", "cluster_group")
     yield _counter(
         "stream_rows",
         "Rows handled: landed in the game's table (ok) or refused into quarantine (rejected).",
@@ -83,7 +83,7 @@ def _latency(games: _Games) -> Metric:
     family = HistogramMetricFamily(
         f"{PREFIX}stream_latency_seconds",
         "Source time to table commit, per landed row; its sum is estimated from the buckets' middles.",
-        labels=("game", "group"),
+        labels=("game", "cluster_group"),
     )
     for game, group, totals in games:
         cumulated, total = [], 0
@@ -95,13 +95,13 @@ def _latency(games: _Games) -> Metric:
     return family
 
 
-def _states(known: Snapshot) -> Iterator[Metric]:
+def _states(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the watchdog's observations of each stream."""
     states = tuple((known.states or {}).values())
     yield _gauge(
         "stream_status",
         "1 for the stream's present status, 0 for every other.",
-        ("game", "group", "status"),
+        ("game", "cluster_group", "status"),
         (((s.game_key, s.group, status), float(s.status == status)) for s in states for status in STATUSES),
     )
     yield _gauge(
@@ -113,50 +113,53 @@ def _states(known: Snapshot) -> Iterator[Metric]:
     yield _gauge(
         "stream_backlog_age_seconds",
         "Age of the oldest bronze commit that is not in the game's table; absent when unknown.",
-        ("game", "group"),
+        ("game", "cluster_group"),
         (((s.game_key, s.group), s.backlog_age_seconds) for s in states),
     )
 
 
-def _groups(known: Snapshot) -> Iterator[Metric]:
+def _groups(known: MetricsSnapshot) -> Iterator[Metric]:
     groups = known.groups.items()
     yield _gauge(
         "group_heartbeat_timestamp_seconds",
         "Time of the last heartbeat of the group's driver.",
-        ("group",),
+        ("cluster_group",),
         (((name,), totals.heartbeat_at) for name, totals in groups),
     )
     yield _gauge(
         "group_pass_duration_seconds",
         "How long the last pass took.",
-        ("group",),
+        ("cluster_group",),
         (((name,), totals.pass_seconds) for name, totals in groups),
     )
     yield _counter(
-        "group_passes", "Passes since the driver started.", ("group",), (((name,), t.passes) for name, t in groups)
+        "group_passes",
+        "Passes since the driver started.",
+        ("cluster_group",),
+        (((name,), t.passes) for name, t in groups),
     )
     yield _counter(
         "group_pass_phase_seconds",
         "Time spent in each phase of the passes.",
-        ("group", "phase"),
+        ("cluster_group", "phase"),
         (((name, phase), seconds) for name, t in groups for phase, seconds in t.phases_seconds.items()),
     )
     yield _gauge(
         "group_frontier_seq",
         "Last bronze seq the group has passed.",
-        ("group",),
+        ("cluster_group",),
         (((name,), totals.frontier_seq) for name, totals in groups),
     )
     lanes = Counter((state.group, str(state.lane)) for state in (known.states or {}).values())
     yield _gauge(
         "group_streams",
         "Streams of the group by lane.",
-        ("group", "lane"),
+        ("cluster_group", "lane"),
         (((name, lane), lanes[name, lane]) for name in known.groups if known.states is not None for lane in Lane),
     )
 
 
-def _queries(known: Snapshot) -> Iterator[Metric]:
+def _queries(known: MetricsSnapshot) -> Iterator[Metric]:
     yield _gauge(
         "query_batch_duration_seconds",
         "How long each phase of the query's last micro-batch took, as Spark reports.",
@@ -175,7 +178,7 @@ def _queries(known: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _process(known: Snapshot) -> Iterator[Metric]:
+def _process(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the metrics of the whole process: ingest, its judgement of the fleet, and the telemetry itself."""
     ingest, own = known.ingest, known.own
     rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
@@ -224,13 +227,13 @@ def _process(known: Snapshot) -> Iterator[Metric]:
     yield _counter("metrics_push_failures", "Failed pushes to the Pushgateway.", (), [((), own.push_failures)])
 
 
-def _control(known: Snapshot) -> Iterator[Metric]:
+def _control(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the controller's work as ingest has read it; nothing where the control store cannot be read."""
-    if known.oversight is not None:
-        yield from _controller(known.oversight)
+    if known.controller_metrics is not None:
+        yield from _controller(known.controller_metrics)
 
 
-def _controller(seen: Oversight) -> Iterator[Metric]:
+def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
     yield _gauge(
         "controller_running",
         "1 while a controller is known to run, 0 otherwise.",
@@ -312,7 +315,7 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
     )
 
 
-def _shown_games(known: Snapshot) -> _Games:
+def _shown_games(known: MetricsSnapshot) -> _Games:
     """Return (game, group, totals): the games with a state, or every game with results where none was ever reported."""
     if known.states is None:
         return [(game, totals.group, totals) for game, totals in known.games.items()]
@@ -321,12 +324,12 @@ def _shown_games(known: Snapshot) -> _Games:
     ]
 
 
-def _cursor(known: Snapshot, game: str, totals: GameTotals) -> int | None:
+def _cursor(known: MetricsSnapshot, game: str, totals: GameTotals) -> int | None:
     state = (known.states or {}).get(game)
     return totals.cursor_seq if state is None else state.cursor_seq
 
 
-def _last_commit(known: Snapshot, game: str, totals: GameTotals) -> float | None:
+def _last_commit(known: MetricsSnapshot, game: str, totals: GameTotals) -> float | None:
     state = (known.states or {}).get(game)
     times = (totals.last_commit_at, None if state is None else state.last_commit_at)
     return max((at for at in times if at is not None), default=None)

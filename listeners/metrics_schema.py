@@ -33,7 +33,7 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("event_date", pa.date32()),  # of finished_at
             ("run_id", pa.string()),
             ("batch_id", pa.int64()),
-            ("group", pa.string()),
+            ("cluster_group", pa.string()),
             ("game_key", pa.string()),
             ("lane", pa.string()),
             ("seq_from", pa.int64()),
@@ -60,7 +60,7 @@ STATUS_EVENT: Final = MetricsTable(  # one row per change of a stream's status
         [
             ("event_date", pa.date32()),
             ("game_key", pa.string()),
-            ("group", pa.string()),
+            ("cluster_group", pa.string()),
             ("at", _TIME),
             ("from_status", pa.string()),  # null: no status before
             ("to_status", pa.string()),
@@ -73,7 +73,7 @@ GROUP_SAMPLE: Final = MetricsTable(  # a sample of a group, from time to time
     pa.schema(
         [
             ("event_date", pa.date32()),
-            ("group", pa.string()),
+            ("cluster_group", pa.string()),
             ("at", _TIME),
             ("frontier_seq", pa.int64()),
             ("streams", pa.int64()),
@@ -97,7 +97,7 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
                 {
                     "event_date": _day(item.at),
                     "game_key": item.game_key,
-                    "group": item.group,
+                    "cluster_group": item.group,
                     "at": moment(item.at),
                     "from_status": item.from_status,
                     "to_status": item.to_status,
@@ -108,7 +108,7 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
             return GROUP_SAMPLE, [
                 {
                     "event_date": _day(item.at),
-                    "group": item.group,
+                    "cluster_group": item.group,
                     "at": moment(item.at),
                     "frontier_seq": item.frontier_seq,
                     "streams": item.streams,
@@ -130,7 +130,7 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "event_date": _day(result.finished_at),
             "run_id": result.run_id,
             "batch_id": result.batch_id,
-            "group": result.group,
+            "cluster_group": result.group,
             "game_key": game.game_key,
             "lane": game.lane,
             "seq_from": game.seq_from,

@@ -24,14 +24,14 @@ from listeners.totals import (
     BUCKETS,
     MAX_QUERIES,
     OTHER,
+    ControllerMetrics,
     FleetProblems,
     GameTotals,
     GroupTotals,
     IngestTotals,
-    Oversight,
+    MetricsSnapshot,
     QueryTotals,
     SelfCounts,
-    Snapshot,
     after_pass,
     after_progress,
     after_result,
@@ -56,7 +56,7 @@ class Exposition(Collector):
         self._ingest: IngestTotals | None = None
         self._own = SelfCounts()
         self._fleet: FleetProblems | None = None
-        self._oversight: Oversight | None = None
+        self._controller_metrics: ControllerMetrics | None = None
         registry.register(self)
 
     def add_pass(self, finished: Pass) -> None:
@@ -131,10 +131,10 @@ class Exposition(Collector):
         with self._lock:
             self._fleet = FleetProblems(dict(problems), judged_at, tuple(stopped_groups))
 
-    def set_oversight(self, oversight: Oversight | None) -> None:
+    def set_controller_metrics(self, controller_metrics: ControllerMetrics | None) -> None:
         """Replace the snapshot of the controller's work; None when the control store cannot be read."""
         with self._lock:
-            self._oversight = oversight
+            self._controller_metrics = controller_metrics
 
     def set_self(
         self,
@@ -149,13 +149,13 @@ class Exposition(Collector):
         with self._lock:
             self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricsSnapshot:
         """Return the present snapshot."""
         with self._lock:
             states = None if self._states is None else dict(self._states)
             groups, queries = dict(self._groups), dict(self._queries)
-            once = (self._ingest, self._own, self._fleet, self._oversight)
-            return Snapshot(dict(self._games), states, groups, queries, *once)
+            once = (self._ingest, self._own, self._fleet, self._controller_metrics)
+            return MetricsSnapshot(dict(self._games), states, groups, queries, *once)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families of one scrape."""

@@ -73,7 +73,7 @@ class FleetProblems:
 
 
 @dataclass(frozen=True, slots=True)
-class Oversight:
+class ControllerMetrics:
     """The controller's work and what waits for operators, from the control store; times are Unix seconds."""
 
     is_controller_running: bool
@@ -104,7 +104,7 @@ class SelfCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """Everything known at one moment; the values are replaced, never changed."""
 
     games: Mapping[str, GameTotals]
@@ -114,7 +114,7 @@ class Snapshot:
     ingest: IngestTotals | None
     own: SelfCounts
     fleet: FleetProblems | None = None  # None: this process does not judge the fleet
-    oversight: Oversight | None = None  # None: this process does not read it, or could not
+    controller_metrics: ControllerMetrics | None = None  # None: this process does not read it, or could not
 
 
 def after_result(before: GameTotals, game: GameResult) -> GameTotals:

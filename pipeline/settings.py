@@ -183,7 +183,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacementSettings:
     """Which cluster group carries which game. Measured load decides how many each carries: see docs/steering.md."""
 
     max_games_per_group: Annotated[int, Range(1, 100_000)] = 1_000
@@ -380,7 +380,7 @@ class Settings:
     demux: Demux = field(default_factory=Demux)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)
-    placement: Placement = field(default_factory=Placement)
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)

@@ -28,12 +28,12 @@ from pipeline.names import is_group_name
 from pipeline.reasons import innermost, missing_commit
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
-from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.streams.group import Group
 from pipeline.streams.outage import tolerate_store_outage
@@ -82,14 +82,14 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
 def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine = duty.engine
     spark = spark_session(settings, paths, "turnout-ingest", light=once)
-    telling = Telemetry(settings.metrics, paths, "ingest", "main")
-    attachment = attach(spark, telling.event)
-    start_driver(engine, "ingest", "main", telling.address)
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    attachment = attach(spark, telemetry.event)
+    start_driver(engine, "ingest", "main", telemetry.address)
     try:
-        with _refusal_told(duty), ExitStack() as stack:
-            ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
+        with _refusal_reported(duty), ExitStack() as stack:
+            ingest = Ingest(spark, settings, paths, engine, lambda landed: _publish_landed(telemetry, landed))
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
-            driver = _Driver(settings, duty, telling, attachment)
+            driver = _Driver(settings, duty, telemetry, attachment)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
             return code
@@ -97,7 +97,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
         for query in spark.streams.active:
             query.stop()
         attachment.detach()
-        telling.close()
+        telemetry.close()
         spark.stop()
 
 
@@ -117,29 +117,29 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
 def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
     spark = spark_session(settings, paths, f"turnout-group-{name}", light=True)
-    telling = Telemetry(settings.metrics, paths, "group", name)
-    attachment = attach(spark, telling.event)
-    start_driver(engine, "group", name, telling.address)
+    telemetry = Telemetry(settings.metrics, paths, "group", name)
+    attachment = attach(spark, telemetry.event)
+    start_driver(engine, "group", name, telemetry.address)
 
     def passed(result: PassResult) -> None:
         watchdog.passed(result)
         if not result.is_chunk:
-            telling.passed(result)
+            telemetry.passed(result)
         else:
-            telling.caught_up(result)
+            telemetry.caught_up(result)
 
     idle = _Idle(settings.demux.trigger_seconds * _IDLE_TRIGGERS)
 
     def between_passes() -> None:
         idle.observe(group)
-        group.tend()
+        group.sync_queries()
 
     try:
-        with _refusal_told(duty), ExitStack() as stack:
+        with _refusal_reported(duty), ExitStack() as stack:
             group = Group(spark, settings, paths, engine, name, passed, duty.lease)
             stack.callback(group.stop)
-            watchdog = Watchdog(settings, engine, group, telling.states)
-            driver = _Driver(settings, duty, telling, attachment, watchdog)
+            watchdog = Watchdog(settings, engine, group, telemetry.states)
+            driver = _Driver(settings, duty, telemetry, attachment, watchdog)
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
@@ -149,7 +149,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
             return code
     finally:
         attachment.detach()
-        telling.close()
+        telemetry.close()
         spark.stop()
 
 
@@ -162,13 +162,13 @@ def _driving(settings: Settings, paths: Paths, kind: ProcessKind, name: str) -> 
 
 
 @contextmanager
-def _refusal_told(duty: _Duty) -> Iterator[None]:
-    """Write a last heartbeat with the reason for this driver's end; `beat` writes none where another has taken over."""
+def _refusal_reported(duty: _Duty) -> Iterator[None]:
+    """Write a last heartbeat with the reason for this driver's end, unless another driver has taken over."""
     try:
         yield
     except Refused as error:
         with tolerate_store_outage("the end of this driver is not recorded"):
-            beat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
+            heartbeat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
         raise
 
 
@@ -197,14 +197,14 @@ class _Driver:
         self,
         settings: Settings,
         duty: _Duty,
-        telling: Telemetry,
+        telemetry: Telemetry,
         attachment: Attachment,
         watchdog: Watchdog | None = None,
     ) -> None:
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
-        self._telling, self._attachment, self._watchdog = telling, attachment, watchdog
-        self._beaten_at = 0.0
+        self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
+        self._heartbeat_at = 0.0
 
     def supervise(
         self,
@@ -242,11 +242,11 @@ class _Driver:
             _log.error("the %s query failed: %s", self._duty.kind, sentence)
             if self._watchdog:
                 self._watchdog.failed(sentence)
-            self._beat("failed", frontier(), active=False, error=sentence, now=True)
+            self._heartbeat("failed", frontier(), active=False, error=sentence, now=True)
             if once or failures > _RESTARTS:
                 return 1
             self._stop.wait(_RESTART_SECONDS * failures)
-        self._beat("stopped", frontier(), active=False, now=True)
+        self._heartbeat("stopped", frontier(), active=False, now=True)
         return 0
 
     def _run(
@@ -267,7 +267,7 @@ class _Driver:
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):
-            self._beat("running", frontier(), active=True)
+            self._heartbeat("running", frontier(), active=True)
             if not once:
                 try:
                     meanwhile()
@@ -280,23 +280,23 @@ class _Driver:
         failure = query.exception()
         return None if failure is None else str(failure)
 
-    def _beat(
+    def _heartbeat(
         self, state: ProcessState, frontier: int, *, active: bool, error: str | None = None, now: bool = False
     ) -> None:
         self._duty.require()
-        if not now and time.monotonic() - self._beaten_at < self._every:
+        if not now and time.monotonic() - self._heartbeat_at < self._every:
             return
-        self._beaten_at = time.monotonic()
-        self._telling.tick(self._attachment.errors)
+        self._heartbeat_at = time.monotonic()
+        self._telemetry.tick(self._attachment.errors)
         is_judged = False
         with tolerate_store_outage("this heartbeat is not recorded"):
-            beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
+            heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":
                 is_judged = self._judge_fleet()
         if not is_judged:
-            self._telling.exposition.set_oversight(None)  # the earlier state is out of date
+            self._telemetry.exposition.set_controller_metrics(None)  # the earlier state is out of date
 
     def _judge_fleet(self) -> bool:
         """Export the judgement of the fleet, as on the command line and the pages, for the alerts; ingest always runs.
@@ -307,18 +307,18 @@ class _Driver:
         try:
             expire_dead(self._duty.engine)
             fleet = read_fleet(self._duty.engine, heartbeat_seconds=self._every, maintenance=self._maintenance)
-            judgement, oversight = fleet.judgement, read_oversight(self._duty.engine, fleet)
+            judgement, controller_metrics = fleet.judgement, read_controller_metrics(self._duty.engine, fleet)
         except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
             _log.warning("judging the fleet failed, retrying: %s", error)
             return False
-        self._telling.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
-        self._telling.exposition.set_oversight(oversight)
+        self._telemetry.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
+        self._telemetry.exposition.set_controller_metrics(controller_metrics)
         return True
 
 
-def _tell_landed(telling: Telemetry, landed: Landed) -> None:
+def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
     refused = sum(landed.refused.values())
-    telling.exposition.add_ingest(
+    telemetry.exposition.add_ingest(
         seq=landed.seq,
         accepted=landed.rows - refused,
         refused=refused,

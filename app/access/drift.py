@@ -25,7 +25,7 @@ from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
-_MOST_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200
 _ACTS: Final[dict[Deed, str]] = {"adopt": "Adopt: keep it", "revert": "Revert: restore it", "ignore": "Ignore it"}
 _FOUND: Final = {
     "kind": st.column_config.TextColumn("Class", width=90),
@@ -62,16 +62,16 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
     _draw_counts(observed)
     listed = _chosen_class(observed)
     st.dataframe(
-        pd.DataFrame(_row(each) for each in listed[:_MOST_SHOWN]),
+        pd.DataFrame(_row(each) for each in listed[:_MAX_SHOWN]),
         hide_index=True,
-        height=min(36 * (min(len(listed), _MOST_SHOWN) + 1), 400),
+        height=min(36 * (min(len(listed), _MAX_SHOWN) + 1), 400),
         column_config=_FOUND,
         alt="Where the catalog differs from what turnout keeps, by class.",
         key="drift_table",
     )
-    if len(listed) > _MOST_SHOWN:
-        st.caption(f"{_MOST_SHOWN} of {formatting.count(len(listed))} shown; `turnout grants drift` lists all.")
-    _draw_acts(environment, listed[:_MOST_SHOWN])
+    if len(listed) > _MAX_SHOWN:
+        st.caption(f"{_MAX_SHOWN} of {formatting.count(len(listed))} shown; `turnout grants drift` lists all.")
+    _draw_acts(environment, listed[:_MAX_SHOWN])
 
 
 def _chosen_class(observed: Drift) -> tuple[Finding, ...]:
@@ -105,7 +105,7 @@ def _row(each: Finding) -> dict[str, str]:
 def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
     """Draw the acts on findings; a finding is chosen by its text, never by its place in the table."""
     by_id = {drift_store.id_of(each): each for each in findings}
-    barred = services.missing_role(environment, OperationKind.ACCESS)
+    disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(
             "What", list(_ACTS), key=_ACT, format_func=_ACTS.__getitem__, label_visibility="collapsed"
@@ -118,11 +118,11 @@ def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
             )  # fmt: skip
             st.text_input("Reason", key=_REASON, max_chars=500)
             st.form_submit_button(
-                "Preview the change", on_click=_offer, args=(environment,), disabled=barred is not None,
+                "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
                 key="preview_drift",
             )  # fmt: skip
-        if barred is not None:
-            st.caption(formatting.escaped(barred))
+        if disabled_reason is not None:
+            st.caption(formatting.escaped(disabled_reason))
         confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
@@ -142,9 +142,9 @@ def _planned(environment: Environment) -> Preview:
         Refused: the choice is incomplete or impossible.
     """
     known, act = queries.read_access(environment).known, st.session_state.get(_ACT)
-    barred = services.missing_role(environment, OperationKind.ACCESS)
-    if barred is not None:
-        raise Refused(barred)
+    disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
+    if disabled_reason is not None:
+        raise Refused(disabled_reason)
     if known is None or act not in _ACTS:
         raise Refused("Choose adopt, revert or ignore.")
     by_id = {drift_store.id_of(each): each for each in queries.drift(environment, known).findings}

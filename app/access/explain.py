@@ -11,7 +11,7 @@ from app.access.matrix import STATES
 from app.access.queries import AccessState, GrantRecord, ResolvedCatalog
 from app.state.services import Environment
 from grants.observing.matrix import CellState
-from grants.observing.verdict import Need, Verdict, place
+from grants.observing.verdict import AccessVerdict, Need, place
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 
@@ -62,7 +62,7 @@ def draw(environment: Environment, access: AccessState, known: ResolvedCatalog) 
     _draw_history(environment, str(key), str(who))
 
 
-def state_of(verdict: Verdict) -> CellState:
+def state_of(verdict: AccessVerdict) -> CellState:
     """Return a verdict as the matrix shows it."""
     if verdict.reads is None:
         return "unknown"
@@ -71,7 +71,7 @@ def state_of(verdict: Verdict) -> CellState:
     return "could" if verdict.could_grant_itself else "no"
 
 
-def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
+def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
     with st.container(key="verdict", gap=None):
         st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)

@@ -29,12 +29,15 @@ LINKED: Final = {"do": DO, "of_games": GAMES, "to": WHO}
 DOES: Final = {"give": "Grant read", "take": "Revoke"}
 _REASON, _TICKET, _UNTIL = "access_reason", "access_ticket", "access_until"
 _NOTES: Final = "access_notes"  # by request: what came of the last decision
-_MOST_SHOWN: Final = 25
+_MAX_SHOWN: Final = 25
 
 
 def draw_change(environment: Environment, access: AccessState) -> None:
     """Draw the form of a change: games and principals by name, in bulk, filled by `links.take`."""
-    barred, closed = services.missing_role(environment, OperationKind.ACCESS), services.missing_role(environment, None)
+    disabled_reason, closed = (
+        services.missing_role(environment, OperationKind.ACCESS),
+        services.missing_role(environment, None),
+    )
     with st.container(border=True, key="plan_access", gap="small"):
         does = st.segmented_control(
             "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
@@ -58,17 +61,17 @@ def draw_change(environment: Environment, access: AccessState) -> None:
                     )
             with st.container(horizontal=True):
                 st.form_submit_button(
-                    "Preview the change", on_click=_offer, args=(environment,), disabled=barred is not None,
+                    "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
                     key="preview_access",
                 )  # fmt: skip
                 st.form_submit_button(
                     "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
-                    key="preview_request", type="secondary" if barred is not None else "tertiary",
+                    key="preview_request", type="secondary" if disabled_reason is not None else "tertiary",
                     help="Another access admin decides.", disabled=closed is not None,
                 )  # fmt: skip
-        if barred is not None:
+        if disabled_reason is not None:
             instead = " You can request it: an access admin decides." if closed is None else ""
-            st.caption(formatting.escaped(f"{barred}{instead}"))
+            st.caption(formatting.escaped(f"{disabled_reason}{instead}"))
         confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
@@ -86,9 +89,9 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     if does not in DOES:
         raise Refused("Choose grant or revoke.")
     if not as_request:
-        barred = services.missing_role(environment, OperationKind.ACCESS)
-        if barred is not None:
-            raise Refused(barred)
+        disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
+        if disabled_reason is not None:
+            raise Refused(disabled_reason)
     access, until = queries.read_access(environment), st.session_state.get(_UNTIL)
     reason = str(st.session_state.get(_REASON) or "").strip()
     ticket = str(st.session_state.get(_TICKET) or "").strip()
@@ -109,23 +112,25 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 
 def draw_requests(environment: Environment, access: AccessState) -> None:
     """Draw the requests: open ones on top, for access admins and for their requesters."""
-    me, barred = services.actor(), services.missing_role(environment, DirectAct.DECIDE_REQUEST)
+    me, disabled_reason = services.actor(), services.missing_role(environment, DirectAct.DECIDE_REQUEST)
     own = [each for each in access.waiting if same_person(each.requester, me)]
     others = [each for each in access.waiting if each not in own]
     if not access.waiting:
         st.info("No open requests.")
-    if others and barred is not None:
-        st.caption(formatting.escaped(f"{len(others)} requests by others wait for an access admin. {barred}"))
-    for each in (others if barred is None else [])[:_MOST_SHOWN]:
+    if others and disabled_reason is not None:
+        st.caption(formatting.escaped(f"{len(others)} requests by others wait for an access admin. {disabled_reason}"))
+    for each in (others if disabled_reason is None else [])[:_MAX_SHOWN]:
         _draw_waiting(environment, access, each)
-    if barred is None and len(others) > _MOST_SHOWN:
-        st.caption(f"{len(others) - _MOST_SHOWN} more wait; `turnout grants requests` lists all.")
+    if disabled_reason is None and len(others) > _MAX_SHOWN:
+        st.caption(f"{len(others) - _MAX_SHOWN} more wait; `turnout grants requests` lists all.")
     for each in own:
         _draw_own(environment, access, each)
-    decided = [each for each in access.requests if each.state != "asked" and (barred is None or each.requester == me)]
+    decided = [
+        each for each in access.requests if each.state != "asked" and (disabled_reason is None or each.requester == me)
+    ]
     if decided:
         st.subheader("Decided", anchor=False)
-        confirm.draw_lines([_decided(each, access) for each in decided[:_MOST_SHOWN]])
+        confirm.draw_lines([_decided(each, access) for each in decided[:_MAX_SHOWN]])
     for note in st.session_state.get(_NOTES, {}).values():
         st.warning(formatting.escaped(note), icon=":material/block:")
 

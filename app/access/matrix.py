@@ -33,7 +33,7 @@ _DRAWN: Final = "access_drawn"  # the keys and names of the table as it was draw
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Filters:
     """Which part of the matrix a person chose; an empty text is all."""
 
     game: str = ""
@@ -50,14 +50,14 @@ class Part:
     who: tuple[str, ...]  # folded names
 
 
-def part(known: ResolvedCatalog, names: Mapping[str, str], asked: Asked) -> Part:
+def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> Part:
     """Return the chosen games and principals; what is not known stays where readers are the choice."""
-    game, who = asked.game.strip().casefold(), asked.who.strip().casefold()
+    game, who = filters.game.strip().casefold(), filters.who.strip().casefold()
     keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
     principals = [
-        name for name, each in known.who.items() if who in each.name.casefold() and asked.kind in {"any", each.kind}
+        name for name, each in known.who.items() if who in each.name.casefold() and filters.kind in {"any", each.kind}
     ]
-    if asked.only_readers:
+    if filters.only_readers:
         columns = {name: known.matrix.columns[known.who[name].name] for name in principals}
         rows = {key: row for row, key in enumerate(known.matrix.keys)}
         chosen = [rows[key] for key in keys]
@@ -80,14 +80,14 @@ def table(known: ResolvedCatalog, access: AccessState, shown: Part) -> pa.Table:
     return pa.table(columns)
 
 
-def draw_filters() -> Asked:
+def draw_filters() -> Filters:
     """Draw the filters, which `links.take` has filled."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="access_filters"):
         game = st.text_input("Game", key=GAME, type="search", placeholder="all games", width=220, max_chars=256)
         who = st.text_input("Principal", key=WHO, type="search", placeholder="all principals", width=220, max_chars=256)
         kind = st.segmented_control("Kind", list(_KINDS), key=KIND, format_func=_KINDS.__getitem__, required=True)
         show = st.segmented_control("Show", list(_SHOWS), key=SHOW, format_func=_SHOWS.__getitem__, required=True)
-    return Asked(str(game or ""), str(who or ""), str(kind or "any"), show == "reads")
+    return Filters(str(game or ""), str(who or ""), str(kind or "any"), show == "reads")
 
 
 def take_filters() -> dict[str, tuple[str, ...]]:
@@ -116,9 +116,9 @@ class Prefill:
         return {widget: value for widget, value in held.items() if value is not None}
 
 
-def draw(access: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Prefill) -> None:
+def draw(access: AccessState, known: ResolvedCatalog, filters: Filters, prefill: Prefill) -> None:
     """Draw the matrix; a click on a cell fills in what `prefill` says."""
-    shown = part(known, access.names, asked)
+    shown = part(known, access.names, filters)
     if not shown.keys or not shown.who:
         missing = "game" if not shown.keys else "principal"
         why = "No table of a game is in the catalog yet" if not known.matrix.keys else f"No {missing} matches"

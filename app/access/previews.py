@@ -19,7 +19,7 @@ from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
 from grants.planning.drift import Finding
-from grants.planning.drift import intent as wish_about
+from grants.planning.drift import intent as intent_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
 from pipeline.control import gate
@@ -31,7 +31,7 @@ from pipeline.names import is_said
 from pipeline.store import operations
 from pipeline.store.operations import Operation
 
-MOST_CELLS: Final = 2_000  # of one change from the page
+MAX_CELLS: Final = 2_000  # of one change from the page
 _REQUEST: Final = "request access"
 
 
@@ -48,9 +48,9 @@ def preview_change(
         raise Refused("Choose games and principals first.")
     if not is_said(reason):
         raise Refused("Enter a reason. It is kept in the audit log.")
-    if len(intents) > MOST_CELLS:
+    if len(intents) > MAX_CELLS:
         raise Refused(
-            f"The change has {len(intents)} cells; this page allows {MOST_CELLS}. Choose fewer, "
+            f"The change has {len(intents)} cells; this page allows {MAX_CELLS}. Choose fewer, "
             "grant to a group, or use a policy file with `turnout grants apply --policy`."
         )
     with services.reading(), services.catalog_answers(environment):
@@ -61,7 +61,7 @@ def preview_change(
             proposals.require_permitted(services.engine(environment), environment.settings, catalog, prepared, intent)
     if as_request:
         return _preview(environment, prepared, intent, partial(_request, environment, prepared, reason), _REQUEST)
-    return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
+    return _preview(environment, prepared, intent, partial(_submit, environment, prepared))
 
 
 def preview_undo(environment: Environment, operation_id: str) -> Preview:
@@ -76,7 +76,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         prepared = proposals.prepare_undo(store, catalog, environment.settings.access, done)
         intent = _intent(prepared, "")
         proposals.require_permitted(store, environment.settings, catalog, prepared, intent)
-    return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
+    return _preview(environment, prepared, intent, partial(_submit, environment, prepared))
 
 
 def preview_approval(environment: Environment, request_id: str) -> Preview:
@@ -105,13 +105,13 @@ def preview_findings(
     if not findings:
         raise Refused("Choose findings first.")
     if act != "ignore":
-        return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
+        return preview_change(environment, [intent_about(each, act, reason) for each in findings], reason)
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     lines = ["The finding stays and is counted as ignored.", *(each.sentence for each in findings)]
     intent = operations.Intent(DirectAct.IGNORE_DRIFT, (), services.actor(), reason.strip())
-    ask = partial(_ignore, environment, tuple(findings))
-    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Ignore")
+    submit = partial(_ignore, environment, tuple(findings))
+    return Preview(intent, tuple(lines), len(findings), time.time(), submit=submit, label="Ignore")
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], reason: str) -> Request:
@@ -128,7 +128,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 # ----------------------------------------------------------------------------------------------------------- the asking
 
 
-def _ask(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
+def _submit(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
     """Write the operation, if who acts may; asked again with the same intent it is the same one."""
     attributed = replace(intent, actor=services.permitted(environment, intent.kind))
     settings = services.renewed(environment).settings
@@ -144,7 +144,7 @@ def _request(environment: Environment, prepared: AccessProposal, reason: str, _:
     actor = services.permitted(environment, None)
     with writing():
         intents = [asdict(each) for each in prepared.intents]
-        request = requests.ask(services.engine(environment), actor, intents, reason)
+        request = requests.submit(services.engine(environment), actor, intents, reason)
     queries.forget()
     return requests.describe(request)
 
@@ -176,7 +176,7 @@ def _intent(prepared: AccessProposal, reason: str) -> operations.Intent:
 
 def _preview(
     environment: Environment, prepared: AccessProposal, intent: operations.Intent,
-    ask: partial[Operation] | partial[str],
+    submit: partial[Operation] | partial[str],
     needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan
@@ -209,7 +209,7 @@ def _preview(
     }
     touched = max(len(gains) + len(loses), len(prepared.intents), 1)
     return Preview(
-        intent, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
+        intent, tuple(lines), touched, time.time(), submit=submit, needs="" if needs == _REQUEST else needs,
         sections={title: texts for title, texts in sections.items() if texts}, label=_LABELS.get(needs),
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Data of the Access page: the controller's picture of the catalog, and turnout's entitlements.
+"""Data of the Access page: the controller's snapshot of the catalog, and turnout's entitlements.
 
-The picture is worked out once, however many look at it. Nothing here draws, writes, or asks the catalog.
+The snapshot is worked out once, however many look at it. Nothing here draws, writes, or asks the catalog.
 """
 
 import time
@@ -36,7 +36,7 @@ KINDS: Final[Mapping[PrincipalKind, str]] = {
 _NOT_ACTIVE: Final = ", not active"
 _KIND_WIDTH: Final = max(map(len, KINDS.values())) + len(_NOT_ACTIVE)
 _SOON: Final = 14 * 86_400.0  # seconds
-_MOST_OPEN: Final = 1_000
+_MAX_OPEN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PrincipalChoice:
 
 @dataclass(frozen=True)
 class ResolvedCatalog:
-    """A picture of the catalog, worked out."""
+    """A snapshot of the catalog, worked out."""
 
     observed: Observed
     resolver: Resolver
@@ -136,7 +136,7 @@ def read_access(environment: Environment) -> AccessState:
         read_at, problem = _newest(control_store)
         opened = [
             each
-            for each in list_operations(control_store, only_open=True, limit=_MOST_OPEN)
+            for each in list_operations(control_store, only_open=True, limit=_MAX_OPEN)
             if each.kind == proposals.KIND
         ]
         controller = judge_controller(control_store, environment.settings.metrics.heartbeat_seconds)
@@ -159,13 +159,13 @@ def read_access(environment: Environment) -> AccessState:
     hash_funcs={**BY_STORE, ResolvedCatalog: lambda known: known.observed.read_at},
 )
 def drift(environment: Environment, known: ResolvedCatalog) -> Drift:
-    """Return where a picture differs from what turnout keeps, at most 5 s old.
+    """Return where a snapshot differs from what turnout keeps, at most 5 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
     with reading():
-        return drift_store.in_picture(engine(environment), known.observed)
+        return drift_store.in_snapshot(engine(environment), known.observed)
 
 
 def history(environment: Environment, key: str, principal: str) -> tuple[GrantRecord, ...]:
@@ -201,7 +201,7 @@ def forget() -> None:
 
 
 def _newest(store: Engine) -> tuple[float | None, str | None]:
-    """Read when the picture was taken, which is little beside the picture itself."""
+    """Read when the snapshot was taken, which is little beside the snapshot itself."""
     with store.connect() as connection:
         row = connection.execute(select(catalog_snapshots.c.read_at, catalog_snapshots.c.problem)).first()
     return (None, None) if row is None else (row.read_at, row.problem)

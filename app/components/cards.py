@@ -18,7 +18,7 @@ from pipeline.control.operations.definition import Level
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.store.operations import Intent
 
-Barred = Callable[[str], str | None]
+DisabledReason = Callable[[str], str | None]
 """Says which role who acts would need for a kind of operation; None where they may."""
 
 
@@ -29,10 +29,10 @@ class Card:
     can: Capability
     radius: Level  # 1: a game, gently; 2: a game; 3: a group
     before: str | None = None  # what to know before, where it is possible
-    barred: str | None = None  # the role that who acts would need
+    disabled_reason: str | None = None  # the role that who acts would need
 
 
-def of_game(facts: GameFacts, barred: Barred) -> tuple[Card, ...]:
+def of_game(facts: GameFacts, disabled_reason: DisabledReason) -> tuple[Card, ...]:
     """Return what can be done with a game, that which disturbs least first."""
     silence = facts.silence if facts.group is not None else None
     later = f"Now {silence}: it is decided at once, and done when the driver runs." if silence else None
@@ -40,11 +40,11 @@ def of_game(facts: GameFacts, barred: Barred) -> tuple[Card, ...]:
     for each in capabilities.of_game(facts):
         definition, offer = registry.offers_of_game()[each.name]
         radius = definition.weigh(Intent(definition.kind, (f"game:{facts.game_key}",), ""))
-        cards.append(Card(each, radius, later if offer.needs_driver else None, barred(definition.kind)))
+        cards.append(Card(each, radius, later if offer.needs_driver else None, disabled_reason(definition.kind)))
     return tuple(cards)
 
 
-def of_group(name: str, steering: ControlState, barred: Barred) -> tuple[Card, ...]:
+def of_group(name: str, steering: ControlState, disabled_reason: DisabledReason) -> tuple[Card, ...]:
     """Return what can be done with a cluster group, that which disturbs least first."""
     facts = GroupFacts(
         name,
@@ -55,7 +55,10 @@ def of_group(name: str, steering: ControlState, barred: Barred) -> tuple[Card, .
         steering.busy,
     )
     offers = registry.offers_of_group()
-    return tuple(Card(each, 3, barred=barred(offers[each.name][0].kind)) for each in capabilities.of_group(facts))
+    return tuple(
+        Card(each, 3, disabled_reason=disabled_reason(offers[each.name][0].kind))
+        for each in capabilities.of_group(facts)
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- drawing
@@ -94,7 +97,7 @@ def _draw_possible(
         st.button(
             f"{can.name.capitalize()}…",
             key=f"act_{can.name}",
-            disabled=card.barred is not None,
+            disabled=card.disabled_reason is not None,
             on_click=on_click,
             args=(*args, can.name),
             width=110,
@@ -104,8 +107,8 @@ def _draw_possible(
             st.text(f"{formatting.shown(can.touches)}{took}")
             if card.before is not None:
                 st.text(f"△ {formatting.shown(card.before)}")
-            if card.barred is not None:
-                st.text(f"✕ {formatting.shown(card.barred)}")
+            if card.disabled_reason is not None:
+                st.text(f"✕ {formatting.shown(card.disabled_reason)}")
             elif before is not None:
                 before()
 
@@ -114,10 +117,10 @@ def _draw_impossible(cards: Sequence[Card]) -> None:
     """Draw in a line each what cannot be done; what has the same reason stands in one."""
     alike: dict[tuple[str | None, Alternative | None, str | None], list[str]] = {}
     for card in cards:
-        alike.setdefault((card.can.why_not, card.can.alternative, card.barred), []).append(card.can.name)
-    for (why_not, other, barred), names in alike.items():
+        alike.setdefault((card.can.why_not, card.can.alternative, card.disabled_reason), []).append(card.can.name)
+    for (why_not, other, disabled_reason), names in alike.items():
         instead = "" if other is None else f" → {other.name.capitalize()} instead."
-        needs = "" if barred is None else f" {formatting.shown(barred)}"
+        needs = "" if disabled_reason is None else f" {formatting.shown(disabled_reason)}"
         about = None if other is None else formatting.escaped(other.sentence)
         why = formatting.shown(why_not or "Nobody can say why not.")
         st.text(f"✕ {', '.join(names).capitalize()}: {why}{instead}{needs}", help=about)

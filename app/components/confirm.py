@@ -51,14 +51,14 @@ class _Offer:
     """What stands at one place of a page: a preview, what became of it, or why there is none."""
 
     preview: Preview | None = None
-    asked: str | None = None  # the operation's id
+    operation_id: str | None = None  # the operation's id
     done: str | None = None  # what was done, where that is no operation
     refused: str | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether it was submitted."""
-        return self.asked is not None or self.done is not None
+        return self.operation_id is not None or self.done is not None
 
 
 def stage_preview(place: str, make: Callable[[], Preview]) -> None:
@@ -82,8 +82,8 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
             draw_refused(kept.refused)
-        if kept.asked is not None:
-            _draw_asked(environment, kept.asked, items)
+        if kept.operation_id is not None:
+            _draw_submitted(environment, kept.operation_id, items)
         if kept.done is not None:
             st.text(f"✓ {formatting.shown(kept.done)}")
         if kept.preview is None or kept.is_over:
@@ -123,7 +123,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
-    wanted, barred = confirmation_phrase(intent, preview.games), _barred(environment, preview)
+    wanted, disabled_reason = confirmation_phrase(intent, preview.games), _disabled_reason(environment, preview)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         if not intent.reason:  # else it was given with the intent
             optional = " (may be empty)" if level(intent) == 1 else ""
@@ -136,14 +136,14 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
                 key=f"ask_{place}",
                 on_click=_confirm,
                 args=(environment, place, preview),
-                disabled=barred is not None,
+                disabled=disabled_reason is not None,
             )
             st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=drop, args=(place,), type="tertiary")
-    if barred is not None:
-        st.caption(formatting.escaped(barred))
+    if disabled_reason is not None:
+        st.caption(formatting.escaped(disabled_reason))
 
 
-def _barred(environment: Environment, preview: Preview) -> str | None:
+def _disabled_reason(environment: Environment, preview: Preview) -> str | None:
     """Return which role who acts would need for what a preview asks; None where they may."""
     act = preview.intent.kind if preview.needs is None else preview.needs
     return services.missing_role(environment, act or None)
@@ -166,14 +166,14 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     if refused is None:
         try:
             intent = replace(preview.intent, reason=reason.strip())
-            submitted = preview.ask(intent) if preview.ask is not None else previews.ask(environment, intent)
+            submitted = preview.submit(intent) if preview.submit is not None else previews.submit(environment, intent)
         except Refused as why:
             refused = str(why)
         else:
             if isinstance(submitted, str):
                 over = _Offer(preview, done=submitted)
             else:
-                over = _Offer(preview, asked=submitted.operation_id)
+                over = _Offer(preview, operation_id=submitted.operation_id)
             st.session_state[_slot(place)] = over
             control_queries.forget()
             return
@@ -188,7 +188,7 @@ def _is_over(place: str, preview: Preview) -> bool:
     return kept is not None and kept.preview is preview and kept.is_over
 
 
-def _draw_asked(environment: Environment, operation_id: str, items: Items | None) -> None:
+def _draw_submitted(environment: Environment, operation_id: str, items: Items | None) -> None:
     """Say that it was submitted, which is not that it was done, and how it stands now."""
     operation_link(operation_id, f"Submitted: operation {operation_id[:8]}")
     try:

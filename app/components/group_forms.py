@@ -32,7 +32,7 @@ _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
 
 def draw_make(environment: Environment) -> None:
     """Draw the form in which a group is made."""
-    barred = services.missing_role(environment, DirectAct.CREATE_GROUP)
+    disabled_reason = services.missing_role(environment, DirectAct.CREATE_GROUP)
     with st.expander("Make a group", icon=":material/add_circle:", key="make_group"):
         st.caption("It is made known: nothing moves by itself. Its driver is started by whom you choose.")
         with st.form("fields_make_group", enter_to_submit=False, border=False):
@@ -42,9 +42,13 @@ def draw_make(environment: Environment) -> None:
                 )
                 _draw_fields("make", Group("", backend="local"), environment)
             st.form_submit_button(
-                "Preview the group", key="preview_make", on_click=_plan_make, args=(environment,), disabled=bool(barred)
+                "Preview the group",
+                key="preview_make",
+                on_click=_plan_make,
+                args=(environment,),
+                disabled=bool(disabled_reason),
             )
-        _draw_barred(barred)
+        _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _MAKE)
 
 
@@ -53,21 +57,21 @@ def draw_change(environment: Environment, steering: ControlState, name: str) -> 
     group = steering.groups.get(name)
     if group is None:
         return  # its driver has reported, and nobody has registered it
-    barred = services.missing_role(environment, DirectAct.CHANGE_GROUP)
+    disabled_reason = services.missing_role(environment, DirectAct.CHANGE_GROUP)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):
         st.markdown(f"**What is wanted of group {formatting.escaped(formatting.shown(name, 40))}**")
         if seen is None or seen.name != name:
             values = describe(group, environment.settings.spark.master).items()
             st.text(" · ".join(f"{what}: {formatting.shown(value, 120)}" for what, value in values))
-            st.button("Change…", key="open_change", on_click=_open, args=(group,), disabled=barred is not None)
+            st.button("Change…", key="open_change", on_click=_open, args=(group,), disabled=disabled_reason is not None)
         else:
-            _draw_form(environment, seen, group, barred)
-        _draw_barred(barred)
+            _draw_form(environment, seen, group, disabled_reason)
+        _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _place(name))
 
 
-def _draw_form(environment: Environment, seen: Group, now: Group, barred: str | None) -> None:
+def _draw_form(environment: Environment, seen: Group, now: Group, disabled_reason: str | None) -> None:
     place = _place(seen.name)
     if now.version > seen.version:
         lines = group_proposals.what_changed(seen, now, environment.settings.spark.master)
@@ -82,7 +86,7 @@ def _draw_form(environment: Environment, seen: Group, now: Group, barred: str | 
                 key="preview_change",
                 on_click=_plan_change,
                 args=(environment, seen),
-                disabled=barred is not None,
+                disabled=disabled_reason is not None,
             )
             if now.version > seen.version:
                 st.form_submit_button("Look again", key="reopen_change", on_click=_open, args=(now,))
@@ -182,7 +186,7 @@ def _preview(environment: Environment, proposal: GroupProposal) -> Preview:
         proposal.lines,
         0,
         proposal.seen_at,
-        ask=partial(_write, environment, proposal),
+        submit=partial(_write, environment, proposal),
         label=f"{verb} group {formatting.escaped(name)}",
     )
 
@@ -207,9 +211,9 @@ def _close(name: str) -> None:
     confirm.drop(_place(name))
 
 
-def _draw_barred(barred: str | None) -> None:
-    if barred is not None:
-        st.caption(formatting.escaped(barred))
+def _draw_disabled_reason(disabled_reason: str | None) -> None:
+    if disabled_reason is not None:
+        st.caption(formatting.escaped(disabled_reason))
 
 
 def _place(name: str) -> str:

@@ -34,7 +34,7 @@ class Timestamped(Protocol):
         """Unix seconds."""
 
 
-Seen = TypeVar("Seen", bound=Timestamped)
+Shown = TypeVar("Shown", bound=Timestamped)
 
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] {padding: 1rem 2rem 3rem}
@@ -93,7 +93,7 @@ class Lines:
     paused: bool
 
 
-def draw(environment: Environment, read: Callable[[Environment], Seen], name: str, about: str = "") -> Seen | None:
+def draw(environment: Environment, read: Callable[[Environment], Shown], name: str, about: str = "") -> Shown | None:
     """Draw the lines and return what to show, as `show` does."""
     return show(environment, lines(environment), read, name, about)
 
@@ -119,8 +119,8 @@ def lines(environment: Environment) -> Lines:
 
 
 def show(
-    environment: Environment, drawn: Lines, read: Callable[[Environment], Seen], name: str, about: str = ""
-) -> Seen | None:
+    environment: Environment, drawn: Lines, read: Callable[[Environment], Shown], name: str, about: str = ""
+) -> Shown | None:
     """Return what to show, read by `read` and kept under `name` in the viewer's session while it is `about` the same.
 
     It is held still while paused and while reading fails, and None when it could never be read.
@@ -149,8 +149,8 @@ def _label(title: str, counted: control_queries.OpenCounts | None) -> str:
 
 
 def _read(
-    environment: Environment, read: Callable[[Environment], Seen], slot: tuple[str, str], *, paused: bool
-) -> tuple[Seen | None, Refused | None]:
+    environment: Environment, read: Callable[[Environment], Shown], slot: tuple[str, str], *, paused: bool
+) -> tuple[Shown | None, Refused | None]:
     name, about = slot
     held_about, held = st.session_state.get(name, (None, None))
     if held_about != (environment.store, about):

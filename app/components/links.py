@@ -13,7 +13,7 @@ import streamlit as st
 from app import formatting
 from pipeline.lists import join_limited
 
-_MOST_SAID = 4
+_MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
 
 
@@ -167,7 +167,7 @@ def _open_chosen(key: str, page: str, param: str) -> None:
 
 
 def _some(values: tuple[str, ...]) -> str:
-    return join_limited(values, _MOST_SAID, lambda value: f"“{formatting.shown(value, _LONGEST)}”")
+    return join_limited(values, _MAX_SAID, lambda value: f"“{formatting.shown(value, _LONGEST)}”")
 
 
 def _forget(places: list[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Data of the steering pages: games with their seats and decisions, groups, operations, the audit log.
+"""Data of the steering pages: games with their assignments and decisions, groups, operations, the audit log.
 
 Read from the control store, cached for a second or two and shared by all viewers. Nothing here draws or writes.
 """
@@ -32,9 +32,9 @@ from pipeline.store.processes.leases import store_time
 from pipeline.store.processes.liveness import judge_controller
 from pipeline.store.stream_control import StreamControl, decided
 
-_MOST_OPEN: Final = 1_000
+_MAX_OPEN: Final = 1_000
 _LATEST: Final = 200  # operations that have ended
-_MOST_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
+_MAX_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,26 +209,26 @@ def waiting(environment: Environment) -> OpenCounts:
 
 
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
-def audit_log(environment: Environment, asked: AuditFilter) -> Log:
+def audit_log(environment: Environment, filters: AuditFilter) -> Log:
     """Read the chosen entries, at most 5 s old.
 
     Raises:
         Refused: the control store cannot be read, or an entry of its log.
     """
     control_store = engine(environment)
-    newest: deque[audit.Entry] = deque(maxlen=_MOST_ENTRIES)
+    newest: deque[audit.Entry] = deque(maxlen=_MAX_ENTRIES)
     matched = 0
     with reading():
         names = known_games(control_store)
-        for entry in audit.entries(control_store, asked.since, asked.until):
-            if asked.matches(entry, names):
+        for entry in audit.entries(control_store, filters.since, filters.until):
+            if filters.matches(entry, names):
                 newest.append(entry)
                 matched += 1
     return Log(names, tuple(reversed(newest)), matched, time.time())
 
 
 @st.cache_data(ttl=600, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
-def verify_audit(environment: Environment) -> tuple[audit.Verdict, float]:
+def verify_audit(environment: Environment) -> tuple[audit.AuditVerdict, float]:
     """Look through the whole audit log; return what was found and when (Unix seconds).
 
     It is kept for 10 minutes, or until `forget_verdict`.
@@ -252,7 +252,7 @@ def forget() -> None:
 
 
 def _open(store: Engine) -> list[Operation]:
-    return list_operations(store, only_open=True, limit=_MOST_OPEN)
+    return list_operations(store, only_open=True, limit=_MAX_OPEN)
 
 
 def _controller_runs(environment: Environment, store: Engine) -> bool:

@@ -38,7 +38,8 @@ class Preview:
     games: int  # that it touches, those of its groups included; of a change of access the cells
     seen_at: float  # Unix seconds
     sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
-    ask: Callable[[Intent], Operation | str] | None = None  # how it is submitted; None: by `ask`. A text: what was done
+    # How it is submitted; None: by `submit`. A text: what was done.
+    submit: Callable[[Intent], Operation | str] | None = None
     needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
 
@@ -47,7 +48,7 @@ def touched(intent: Intent, assignments: Mapping[str, GameAssignment]) -> int:
     """Count the games that an intent touches: those it is about, and all of the groups it is about."""
     about = {target.partition(":")[2] for target in intent.targets if target.startswith("game:")}
     names = {target.partition(":")[2] for target in intent.targets if target.startswith("group:")}
-    return len(about | {key for key, seat in assignments.items() if seat.group in names})
+    return len(about | {key for key, assignment in assignments.items() if assignment.group in names})
 
 
 # --------------------------------------------------------------------------------------------------------------- places
@@ -92,9 +93,9 @@ def preview_proposed(environment: Environment) -> Preview:
     """
     with services.reading():
         view = PlacementView(environment.settings, services.engine(environment))
-        placed, even = view.best()
-        proposal = view.rebalance(placed, even, services.actor())
-    lines = lines_of(placed, even, view.trigger_seconds)
+        placed, rebalanced = view.best()
+        proposal = view.rebalance(placed, rebalanced, services.actor())
+    lines = lines_of(placed, rebalanced, view.trigger_seconds)
     if not proposal.intent.targets:
         named = [_named(line, view.assignments) for line in lines]
         why = "no group has room for the games that must move, and no move improves the balance."
@@ -207,7 +208,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
     return _preview(proposal.intent, proposal.lines, assignments)
 
 
-def ask(environment: Environment, intent: Intent) -> Operation:
+def submit(environment: Environment, intent: Intent) -> Operation:
     """Write one operation, as the intent of who acts here; asked again with the same intent it is the same one.
 
     Raises:

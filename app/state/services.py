@@ -37,7 +37,7 @@ from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
-_MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
+_MAX_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
 
@@ -289,7 +289,7 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
 def _transitions(environment: Environment, seconds: float) -> pa.Table:
     with _reading(environment.paths.metrics, STATUS_EVENT):
-        return history.transitions(environment.paths.metrics, time.time() - seconds, _MOST_TRANSITIONS)
+        return history.transitions(environment.paths.metrics, time.time() - seconds, _MAX_TRANSITIONS)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ _VIEWS: Final[Mapping[str, str]] = {
     "drift": "Drift",
     "ending": "Ending soon",
 }
-_LATE_ROUNDS: Final = 3  # of the controller, after which the picture is old
+_LATE_ROUNDS: Final = 3  # of the controller, after which the snapshot is old
 _WHERE: Final[Mapping[str, str]] = {
     "embedded": "Start `turnout catalog serve` and `turnout controller run`.",
     "unity": "Check that the controller runs with UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN set.",
@@ -53,9 +53,9 @@ def _live(environment: Environment) -> None:
         unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
     if access.known is not None:
-        asked = matrix.draw_filters()
+        filters = matrix.draw_filters()
         prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
-        matrix.draw(access, access.known, asked, prefill)
+        matrix.draw(access, access.known, filters, prefill)
     st.segmented_control(
         "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"
     )
@@ -97,7 +97,7 @@ def _is_late(environment: Environment, known: ResolvedCatalog, access: AccessSta
 
 
 def _draw_state(environment: Environment, access: AccessState) -> None:
-    """Draw how old the picture is, what is wrong with it, what is on its way and what waits."""
+    """Draw how old the snapshot is, what is wrong with it, what is on its way and what waits."""
     kind = environment.settings.access.catalog
     if access.problem is not None:
         kept = "" if access.known is None else " The page shows the last reading."

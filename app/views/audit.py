@@ -37,8 +37,8 @@ def _live(environment: Environment) -> None:
     lines = header.lines(environment)
     header.headline("Audit log", trouble=False)
     _draw_verdict(environment)
-    asked = _draw_filters()
-    log = header.show(environment, lines, partial(control_queries.audit_log, asked=asked), "audit", repr(asked))
+    filters = _draw_filters()
+    log = header.show(environment, lines, partial(control_queries.audit_log, filters=filters), "audit", repr(filters))
     if log is not None:
         _draw_log(log)
 
@@ -98,8 +98,8 @@ def _draw_log(log: Log) -> None:
         alt="Entries of the audit log, newest first.",
         key="audit_table",
     )
-    asked = dict.fromkeys(links.short(each.operation_id) for each in shown if each.operation_id)
-    links.offer_operations("audit", {name: name for name in asked})
+    operation_ids = dict.fromkeys(links.short(each.operation_id) for each in shown if each.operation_id)
+    links.offer_operations("audit", {name: name for name in operation_ids})
     kept = (
         "" if len(log.entries) == log.matched else f"; the file holds the newest {formatting.count(len(log.entries))}"
     )

@@ -13,7 +13,7 @@ from pipeline.health.judgement import DriverState
 from pipeline.store.fleet import Fleet, GameRow
 
 _NO_GROUP = "(no group)"
-_MOST_ROWS = 300  # a thousand would be 450 kB at each refresh, for each viewer
+_MAX_ROWS = 300  # a thousand would be 450 kB at each refresh, for each viewer
 
 
 def _live(environment: Environment) -> None:
@@ -33,7 +33,7 @@ def _live(environment: Environment) -> None:
         st.button("Clear filters", on_click=_clear_filters)
         return
     _draw_grid(fleet, rows)
-    shown = rows[:_MOST_ROWS]
+    shown = rows[:_MAX_ROWS]
     st.dataframe(
         fleet_table.table(fleet, shown),
         hide_index=True,
@@ -45,7 +45,7 @@ def _live(environment: Environment) -> None:
     )
     links.offer_games("fleet", {row.game_key: formatting.game_text(row.game_key, row.game) for row in shown})
     limited = (
-        f" The worst {_MOST_ROWS} of them are in the table; filters find the others." if len(rows) > len(shown) else ""
+        f" The worst {_MAX_ROWS} of them are in the table; filters find the others." if len(rows) > len(shown) else ""
     )
     st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first.{limited} All times are UTC.")
 

@@ -219,8 +219,10 @@ def _offer_group(environment: Environment, group: str, kind: str) -> None:
 
 def _draw_move(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
-    names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.assignments.items())}
-    barred = services.missing_role(environment, OperationKind.MOVE)
+    names = {
+        key: formatting.game_text(key, assignment.game) for key, assignment in sorted(steering.assignments.items())
+    }
+    disabled_reason = services.missing_role(environment, OperationKind.MOVE)
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -246,9 +248,9 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
                 key="preview_move",
                 on_click=_offer,
                 args=(environment,),
-                disabled=barred is not None,
+                disabled=disabled_reason is not None,
             )
-        _draw_barred(barred)
+        _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _PLACE)
 
 
@@ -262,7 +264,7 @@ def _offer(environment: Environment) -> None:
 
 def _draw_proposed(environment: Environment) -> None:
     """Draw the way to a proposal, which is one move of all games it names."""
-    barred = services.missing_role(environment, OperationKind.MOVE)
+    disabled_reason = services.missing_role(environment, OperationKind.MOVE)
     with st.container(border=True, key="plan_even", gap="small"):
         st.markdown("**Propose moves**")
         st.caption("Who cannot stay where it is goes first; then the few moves that most reduce the highest load.")
@@ -271,15 +273,15 @@ def _draw_proposed(environment: Environment) -> None:
             key="preview_even",
             on_click=confirm.stage_preview,
             args=(_PLACE_EVEN, partial(previews.preview_proposed, environment)),
-            disabled=barred is not None,
+            disabled=disabled_reason is not None,
         )
-        _draw_barred(barred)
+        _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _PLACE_EVEN)
 
 
-def _draw_barred(barred: str | None) -> None:
-    if barred is not None:
-        st.caption(formatting.escaped(barred))
+def _draw_disabled_reason(disabled_reason: str | None) -> None:
+    if disabled_reason is not None:
+        st.caption(formatting.escaped(disabled_reason))
 
 
 header.keep_drawing(_live)

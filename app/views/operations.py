@@ -19,7 +19,7 @@ from pipeline.names import is_said
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.operations import Operation
 
-_MOST_CARDS = 20
+_MAX_CARDS = 20
 _COLUMNS = {
     "state": st.column_config.TextColumn("State", width=125),
     "page": links.operation_column("Opens its page", "operations", 110),
@@ -27,7 +27,7 @@ _COLUMNS = {
     "targets": st.column_config.TextColumn("Of", width=260),
     "actor": st.column_config.TextColumn("Who", width=100),
     "reason": st.column_config.TextColumn("Why", width=200),
-    "asked": st.column_config.TextColumn("Submitted", width=165),
+    "submitted": st.column_config.TextColumn("Submitted", width=165),
     "took": st.column_config.TextColumn("Took", width=70),
     "outcome": st.column_config.TextColumn("Outcome", width=320),
 }
@@ -60,12 +60,12 @@ def _draw_all(journal: OperationList) -> None:
     header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
-    for each in opened[:_MOST_CARDS]:
+    for each in opened[:_MAX_CARDS]:
         _draw_card(each, journal)
-    if len(opened) > _MOST_CARDS:
-        st.caption(f"{len(opened) - _MOST_CARDS} more are open, and stand in the table.")
+    if len(opened) > _MAX_CARDS:
+        st.caption(f"{len(opened) - _MAX_CARDS} more are open, and stand in the table.")
     st.subheader("Latest", anchor=False)
-    rows = [*opened[_MOST_CARDS:], *ended]
+    rows = [*opened[_MAX_CARDS:], *ended]
     if not rows:
         st.info("Nothing that has ended yet. Ask for something on a game's page, under Groups or under Repairs.")
         return
@@ -122,7 +122,7 @@ def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
         "targets": formatting.targets_text(operation.targets, journal.names),
         "actor": formatting.shown(operation.actor, 40),
         "reason": formatting.shown(operation.reason, 120) if operation.reason else formatting.UNKNOWN_VALUE,
-        "asked": formatting.moment(operation.requested_at),
+        "submitted": formatting.moment(operation.requested_at),
         "took": formatting.duration(took),
         "outcome": formatting.shown(operation.outcome, 200) if operation.outcome else formatting.UNKNOWN_VALUE,
     }
@@ -243,16 +243,16 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             is_access = operation.kind == OperationKind.ACCESS
             plan = access_previews.preview_undo if is_access else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
-            barred = services.missing_role(environment, inverse_of(operation.kind))
+            disabled_reason = services.missing_role(environment, inverse_of(operation.kind))
             st.button(
                 "Undo…",
-                disabled=(seen.why_no_undo or barred) is not None,
+                disabled=(seen.why_no_undo or disabled_reason) is not None,
                 on_click=confirm.stage_preview,
                 args=(place, undo),
                 key="undo",
             )
-            if barred is not None and seen.why_no_undo is None:
-                st.caption(formatting.escaped(barred))
+            if disabled_reason is not None and seen.why_no_undo is None:
+                st.caption(formatting.escaped(disabled_reason))
             confirm.draw_confirmation(environment, place, operation_items.draw if is_access else None)
     note = st.session_state.get(_note_of(operation.operation_id))
     if note is not None and note[1] is not None:
@@ -262,7 +262,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
     """Draw what a person may do with an operation that waits for one, and where who acts may not, the role for it."""
     operation = seen.operation
-    barred = services.missing_role(environment, operation.kind)
+    disabled_reason = services.missing_role(environment, operation.kind)
     with (
         st.container(border=True, key="resume_box", gap="xsmall"),
         st.form("resume", enter_to_submit=False, border=False),
@@ -271,7 +271,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         last = seen.steps[-1].name if seen.steps else "its first step"
         st.text(f"It tries {formatting.shown(last, 40)} again, and asks a person again if that does not come.")
         st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
-        _draw_act("Resume", _resume, environment, operation, barred)
+        _draw_act("Resume", _resume, environment, operation, disabled_reason)
     with (
         st.container(border=True, key="close_box", gap="small"),
         st.form("close", enter_to_submit=False, border=False),
@@ -279,7 +279,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         st.markdown("**End it as it is**")
         st.text("Finished steps stay done; its games are free for other operations.")
         st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
-        _draw_act("Close it", _close, environment, operation, barred)
+        _draw_act("Close it", _close, environment, operation, disabled_reason)
 
 
 def _draw_cancel(environment: Environment, operation: Operation) -> None:
@@ -291,16 +291,16 @@ def _draw_cancel(environment: Environment, operation: Operation) -> None:
         st.markdown("**Cancel it**")
         st.text("Only before it begins, or while it only waits. Finished steps stay done.")
         st.text_input("Why it is not to be done", key=_reason_of(operation, "cancelled"), max_chars=500)
-        barred = services.missing_role(environment, operation.kind)
-        _draw_act("Cancel operation", _cancel, environment, operation, barred)
+        disabled_reason = services.missing_role(environment, operation.kind)
+        _draw_act("Cancel operation", _cancel, environment, operation, disabled_reason)
 
 
 def _draw_act(
-    label: str, act: Callable[..., None], environment: Environment, operation: Operation, barred: str | None
+    label: str, act: Callable[..., None], environment: Environment, operation: Operation, disabled_reason: str | None
 ) -> None:
-    st.form_submit_button(label, on_click=act, args=(environment, operation), disabled=barred is not None)
-    if barred is not None:
-        st.caption(formatting.escaped(barred))
+    st.form_submit_button(label, on_click=act, args=(environment, operation), disabled=disabled_reason is not None)
+    if disabled_reason is not None:
+        st.caption(formatting.escaped(disabled_reason))
 
 
 def _resume(environment: Environment, operation: Operation) -> None:

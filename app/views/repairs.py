@@ -157,7 +157,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
         _take_link(names)
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
-        barred = services.missing_role(environment, str(kind))
+        disabled_reason = services.missing_role(environment, str(kind))
         is_replay = kind == OperationKind.REPLAY
         if is_replay:
             _draw_choice()
@@ -176,11 +176,11 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 key="preview_repair",
                 on_click=_offer,
                 args=(environment,),
-                disabled=barred is not None,
+                disabled=disabled_reason is not None,
             )
         links.keep(_LINKED if is_replay else {param: _LINKED[param] for param in ("repair", "games")})
-        if barred is not None:
-            st.caption(formatting.escaped(barred))
+        if disabled_reason is not None:
+            st.caption(formatting.escaped(disabled_reason))
         confirm.draw_confirmation(environment, _PLACE)
 
 

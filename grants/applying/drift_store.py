@@ -27,11 +27,11 @@ def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:
     Raises:
         CatalogUnavailable: it cannot be read.
     """
-    return in_picture(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine)))
+    return in_snapshot(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine)))
 
 
-def in_picture(engine: Engine, observed: Observed) -> Drift:
-    """Return where a picture differs from what turnout keeps."""
+def in_snapshot(engine: Engine, observed: Observed) -> Drift:
+    """Return where a snapshot differs from what turnout keeps."""
     return drift(observed, ledger.managed(engine), store_time(engine), ignored(engine))
 
 

@@ -27,7 +27,7 @@ from pipeline.store.operations import Operation
 _STEP_SECONDS: Final = 900.0  # a catalog may be away this long before an operation needs a person
 _OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
-_MOST_PROBES: Final = 20  # of those who gain, and of those who lose
+_MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 
 Open = Callable[[], Catalog]
 
@@ -53,9 +53,9 @@ class Executor:
             StepDefinition("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
             StepDefinition("record", self._record, 60.0),
             StepDefinition(
-                "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True
+                "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, reports=True
             ),
-            StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
+            StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, reports=True),
             StepDefinition("finalize", self._finalize, 60.0, verifies=True),
         )
         return replace(ACCESS, steps=steps, done=_done)
@@ -145,9 +145,9 @@ class Executor:
         tried: list[tuple[str, str, bool, Probe]] = []
         for gains in (True, False):
             cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
-            chosen = [(who, key) for who, key in cells if key in tables][:_MOST_PROBES]
+            chosen = [(who, key) for who, key in cells if key in tables][:_MAX_PROBES]
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
-        return _told_of(tried, parts_failed=bool(failed))
+        return _probe_report(tried, parts_failed=bool(failed))
 
     def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
         """Report failed changes, if any: a partly failed set has not succeeded."""
@@ -188,7 +188,7 @@ def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
     return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
 
 
-def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
+def _probe_report(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
     """Report the results of the probes.
 
     Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the

@@ -36,7 +36,7 @@ _TARGET: Final = 60  # characters of a principal that its target shows
 
 @dataclass(frozen=True, slots=True)
 class AccessProposal:
-    """A plan from a fresh picture, with its intents."""
+    """A plan from a fresh snapshot, with its intents."""
 
     intents: tuple[AccessIntent, ...]
     plan: AccessPlan
@@ -97,7 +97,7 @@ def principal_of(access: Access, actor: str) -> str:
 
 
 def target(principal: str) -> str:
-    """Return the lock of operations on a principal: one at a time, so that no two plans use one picture."""
+    """Return the lock of operations on a principal: one at a time, so that no two plans use one snapshot."""
     name = folded(principal)
     if len(name) <= _TARGET and name.isprintable():
         return f"reader:{name}"

@@ -18,7 +18,7 @@ from pipeline.store.database.states import AccessRequestState
 from pipeline.store.database.tables import access_requests
 from pipeline.store.processes.leases import store_now
 
-_MOST_OPEN: Final = 50  # per requester, so that nobody floods the list
+_MAX_OPEN: Final = 50  # per requester, so that nobody floods the list
 _HOW: Final = ("adopt", "revert")
 
 
@@ -44,7 +44,7 @@ class RequestConflict(Conflict, Refused):
     """Another person has decided a request since it was read; the message says who, so it is shown as a refusal."""
 
 
-def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], reason: str) -> Request:
+def submit(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], reason: str) -> Request:
     """Write a request, with its entry in the audit log.
 
     While one by the same requester for the same waits, that one is returned as `repeated`, and nothing is written: a
@@ -55,7 +55,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
     """
     if not is_said(reason):
         raise Refused("Enter a reason for the access admin.")
-    request_id, asked = uuid.uuid4().hex, _cells(intents)
+    request_id, wanted = uuid.uuid4().hex, _cells(intents)
     detail = {"request": request_id, "reason": reason, **audit.kept(audit.requested(intents))}
     act = audit.Act(requester, "request access", _targets(intents), None, detail)
     with engine.begin() as connection:
@@ -63,10 +63,10 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
         own_waiting = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
         waiting = [_read(row) for row in connection.execute(select(access_requests).where(own_waiting))]
         for each in waiting:
-            if _cells(each.intents) == asked:
+            if _cells(each.intents) == wanted:
                 return replace(each, repeated=True)
-        if len(waiting) >= _MOST_OPEN:
-            raise Refused(f"{_MOST_OPEN} of your requests are still open. Withdraw some, or ask an access admin.")
+        if len(waiting) >= _MAX_OPEN:
+            raise Refused(f"{_MAX_OPEN} of your requests are still open. Withdraw some, or ask an access admin.")
         audit.begin(connection, act)
         connection.execute(
             insert(access_requests).values(
@@ -78,10 +78,10 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
         return _one(connection, request_id)
 
 
-def describe(asked: Request) -> str:
+def describe(wanted: Request) -> str:
     """Report the outcome of a request."""
-    name = asked.request_id[:8]
-    if asked.repeated:
+    name = wanted.request_id[:8]
+    if wanted.repeated:
         return f"Already requested as {name}, with its first reason; it waits for an access admin."
     return f"Requested as {name}; it waits for an access admin. Nothing has changed yet."
 
@@ -119,8 +119,8 @@ def decide(
     with engine.begin() as connection:
         audit.lock_log(connection)
         audit.begin(connection, act)
-        still_asked = as_read & (access_requests.c.state == "asked")
-        if not connection.execute(update(access_requests).where(still_asked).values(values)).rowcount:
+        still_open = as_read & (access_requests.c.state == "asked")
+        if not connection.execute(update(access_requests).where(still_open).values(values)).rowcount:
             now = _one(connection, request.request_id)
             raise RequestConflict(f"This request was {now.state} by {now.decided_by!r} meanwhile. Nothing was changed.")
         audit.end(connection, act, "succeeded")

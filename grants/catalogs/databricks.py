@@ -71,8 +71,8 @@ class Databricks:
         if self._warehouse is not None:
             self._warehouse.change(change)
             return
-        asked = {"principal": change.principal, "add": list(change.add), "remove": list(change.remove)}
-        body = {"changes": [{key: value for key, value in asked.items() if value}]}
+        body_fields = {"principal": change.principal, "add": list(change.add), "remove": list(change.remove)}
+        body = {"changes": [{key: value for key, value in body_fields.items() if value}]}
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
 
     def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:

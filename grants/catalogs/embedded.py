@@ -43,8 +43,8 @@ class Embedded(Databricks):
             Denied: it may not; the sentence says what is missing.
             NotFound: there is no table of that id.
         """
-        asked = {"table_id": table_id, "operation": "READ"}
-        return text_of(self.rest.as_caller(token).write("POST", CREDENTIALS_PATH, asked), "url")
+        body_fields = {"table_id": table_id, "operation": "READ"}
+        return text_of(self.rest.as_caller(token).write("POST", CREDENTIALS_PATH, body_fields), "url")
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a principal, with a token made for that."""

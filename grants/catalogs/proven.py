@@ -18,7 +18,7 @@ from grants.catalog import CatalogUnavailable
 from grants.proof import NONCE_BYTES, PROOF_PATH, proof
 
 _OK: Final = b"HTTP/1.1 200 "
-_MOST_BYTES: Final = 4_096  # of an answer; the catalog's has about 200
+_MAX_BYTES: Final = 4_096  # of an answer; the catalog's has about 200
 
 
 class ProvenAdapter(HTTPAdapter):
@@ -75,7 +75,7 @@ def _answer(connection: socket.socket, proof_bytes: int, seconds: float) -> byte
     while not _is_enough(answer, proof_bytes) and (left := ends_at - time.monotonic()) > 0:
         connection.settimeout(left)
         try:
-            piece = connection.recv(_MOST_BYTES)
+            piece = connection.recv(_MAX_BYTES)
         except TimeoutError:
             break
         if not piece and not answer:
@@ -93,6 +93,6 @@ def _is_enough(answer: bytes, proof_bytes: int) -> bool:
     """Return whether an answer is complete, or can be no proof whatever follows."""
     head, end, body = answer.partition(b"\r\n\r\n")
     if not end:
-        return len(answer) >= _MOST_BYTES or not _OK.startswith(answer[: len(_OK)])
+        return len(answer) >= _MAX_BYTES or not _OK.startswith(answer[: len(_OK)])
     wrong = not head.startswith(_OK) or f"content-length: {proof_bytes}".encode() not in head.lower().split(b"\r\n")
     return wrong or len(body) >= proof_bytes

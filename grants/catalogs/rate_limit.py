@@ -75,6 +75,6 @@ class RateLimiter:
 
 
 @lru_cache(maxsize=64)
-def pace_of(address: str, per_second: float) -> RateLimiter:  # noqa: ARG001 - it is what the cache tells them apart by
+def limiter_for(address: str, per_second: float) -> RateLimiter:  # noqa: ARG001 - it is what the cache tells them apart by
     """Return the one pace at which this process reads from an address, whichever of its clients does."""
     return RateLimiter(per_second, WallClock())

@@ -9,10 +9,10 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
 from grants.catalog import CatalogUnavailable
-from grants.catalogs.rate_limit import BoundedClock, Clock, WallClock, pace_of
+from grants.catalogs.rate_limit import BoundedClock, Clock, WallClock, limiter_for
 from pipeline.errors import Refused
 
-_MOST_PAGES: Final = 10_000
+_MAX_PAGES: Final = 10_000
 _SCIM_OF_OPEN_SOURCE: Final = "/scim2/"
 
 
@@ -46,7 +46,7 @@ class Rest:
         self._token, self._shared_token, self._local = token, shared_token, local
         self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds
         self._clock = clock or WallClock()
-        self._bucket = pace_of(self.url, reads_per_second) if reads_per_second else None
+        self._bucket = limiter_for(self.url, reads_per_second) if reads_per_second else None
 
     def as_caller(self, token: str) -> "Rest":
         """Return requests to the same server as another caller."""
@@ -74,7 +74,7 @@ class Rest:
         """Yield the objects under `key` of all pages; a page may be empty and still not the last. Raises as `read`."""
         token: str | None = None
         seen: set[str] = set()
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = self.read(path, {**(query or {}), "max_results": 0, **({"page_token": token} if token else {})})
             yield from listed(page, key)
             token = page.get("next_page_token")

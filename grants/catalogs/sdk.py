@@ -20,7 +20,7 @@ from grants.catalogs.proven import ProvenAdapter
 from grants.catalogs.rate_limit import Clock
 from pipeline.errors import Refused, Transient
 
-_MOST_LETTERS: Final = 300  # of what a catalog says, as far as people see it
+_MAX_LETTERS: Final = 300  # of what a catalog says, as far as people see it
 _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403
 
 
@@ -102,4 +102,4 @@ def _short(error: Exception) -> str:
     """Return an error's text for people: one line, without what the SDK adds."""
     text = _SDK_NOTES.sub("", str(error))
     text = "".join(letter if letter.isprintable() else " " for letter in text).strip()
-    return " ".join(text.split())[:_MOST_LETTERS].rstrip(".") or type(error).__name__
+    return " ".join(text.split())[:_MAX_LETTERS].rstrip(".") or type(error).__name__

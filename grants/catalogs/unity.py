@@ -92,8 +92,13 @@ class Unity:
 
     def change(self, change: Change) -> None:
         """Apply one change. Idempotent."""
-        asked = {"add": [_spaced(name) for name in change.add], "remove": [_spaced(name) for name in change.remove]}
-        body = {"changes": [{"principal": change.principal, **{key: value for key, value in asked.items() if value}}]}
+        body_fields = {
+            "add": [_spaced(name) for name in change.add],
+            "remove": [_spaced(name) for name in change.remove],
+        }
+        body = {
+            "changes": [{"principal": change.principal, **{key: value for key, value in body_fields.items() if value}}]
+        }
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
 
     def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:

@@ -16,8 +16,8 @@ def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
     """Return the tables of a schema by name, without those whose name no game's table can have."""
     catalog_name, schema_name = schema.path
     rest.read(path_of(f"{PREFIX}/schemas", schema.full_name))  # some answer for a schema that is gone with no tables
-    asked = {"catalog_name": catalog_name, "schema_name": schema_name}
-    listed_tables = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", asked))
+    body_fields = {"catalog_name": catalog_name, "schema_name": schema_name}
+    listed_tables = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", body_fields))
     return {table.key: table for table in listed_tables if table is not None}
 
 

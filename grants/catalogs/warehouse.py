@@ -12,7 +12,7 @@ from pipeline.errors import Refused
 _PRIVILEGE: Final = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
 _DENIED: Final = ("PERMISSION_DENIED", "INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED_ACCESS")
 _GONE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PRINCIPAL_DOES_NOT_EXIST", "NO_SUCH_CATALOG")
-_MOST_LETTERS: Final = 300
+_MAX_LETTERS: Final = 300
 _WAIT: Final = "10s"
 
 
@@ -47,13 +47,13 @@ class Warehouse:
         return Probe(False if isinstance(failure, Denied) else None, str(failure))
 
     def _run(self, statement: str) -> Mapping[str, Any]:
-        asked = {
+        body_fields = {
             "warehouse_id": self._warehouse_id,
             "statement": statement,
             "wait_timeout": _WAIT,
             "on_wait_timeout": "CANCEL",
         }
-        status = self._rest.write("POST", "/api/2.0/sql/statements", asked).get("status")
+        status = self._rest.write("POST", "/api/2.0/sql/statements", body_fields).get("status")
         if not isinstance(status, dict):
             raise CatalogUnavailable("The warehouse did not report the result of a statement.")
         return status
@@ -94,7 +94,7 @@ def _failure(status: Mapping[str, Any]) -> Exception:
     code, message = (
         (str(error.get(key, "")) for key in ("error_code", "message")) if isinstance(error, dict) else ("", "")
     )
-    reason = f"The warehouse reports: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
+    reason = f"The warehouse reports: {' '.join(message.split())[:_MAX_LETTERS] or status.get('state')}"
     if status.get("state") != "FAILED":  # cancelled because it took too long, or the warehouse was stopped
         return CatalogUnavailable(f"The warehouse did not finish: {status.get('state')}.")
     if any(mark in code or mark in message for mark in _DENIED):

@@ -9,7 +9,7 @@ import click
 
 from grants.applying import proposals as desk
 from grants.cli.options import INTENTS, AccessContext, intents_from
-from pipeline.cli.options import SubmitOptions, asking, keys_of
+from pipeline.cli.options import SubmitOptions, keys_of, submitting
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json, say_lines
 
@@ -108,7 +108,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
     is_flag=True,
     help="Request it from an access admin instead. The same open request is not made twice.",
 )
-@asking
+@submitting
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
     """Grant and revoke access: plan again, check, apply, observe in the catalog, probe.
 
@@ -116,7 +116,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     waits until the catalog shows it, and reads as those who gained or lost access. Needs `--reason`. Exit code 1 if a
     part failed.
     """
-    from grants.applying.requests import ask, describe
+    from grants.applying.requests import describe, submit
 
     context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
@@ -125,7 +125,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     if as_request and not how.dry_run:
         for each in desk.lines(prepared):
             say(each, err=how.as_json)
-        request = ask(context.engine, context.actor, [asdict(each) for each in prepared.intents], how.reason)
+        request = submit(context.engine, context.actor, [asdict(each) for each in prepared.intents], how.reason)
         say(describe(request), err=how.as_json)
         if how.as_json:
             say_json(asdict(request))
@@ -135,7 +135,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
 
 @click.command("undo")
 @click.argument("operation")
-@asking
+@submitting
 def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Revert what OPERATION did about access, and only that, unless something newer depends on it."""
     from pipeline.store.operations import operation as find
@@ -147,7 +147,7 @@ def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
 
 @click.command("expire")
-@asking
+@submitting
 def expire(env_dir: Path, how: SubmitOptions) -> None:
     """Revoke expired access now; a running controller does this by itself."""
     from grants.applying import ledger

@@ -9,7 +9,7 @@ import click
 from grants.applying import drift_store
 from grants.cli.options import AccessContext
 from grants.planning.drift import Drift, Finding
-from pipeline.cli.options import SubmitOptions, asking
+from pipeline.cli.options import SubmitOptions, submitting
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json
 
@@ -21,7 +21,7 @@ from pipeline.terminal import say, say_json
     help="Adopt, revert or ignore the findings named by --finding.",
 )
 @click.option("--finding", "chosen", multiple=True, help="Id of a finding, or the start of it; repeatable.")
-@asking
+@submitting
 def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOptions) -> None:
     """Show where the catalog differs now from what turnout granted; or adopt, revert or ignore findings.
 

@@ -10,7 +10,7 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
-from pipeline.cli.options import SubmitOptions, asking, submit_and_wait
+from pipeline.cli.options import SubmitOptions, submit_and_wait, submitting
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.lists import join_limited
@@ -33,7 +33,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
 
 @click.command("approve")
 @click.argument("request")
-@asking
+@submitting
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve another person's REQUEST: plan it again and apply it."""
     context = AccessContext(env_dir)

@@ -6,7 +6,7 @@ from typing import Final
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 
-_MOST_SHOWN: Final = 50
+_MAX_SHOWN: Final = 50
 _LONGEST: Final = 80
 
 
@@ -30,7 +30,7 @@ class Problems:
         if not self._found:
             return
         problems = sorted(set(self._found))
-        shown = first_lines(problems, _MOST_SHOWN, lambda each: f"line {each[0]}: {each[1]}")
+        shown = first_lines(problems, _MAX_SHOWN, lambda each: f"line {each[0]}: {each[1]}")
         listed = "\n".join(f"  - {each}" for each in shown)
         raise Refused(f"{len(problems)} problem(s) in {self._subject}, correct them there:\n{listed}")
 

@@ -27,7 +27,7 @@ from grants.model import (
     Securable,
     folded,
 )
-from grants.observing.verdict import OWNERSHIP, Need, Standing, Unknown, Verdict, Way, best, every
+from grants.observing.verdict import OWNERSHIP, AccessVerdict, Need, Standing, Unknown, Way, best, every
 from pipeline.errors import Refused
 
 NEEDS: Final = (SELECT, USE_SCHEMA, USE_CATALOG)
@@ -59,7 +59,7 @@ class Reading:
 
 
 class Resolver:
-    """Answers for one picture of a catalog, which it indexes once."""
+    """Answers for one snapshot of a catalog, which it indexes once."""
 
     def __init__(self, observed: Observed) -> None:
         self.observed: Final = observed
@@ -70,7 +70,7 @@ class Resolver:
             set
         )  # folded principal → games by the table's own grants or owner
         self._managing: Final[dict[str, set[str]]] = defaultdict(set)
-        self._untold: Final[set[str]] = set()  # games of whose tables not everything was read
+        self._unreported: Final[set[str]] = set()  # games of whose tables not everything was read
         self._closures: Final[dict[str, Chains]] = {}
         self._readings: Final[dict[str, Reading]] = {}
         for key, table in observed.tables.items():
@@ -82,7 +82,7 @@ class Resolver:
             self._owner[where] = folded(table.owner)
         owner, granted = self._owner.get(where), self._granted.get(where)
         if owner is None or granted is None:
-            self._untold.add(key)
+            self._unreported.add(key)
         if owner is not None:
             self._selecting[owner].add(key)
         for holder, privileges in (granted or {}).items():
@@ -135,7 +135,7 @@ class Resolver:
             if each not in principals and not principals.isdisjoint(self.closure(each)):
                 yield each
 
-    def verdict(self, principal: str, key: str) -> Verdict:
+    def verdict(self, principal: str, key: str) -> AccessVerdict:
         """Return whether a principal reads a game, and why.
 
         Raises:
@@ -152,11 +152,11 @@ class Resolver:
         who = folded(principal)
         return [{each: chain} for each, chain in chains.items() if each == who or self.standing(each) == "active"]
 
-    def _verdict(self, principal: str, table: GameTable, chains: Chains) -> Verdict:
+    def _verdict(self, principal: str, table: GameTable, chains: Chains) -> AccessVerdict:
         needs = tuple(self._need(privilege, table.securable, chains) for privilege in NEEDS)
         granting = tuple(self._granting(table.securable, needs, chains))
         standing = self.standing(principal)
-        return Verdict(
+        return AccessVerdict(
             principal=self.name(principal), key=table.key, standing=standing, needs=needs, granting=granting,
             could_grant_itself=False if standing != "active" else self._could(needs, granting, table.securable),
             unknown=tuple(self._unknown(table.securable, chains)),
@@ -197,11 +197,13 @@ class Resolver:
         if use is False:
             return Reading()
         if self._has(holders, SELECT, self.observed.schema, without):
-            selects, untold = frozenset(self.observed.tables), _NO_KEYS
+            selects, unreported = frozenset(self.observed.tables), _NO_KEYS
         else:
             selects = _NO_KEYS.union(*(self._selecting.get(holder, _NO_KEYS) for holder in holders))
-            untold = frozenset(self._untold if self._all_read(SELECT, self._above) else self.observed.tables) - selects
-        return Reading(selects, untold) if use else Reading(unknown=selects | untold)
+            unreported = (
+                frozenset(self._unreported if self._all_read(SELECT, self._above) else self.observed.tables) - selects
+            )
+        return Reading(selects, unreported) if use else Reading(unknown=selects | unreported)
 
     def has(self, principal: str, need: str, where: Securable, without: AbstractSet[Holding] = _NOBODY) -> bool | None:
         """Return whether a principal has one of the three needs on a securable or above it; None: not known."""
@@ -295,9 +297,9 @@ class Resolver:
         ways = list(granting)
         if any(way.by == OWNERSHIP for way in ways) or (ways and use):
             return True
-        untold = any(where not in self._owner for where in self._above)
+        unreported = any(where not in self._owner for where in self._above)
         unread = use is not False and (bool(ways) or any(where not in self._granted for where in table.chain()))
-        return None if untold or unread else False
+        return None if unreported or unread else False
 
     def _could_read(self, chains: Chains) -> frozenset[str]:
         everything = frozenset(self.observed.tables)

@@ -1,6 +1,6 @@
-"""The whole catalog as one picture: read table by table, kept in the control store, shown with its age.
+"""The whole catalog as one snapshot: read table by table, kept in the control store, shown with its age.
 
-A catalog of hundreds of tables takes many requests, so pages and the matrix show the picture the controller last took;
+A catalog of hundreds of tables takes many requests, so pages and the matrix show the snapshot the controller last took;
 the planner of a change reads again what the change is about.
 """
 
@@ -21,7 +21,7 @@ _ONLY = 1  # the id of the only row
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class CatalogSnapshot:
     """The last snapshot of the catalog, with its age and error."""
 
     observed: Observed | None  # None: it was never read
@@ -38,7 +38,7 @@ def observe(
 ) -> Observed:
     """Read the tables of games and all that bears on them; with `keys` the assignments of these tables only.
 
-    What was not read is not in the picture, so that nobody takes it for empty. A table that goes meanwhile is left out.
+    What was not read is not in the snapshot, so nobody takes it for empty. A table that goes meanwhile is left out.
     A `directory` that was just read is not read again.
 
     Raises:
@@ -63,7 +63,7 @@ def observe(
 def keep(
     engine: Engine, observed: Observed | None, problem: str | None = None, drift: Mapping[str, int] | None = None
 ) -> None:
-    """Keep the newest picture; with None only that it could not be taken: the one before stays, its age tells.
+    """Keep the newest snapshot; with None only that it could not be taken: the one before stays, its age tells.
 
     `drift` are the findings in it that nobody ignores, by class with zeros; None: what has drifted is not known.
     """
@@ -82,21 +82,23 @@ def keep(
             connection.execute(update(catalog_snapshots).values(values))
 
 
-def read(engine: Engine) -> Picture:
-    """Return the picture that was kept last."""
+def read(engine: Engine) -> CatalogSnapshot:
+    """Return the snapshot that was kept last."""
     with engine.connect() as connection:
         row = connection.execute(select(catalog_snapshots)).first()
     if row is None:
-        return Picture(None, None, None)
+        return CatalogSnapshot(None, None, None)
     try:
         observed = None if row.snapshot is None else from_json(row.snapshot)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return Picture(None, "The last reading of the catalog, in table catalog_snapshots, is invalid.", row.tried_at)
-    return Picture(observed, row.problem, row.tried_at)
+        return CatalogSnapshot(
+            None, "The last reading of the catalog, in table catalog_snapshots, is invalid.", row.tried_at
+        )
+    return CatalogSnapshot(observed, row.problem, row.tried_at)
 
 
 def with_fresh(observed: Observed, fresh: Observed) -> Observed:
-    """Lay what was just read over an older picture; what was not read again stays as it was, but what is gone goes."""
+    """Lay what was just read over an older snapshot; what was not read again stays as it was, but what is gone goes."""
     securables = {*observed.schema.chain(), *(each.securable for each in fresh.tables.values())}
     return replace(
         fresh,
@@ -106,7 +108,7 @@ def with_fresh(observed: Observed, fresh: Observed) -> Observed:
 
 
 def as_json(observed: Observed) -> str:
-    """Return a picture as text for `from_json`."""
+    """Return a snapshot as text for `from_json`."""
     tree = {
         "schema": observed.schema.path,
         "tables": [{**asdict(each), "securable": each.securable.path} for each in observed.tables.values()],
@@ -124,7 +126,7 @@ def as_json(observed: Observed) -> str:
 
 
 def from_json(text: str) -> Observed:
-    """Return the picture that `as_json` wrote."""
+    """Return the snapshot that `as_json` wrote."""
     tree: Mapping[str, Any] = json.loads(text)
     principals = [Principal(**each) for each in tree["principals"]]
     tables = [_table(each) for each in tree["tables"]]
@@ -146,7 +148,7 @@ def from_json(text: str) -> Observed:
 
 
 def age(engine: Engine, observed: Observed) -> float:
-    """Return how many seconds ago a picture was read, by the store's clock."""
+    """Return how many seconds ago a snapshot was read, by the store's clock."""
     return max(0.0, store_time(engine) - observed.read_at)
 
 

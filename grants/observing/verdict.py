@@ -58,7 +58,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AccessVerdict:
     """Whether a principal reads a game's table, and why."""
 
     principal: str
@@ -101,7 +101,7 @@ def every(answers: Iterable[bool | None]) -> bool | None:
     return True if known else None
 
 
-def best(verdicts: Sequence[Verdict]) -> Verdict:
+def best(verdicts: Sequence[AccessVerdict]) -> AccessVerdict:
     """Return the best of several verdicts on a cell: the first that reads, else the first that may.
 
     What any of them could grant itself, it could; what is unknown of any is unknown.
@@ -121,7 +121,7 @@ def place(securable: Securable) -> str:
     return f"{securable.type} {securable.full_name}"
 
 
-def _main(verdict: Verdict) -> str:
+def _main(verdict: AccessVerdict) -> str:
     who, key = verdict.principal, verdict.key
     if verdict.standing == "gone":
         return f"{who} does not read {key}: the directory does not know it."
@@ -136,7 +136,7 @@ def _main(verdict: Verdict) -> str:
     return f"{who} does not read {key}: it lacks {' and '.join(missing)}."
 
 
-def _notes(verdict: Verdict) -> Iterator[str]:
+def _notes(verdict: AccessVerdict) -> Iterator[str]:
     groups = verdict.needs[0].ways[0].groups if verdict.apart and verdict.reads else ()
     if groups:
         yield f"The catalog does not know groups: it admits {groups[-1]}, and refuses {verdict.principal} by name."

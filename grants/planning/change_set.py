@@ -88,7 +88,7 @@ def _sorted(assignments: Assignments, direction: int) -> Iterator[tuple[Securabl
 
 
 def simulate(observed: Observed, changes: Iterable[Change]) -> Observed:
-    """Return the picture after changes, as a catalog would give it; what was not read stays unread."""
+    """Return the snapshot after changes, as a catalog would give it; what was not read stays unread."""
     direct: dict[Securable, dict[str, frozenset[str]]] = {}
     for change in changes:
         if change.securable not in observed.direct:

@@ -74,8 +74,8 @@ def warnings(
     by_principal: dict[tuple[str, bool], list[AccessIntent]] = defaultdict(list)
     for intent in intents:
         by_principal[folded(intent.principal), intent.read].append(intent)
-    for (who, gives), asked in sorted(by_principal.items()):
-        yield from _about_giving(before, who, asked) if gives else _about_taking(after, who, asked)
+    for (who, gives), requested in sorted(by_principal.items()):
+        yield from _about_giving(before, who, requested) if gives else _about_taking(after, who, requested)
     above = {where for _, where in uses(before.observed)}
     for change in changes:
         if change.remove and change.securable in above:
@@ -83,24 +83,24 @@ def warnings(
             yield f"{change.principal} loses {what}, also for objects that are not games; turnout does not see those."
 
 
-def _about_giving(before: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
+def _about_giving(before: Resolver, who: str, requested: Sequence[AccessIntent]) -> Iterator[str]:
     known = before.observed.directory.principals.get(who)
     if known is not None and known.kind == "user":
         yield f"{known.name} is a user: prefer a group, so that members can change without new grants."
     if before.apart and known is not None and known.kind == "group":
         yield f"The catalog does not know groups: it admits {known.name} itself, and refuses its members by name."
     if who == folded(EVERYONE):
-        yield f"{EVERYONE} means everybody: every user will read {len(asked)} of these games."
+        yield f"{EVERYONE} means everybody: every user will read {len(requested)} of these games."
     reads = before.reading(who).reads
     selected = before.selected_by_itself(who)
-    covered = [intent for intent in asked if intent.key in reads and intent.key not in selected]
+    covered = [intent for intent in requested if intent.key in reads and intent.key not in selected]
     if covered:
         ways = _select_ways(before, covered[0])
         yield f"{before.name(who)} already reads {len(covered)} of these games: {covered[0].key} by {ways[0].words}."
 
 
-def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
-    could = [intent for intent in asked if intent.key in after.reading(who).could]
+def _about_taking(after: Resolver, who: str, requested: Sequence[AccessIntent]) -> Iterator[str]:
+    could = [intent for intent in requested if intent.key in after.reading(who).could]
     if could:
         way = after.verdict(who, could[0].key).granting[0]
         yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."

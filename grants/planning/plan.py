@@ -55,7 +55,7 @@ class AccessPlan:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the facts: planned again from a newer picture it is another one only if they have changed."""
+        """A hash of the facts: planned again from a newer snapshot it is another one only if they have changed."""
         return hash_of(self.facts)
 
 
@@ -98,7 +98,7 @@ class Stage:
     """How far a plan is thought through."""
 
     changes: tuple[Change, ...]
-    resolver: Resolver  # of the picture after these
+    resolver: Resolver  # of the snapshot after these
 
     def then(self, draft: Draft) -> "Stage":
         """Return what comes after a draft too."""
@@ -114,12 +114,12 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
             contradict each other, or something that decides was not read.
     """
     before = Resolver(observed)
-    asked = _checked(before, intents, now)
-    cells = _entitled(before, asked, managed)
+    requested = _checked(before, intents, now)
+    cells = _entitled(before, requested, managed)
     draft, adopted, vanished = Draft(), set[ManagedGrant](), set[ManagedGrant]()
-    selected = {who: before.selected_by_itself(who) for who in {intent.cell[0] for intent in asked}}
+    selected = {who: before.selected_by_itself(who) for who in {intent.cell[0] for intent in requested}}
     spelled = Spellings(observed)
-    for key, theirs in _by_key(intent for intent in asked if intent.key != NO_GAME).items():
+    for key, theirs in _by_key(intent for intent in requested if intent.key != NO_GAME).items():
         where = observed.table(key)
         granted = before.granted(where) or {}
         for intent in theirs:
@@ -139,10 +139,10 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
                     for spelling, privileges in spelled.of(where, who):
                         for privilege in takes & privileges:
                             draft.remove(where, spelling, privilege)
-    give(draft, before, {intent.principal for intent in asked if intent.read})
+    give(draft, before, {intent.principal for intent in requested if intent.read})
     on_tables = Stage((), before).then(draft)
-    done = on_tables.then(_use_left_over(on_tables.resolver, asked, managed, cells))
-    return assembled(before, done, asked, cells, managed, adopted - managed.given, vanished)
+    done = on_tables.then(_use_left_over(on_tables.resolver, requested, managed, cells))
+    return assembled(before, done, requested, cells, managed, adopted - managed.given, vanished)
 
 
 def assembled(
@@ -169,25 +169,25 @@ def assembled(
 
 def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> tuple[AccessIntent, ...]:
     observed = before.observed
-    asked: dict[tuple[Cell, bool], AccessIntent] = {}
+    requested: dict[tuple[Cell, bool], AccessIntent] = {}
     for raw in intents:
         name = before.name(raw.principal)
         intent = raw if name == raw.principal else replace(raw, principal=name)
         _require_known(before, intent, now)
         cell, permanent = intent.cell, intent.until is None
-        same = asked.setdefault((cell, permanent), intent)
-        other = asked.get((cell, not permanent), intent)
+        same = requested.setdefault((cell, permanent), intent)
+        other = requested.get((cell, not permanent), intent)
         if same.until != intent.until or same.read is not intent.read or other.read is not intent.read:
             raise Refused(f"{intent.principal} and {intent.key} are requested twice with different terms. Request one.")
-    if asked:
-        keys = dict.fromkeys(intent.key for intent in asked.values())
+    if requested:
+        keys = dict.fromkeys(intent.key for intent in requested.values())
         tables = [observed.tables[key].securable for key in keys if key in observed.tables]
         for where in (*observed.schema.chain(), *tables):
             if where not in observed.direct:
                 raise Refused(
                     f"The grants on {place(where)} were not read, so no change can be planned. Read the catalog again."
                 )
-    return tuple(asked.values())
+    return tuple(requested.values())
 
 
 def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:

@@ -38,7 +38,7 @@ def take(
 ) -> set[ManagedGrant]:
     """Take of these what is there and nobody reads by; return what stays since a principal does.
 
-    The resolver's picture is the one in which everything else of the plan is done. `allowed` may lose by it.
+    The resolver's snapshot is the one in which everything else of the plan is done. `allowed` may lose by it.
     """
     gone: set[Holding] = set()
     kept: set[ManagedGrant] = set()

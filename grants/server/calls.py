@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-MOST_BYTES: Final = 1_048_576  # of a body: some thousand columns
-_MOST_LETTERS: Final = 4_096  # of one text
+MAX_BYTES: Final = 1_048_576  # of a body: some thousand columns
+_MAX_LETTERS: Final = 4_096  # of one text
 
 _log = logging.getLogger(__name__)
 
@@ -121,8 +121,8 @@ def denied(message: str) -> ApiError:
 
 def as_text(value: object, name: str) -> str:
     """Return a text that can be kept: UTF-8 without control characters, neither empty nor endless."""
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS:
-        raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} letters.")
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_LETTERS:
+        raise invalid(f"{name} must be a text of 1 to {_MAX_LETTERS} letters.")
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000 for letter in value):
         raise invalid(f"{name} contains a character that is not allowed.")
     return value
@@ -141,8 +141,8 @@ async def _body(request: Request) -> Mapping[str, Any]:
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > MOST_BYTES:
-            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MOST_BYTES} bytes.")
+        if len(raw) > MAX_BYTES:
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MAX_BYTES} bytes.")
     try:
         body = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from grants.proof import NONCE_BYTES, PROOF_PATH, proof
-from grants.server.calls import MOST_BYTES, ApiError, ServerState, said
+from grants.server.calls import MAX_BYTES, ApiError, ServerState, said
 from grants.server.tokens import caller_of
 
 _PROOF: Final = re.compile(rf"{PROOF_PATH}([0-9a-f]{{{2 * NONCE_BYTES}}})")
@@ -29,9 +29,9 @@ class Gate:
             raise ValueError(f"{scope['type']} is not spoken here")  # uvicorn closes the connection
         try:
             self._meant_for_us(scope)
-            asked = _PROOF.fullmatch(scope["path"])
-            if asked is not None:  # the only answer without a token: the client sends none before it has this
-                proven = proof(self._state.own_token, self._state.port, asked[1])
+            requested = _PROOF.fullmatch(scope["path"])
+            if requested is not None:  # the only answer without a token: the client sends none before it has this
+                proven = proof(self._state.own_token, self._state.port, requested[1])
                 await PlainTextResponse(proven)(scope, receive, send)
                 return
             scope["caller"] = caller_of(self._state.rows, Headers(scope=scope).get("authorization", ""))
@@ -45,5 +45,5 @@ class Gate:
         if headers.get("host") not in {f"127.0.0.1:{self._state.port}", f"localhost:{self._state.port}"}:
             raise ApiError(400, "BAD_REQUEST", "Address this host as 127.0.0.1 or localhost, with its port.")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
-            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MOST_BYTES} bytes.")
+        if not length.isdecimal() or int(length[:20]) > MAX_BYTES:
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request may have at most {MAX_BYTES} bytes.")

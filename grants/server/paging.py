@@ -5,7 +5,7 @@ from typing import Final
 
 from grants.server.calls import Call, invalid
 
-_MOST_ROWS: Final = 150  # of one page
+_MAX_ROWS: Final = 150  # of one page
 
 
 def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]]:
@@ -15,7 +15,7 @@ def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]
     """
     after = _after(call.query.get("page_token", ""))
     left = [key for key in keys if key > after]
-    size = min(call.number("max_results", 0) or _MOST_ROWS, _MOST_ROWS)
+    size = min(call.number("max_results", 0) or _MAX_ROWS, _MAX_ROWS)
     shown = left[:size]
     return shown, {"next_page_token": shown[-1].encode().hex()} if len(left) > size else {}
 

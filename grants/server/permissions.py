@@ -20,12 +20,12 @@ _ONLY_ON: Final = {
 
 def assignments(call: Call) -> Mapping[str, Any]:
     """Return the direct grants on a securable: all to those who may change them, to others their own."""
-    return _told(call, inherited=False)
+    return _as_json(call, inherited=False)
 
 
 def effective(call: Call) -> Mapping[str, Any]:
     """Return likewise what holds on a securable by grants on it and on what it lies in."""
-    return _told(call, inherited=True)
+    return _as_json(call, inherited=True)
 
 
 def change(call: Call) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _apply(rows: sqlite3.Connection, securable_id: str, principal_id: str, add: 
     )
 
 
-def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
+def _as_json(call: Call, *, inherited: bool) -> Mapping[str, Any]:
     """Return the grants that the caller may see, one entry per principal."""
     if 0 < call.number("max_results", 0) < 150:
         raise invalid("max_results must be 0, or 150 and more.")

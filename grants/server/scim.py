@@ -13,13 +13,13 @@ from grants.server.rows import EVERYONE_ID
 PREFIX: Final = "/api/2.0/preview/scim/v2"
 _KINDS: Final = {"Users": "user", "Groups": "group", "ServicePrincipals": "service_principal"}
 _NAME: Final = {"user": "userName", "group": "displayName", "service_principal": "applicationId"}
-_MOST: Final = 100  # of one page
+_MAX_PAGE: Final = 100  # of one page
 _ONE_MEMBER: Final = re.compile(r'members\[value eq "([^"\]]+)"\]')
 
 
 def me(call: Call) -> Mapping[str, Any]:
     """Return the caller, a service principal's application id as its user name."""
-    return {"userName": call.caller["name"], **_told(call.rows, call.caller)}
+    return {"userName": call.caller["name"], **_as_json(call.rows, call.caller)}
 
 
 def listed(call: Call) -> Mapping[str, Any]:
@@ -29,15 +29,15 @@ def listed(call: Call) -> Mapping[str, Any]:
     rows = call.rows.execute(
         "SELECT * FROM principals WHERE kind = ? AND id != ? ORDER BY rowid", (_kind(call), EVERYONE_ID)
     ).fetchall()
-    shown = rows[start - 1 : start - 1 + min(call.number("count", _MOST), _MOST)]
+    shown = rows[start - 1 : start - 1 + min(call.number("count", _MAX_PAGE), _MAX_PAGE)]
     page = {"totalResults": len(rows), "startIndex": start, "itemsPerPage": len(shown)}
-    return {**page, "Resources": [_told(call.rows, row) for row in shown]}
+    return {**page, "Resources": [_as_json(call.rows, row) for row in shown]}
 
 
 def one(call: Call) -> Mapping[str, Any]:
     """Return one principal by its id."""
     call.require_admin()
-    return _told(call.rows, _found(call))
+    return _as_json(call.rows, _found(call))
 
 
 def make(call: Call) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ def make(call: Call) -> Mapping[str, Any]:
         raise ApiError(409, "RESOURCE_ALREADY_EXISTS", f"A principal named {name!r} already exists.") from error
     if kind == "group":
         _add(call.rows, principal_id, as_list(call.body.get("members"), "members", dict))
-    return _told(call.rows, _by_id(call.rows, kind, principal_id))
+    return _as_json(call.rows, _by_id(call.rows, kind, principal_id))
 
 
 def patch(call: Call) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ def patch(call: Call) -> Mapping[str, Any]:
             _patch_members(call.rows, principal["id"], operation)
         else:
             _patch_activity(call.rows, principal, operation)
-    return _told(call.rows, _found(call))
+    return _as_json(call.rows, _found(call))
 
 
 def delete(call: Call) -> Mapping[str, Any]:
@@ -100,7 +100,7 @@ def _by_id(rows: sqlite3.Connection, kind: str, principal_id: str) -> sqlite3.Ro
     return principal
 
 
-def _told(rows: sqlite3.Connection, principal: sqlite3.Row) -> dict[str, Any]:
+def _as_json(rows: sqlite3.Connection, principal: sqlite3.Row) -> dict[str, Any]:
     resource = {"id": principal["id"], _NAME[principal["kind"]]: principal["name"], "displayName": principal["display"]}
     parents = _related(rows, "member_id", "group_id", principal["id"])
     resource["groups"] = [{"value": row["id"], "display": row["name"], "type": "direct"} for row in parents]

@@ -34,17 +34,17 @@ def tables(call: Call) -> Mapping[str, Any]:
 
 def catalog(call: Call) -> Mapping[str, Any]:
     """Return one catalog."""
-    return _told(call.rows, _visible(call, "catalog", call.path["full_name"]))
+    return _as_json(call.rows, _visible(call, "catalog", call.path["full_name"]))
 
 
 def schema(call: Call) -> Mapping[str, Any]:
     """Return one schema."""
-    return _told(call.rows, _visible(call, "schema", call.path["full_name"]))
+    return _as_json(call.rows, _visible(call, "schema", call.path["full_name"]))
 
 
 def table(call: Call) -> Mapping[str, Any]:
     """Return one table."""
-    return _told(call.rows, _visible(call, "table", call.path["full_name"]))
+    return _as_json(call.rows, _visible(call, "table", call.path["full_name"]))
 
 
 def make_catalog(call: Call) -> Mapping[str, Any]:
@@ -124,10 +124,10 @@ def _listed(call: Call, plural: str, parent: sqlite3.Row | None) -> Mapping[str,
         row["full_name"]: row for row in rows if call.caller["admin"] or standing(call.rows, call.caller, row).sees()
     }
     shown, more = page(call, list(seen))
-    return {**({plural: [_told(call.rows, seen[name]) for name in shown]} if shown else {}), **more}
+    return {**({plural: [_as_json(call.rows, seen[name]) for name in shown]} if shown else {}), **more}
 
 
-def _told(rows: sqlite3.Connection, securable: sqlite3.Row) -> dict[str, Any]:
+def _as_json(rows: sqlite3.Connection, securable: sqlite3.Row) -> dict[str, Any]:
     owner = rows.execute("SELECT name FROM principals WHERE id = ?", (securable["owner_id"],)).fetchone()
     path = securable["full_name"].split(".")
     answer = {
@@ -148,7 +148,7 @@ def _given(call: Call, securable_type: str) -> Mapping[str, Any]:
     require_administration(call, securable)
     owner = principal_named(call.rows, call.text("owner"))
     call.rows.execute("UPDATE securables SET owner_id = ? WHERE id = ?", (owner["id"], securable["id"]))
-    return _told(call.rows, find(call.rows, securable_type, securable["full_name"]))
+    return _as_json(call.rows, find(call.rows, securable_type, securable["full_name"]))
 
 
 def _require_making(call: Call, parent: sqlite3.Row, privilege: str, use: str) -> None:
@@ -179,4 +179,4 @@ def _made(
             raise ApiError(400, "INVALID_PARAMETER_VALUE", "Another table is registered at that location.") from error
         raise ApiError(409, "ALREADY_EXISTS", f"{name!r} already exists.") from error
     row = call.rows.execute("SELECT * FROM securables WHERE id = ?", (securable_id,)).fetchone()
-    return _told(call.rows, row)
+    return _as_json(call.rows, row)

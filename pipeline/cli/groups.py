@@ -14,16 +14,16 @@ from pipeline.cli.context import CommandContext
 from pipeline.cli.options import (
     Finite,
     SubmitOptions,
-    asking,
     combine_options,
     keys_of,
     required_reason,
     submit_and_wait,
+    submitting,
 )
 from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
-from pipeline.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of
+from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
 from pipeline.settings import load
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group
@@ -146,7 +146,7 @@ def _on_groups(kind: OperationKind, help_text: str) -> click.Command:
 
     @click.command(kind, help=help_text)
     @click.argument("groups", nargs=-1, required=True)
-    @asking
+    @submitting
     def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.proposals import propose
 
@@ -198,18 +198,18 @@ def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
     for name, group in groups.items():
         condition = judge_group(facts, name)
         state, deaths = condition.liveness.state, condition.deaths
-        told = {
+        reported = {
             "games": counts[name],
             "driver": None if state == "not_started" else state,
             "deaths": len(deaths),
             "last_death": deaths[0].message if deaths else None,
         }
-        rows.append({**asdict(group), **told})
+        rows.append({**asdict(group), **reported})
     return rows
 
 
 @click.command("propose")
-@asking
+@submitting
 @click.option(
     "--apply",
     "do_it",
@@ -217,7 +217,7 @@ def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
     help="Submit the moves as one operation, without games that wait for their first group.",
 )
 @click.option(
-    "--most", "max_moves", type=click.IntRange(0), default=MAX_EVENED, show_default=True,
+    "--most", "max_moves", type=click.IntRange(0), default=MAX_REBALANCING_MOVES, show_default=True,
     help="Most moves that only even out the load; 0 shows only the games that must leave.",
 )  # fmt: skip
 def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> None:
@@ -232,21 +232,21 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
 
     context = CommandContext(env_dir)
     view = PlacementView(context.settings, context.engine)
-    placed, even = view.best(max_moves)
+    placed, rebalanced = view.best(max_moves)
     is_shown = not do_it or how.dry_run
     if is_shown and how.as_json:
-        say_json(_as_dict(placed, even, view.trigger_seconds))
+        say_json(_as_dict(placed, rebalanced, view.trigger_seconds))
         return
-    for line in lines_of(placed, even, view.trigger_seconds):
+    for line in lines_of(placed, rebalanced, view.trigger_seconds):
         say(line, err=not is_shown)
     if not is_shown:
-        proposal = view.rebalance(placed, even, context.actor, how.reason)
+        proposal = view.rebalance(placed, rebalanced, context.actor, how.reason)
         submit_and_wait(context, proposal, how)
 
 
 @click.command("drain")
 @click.argument("group")
-@asking
+@submitting
 def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     """Move all games of GROUP to groups with room, and keep new games away from it.
 
@@ -280,20 +280,20 @@ def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) 
     say(f"{len(before)} changed. `turnout groups propose` shows what should move.")
 
 
-def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:
+def _as_dict(placed: Placed, rebalanced: Placed, trigger_seconds: float) -> dict[str, Any]:
     return {
         "moves": [
             *(_move(each, trigger_seconds, needed=True) for each in placed.placements),
-            *(_move(each, trigger_seconds, needed=False) for each in even.placements),
+            *(_move(each, trigger_seconds, needed=False) for each in rebalanced.placements),
         ],
         "unplaced": [{"game_key": each.game.game_key, "why": each.why} for each in placed.unplaced],
         "before": _groups(placed.before),
-        "after": _groups(even.after),
-        "restarts": placed.restarts + even.restarts,
+        "after": _groups(rebalanced.after),
+        "restarts": placed.restarts + rebalanced.restarts,
     }
 
 
-def _move(each: Placement, trigger_seconds: float, *, needed: bool) -> dict[str, Any]:
+def _move(each: GamePlacement, trigger_seconds: float, *, needed: bool) -> dict[str, Any]:
     return {
         "game_key": each.game_key, "from": each.source, "to": each.target, "needed": needed, "why": each.why,
         "cores": each.game.cores, "cores_known": each.game.is_known,

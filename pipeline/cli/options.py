@@ -91,7 +91,7 @@ class SubmitOptions:
     as_json: bool = False
 
 
-def asking(command: Callable[..., Any]) -> Callable[..., Any]:
+def submitting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of one that asks for an operation; it gets them as `how`."""
 
     @functools.wraps(command)

@@ -58,15 +58,15 @@ def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> No
     "--rows", "limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most rows to print."
 )
 @click.option(
-    "--bytes", "most_bytes", type=click.IntRange(0, 16 * 1024 * 1024), default=64, show_default=True,
+    "--bytes", "max_bytes", type=click.IntRange(0, 16 * 1024 * 1024), default=64, show_default=True,
     help="Most bytes of each wrapper to print: as hex, in JSON as base64.",
 )  # fmt: skip
-def show_quarantine(env_dir: Path, as_json: bool, limit: int, most_bytes: int, **rows: Any) -> None:
+def show_quarantine(env_dir: Path, as_json: bool, limit: int, max_bytes: int, **rows: Any) -> None:
     """Show refused rows, newest first: position, reason, detail, first seen and the wrapper's bytes."""
     from pipeline.repair import report
 
     with _quarantined(env_dir, **rows) as quarantined:
-        shown, (total, _) = quarantined.rows(limit, most_bytes), quarantined.totals()
+        shown, (total, _) = quarantined.rows(limit, max_bytes), quarantined.totals()
     say_lines(report.rows_as_json(shown, total) if as_json else report.render_rows(shown, total))
 
 

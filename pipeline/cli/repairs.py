@@ -10,7 +10,7 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.cli.context import CommandContext
-from pipeline.cli.options import SubmitOptions, asking, keys_of, submit_and_wait
+from pipeline.cli.options import SubmitOptions, keys_of, submit_and_wait, submitting
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
@@ -41,7 +41,7 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
         say_json([asdict(each) for each in offered])
         return
     for each in offered:
-        for line in _told(each):
+        for line in _lines_of(each):
             say(line)
 
 
@@ -50,7 +50,7 @@ def _repairing(kind: OperationKind, help_text: str) -> click.Command:
 
     @click.command(kind, help=help_text)
     @click.argument("games", nargs=-1, required=True)
-    @asking
+    @submitting
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.repair_proposals import RepairPlanner
         from pipeline.store.games import known_names
@@ -95,7 +95,7 @@ rebuild = _repairing(
     "--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601, by default UTC)."
 )
 @click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time.")
-@asking
+@submitting
 def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: Any) -> None:
     """Decode refused rows with today's schemas and put those that decode into their game's table, exactly once.
 
@@ -149,7 +149,7 @@ def _tried(
     return 1 if any(each.error for each in done) else 0
 
 
-def _told(capability: Capability) -> list[str]:
+def _lines_of(capability: Capability) -> list[str]:
     """Return what can be done as lines for people."""
     took = "time unknown" if capability.seconds is None else f"about {capability.seconds:.0f} s"
     can = f"possible, {took}" if capability.possible else f"not possible: {capability.why_not}"

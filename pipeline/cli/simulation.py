@@ -63,10 +63,10 @@ def simulate(
     """
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.demo.simulate import simulate as run
-    from pipeline.demo.simulator import Plan
+    from pipeline.demo.simulator import SimulationPlan
 
     context = CommandContext(env_dir, source)
-    plan = Plan(games, versions, events, seed, bad_share, hostile=hostile, skew=skew)
+    plan = SimulationPlan(games, versions, events, seed, bad_share, hostile=hostile, skew=skew)
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
     sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals())

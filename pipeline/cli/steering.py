@@ -13,12 +13,12 @@ from pipeline.cli.options import (
     LISTED,
     SubmitOptions,
     as_dict,
-    asking,
     keys_of,
     line,
     required_reason,
     step_line,
     submit_and_wait,
+    submitting,
     unchanged,
 )
 from pipeline.control.acts import DirectAct
@@ -52,7 +52,7 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 
 @click.command("move")
 @click.argument("games", nargs=-1, required=True)
-@asking
+@submitting
 @click.option("--to", "group", required=True, help="The cluster group to move them to.")
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs.
@@ -73,7 +73,7 @@ def on_games(kind: OperationKind, help_text: str) -> click.Command:
 
     @click.command(kind, help=help_text)
     @click.argument("games", nargs=-1, required=True)
-    @asking
+    @submitting
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.proposals import propose
 
@@ -105,12 +105,12 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
     out.
     """
     from pipeline.store.games import find
-    from pipeline.store.stream_control import ask
+    from pipeline.store.stream_control import submit_control
 
     context = CommandContext(env_dir)
     key = find(game, context.names()).key
     with context.acting(DirectAct.SET_OWN_QUERY, (f"game:{key}",), own_query=wanted) as actor:
-        ask(context.engine, key, actor, own_query=wanted == "on")
+        submit_control(context.engine, key, actor, own_query=wanted == "on")
 
 
 @click.command("list")
@@ -209,7 +209,7 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
 
 @click.command("undo")
 @click.argument("operation")
-@asking
+@submitting
 def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Submit the inverse of OPERATION, within 24 hours of its end.
 

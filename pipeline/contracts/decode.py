@@ -15,7 +15,7 @@ from pipeline.contracts.messages import describe, with_distinct_names
 from pipeline.contracts.nested import parents, union_rows
 from pipeline.contracts.parsing import Parser, Refusal, Rows
 from pipeline.contracts.required import has_required, missing_required
-from pipeline.contracts.schemas import Placement, Schema
+from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.contracts.shape import delta_schema, holds_type, merge, placed_columns
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
@@ -122,7 +122,7 @@ def pad(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return _cast(batch, target)
 
 
-def placed(batch: pa.RecordBatch, schema: Schema, placement: Placement) -> pa.RecordBatch:
+def placed(batch: pa.RecordBatch, schema: Schema, placement: FieldPlacement) -> pa.RecordBatch:
     """Rename a schema's decoded columns as in a game's table; values stay untouched."""
     if not placement.names:
         return batch

@@ -19,7 +19,7 @@ from pipeline.contracts.layout import Level, Registered, Slot, layout, newest, r
 from pipeline.contracts.messages import describe, numbered_name, with_distinct_names
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
-from pipeline.contracts.schemas import Placement, Schema
+from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.contracts.shape import columns, members, type_text
 from pipeline.errors import Refused
 
@@ -29,7 +29,7 @@ _NULL: Final = "have null there"
 
 
 @lru_cache(maxsize=4096)
-def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], Placement]:
+def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], FieldPlacement]:
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
     Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: they affect
@@ -43,10 +43,10 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
     walk.message(_Place(layout(held), "", ""), with_distinct_names(new.message, new.descriptor), given, columns(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
-        return steps, Placement()
+        return steps, FieldPlacement()
     if parked := [step for step in steps if step.policy == "quarantine"]:
-        return steps, Placement(quarantined=str(parked[0]))
-    placement = Placement(tuple(sorted(walk.names.items())))
+        return steps, FieldPlacement(quarantined=str(parked[0]))
+    placement = FieldPlacement(tuple(sorted(walk.names.items())))
     if (spread := layout((*held, (new, placement))).leaves()) > MAX_COLUMNS:
         raise Refused(
             f"The game's table would spread into {spread} columns, at most {MAX_COLUMNS} are supported. "

@@ -15,10 +15,10 @@ from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
 from pipeline.contracts.messages import with_distinct_names
-from pipeline.contracts.schemas import Placement, Schema
+from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.contracts.shape import columns, members
 
-Registered: TypeAlias = tuple[tuple[Schema, Placement], ...]
+Registered: TypeAlias = tuple[tuple[Schema, FieldPlacement], ...]
 """A game's schemas that land, in the order of their registration, each with its placement."""
 
 

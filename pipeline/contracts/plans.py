@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from pipeline.contracts.schemas import Placement
+from pipeline.contracts.schemas import FieldPlacement
 from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
@@ -31,7 +31,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RegistrationPlan:
     """The effect of a schema's registration on one game."""
 
     game: str
@@ -40,7 +40,7 @@ class Plan:
     version: int  # the number of the game's version
     new: bool  # False when the game already has this very schema, so that nothing changes
     steps: tuple[Step, ...]
-    placement: Placement
+    placement: FieldPlacement
 
     @property
     def refused(self) -> tuple[Step, ...]:
@@ -53,7 +53,7 @@ class Plan:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def render_plan(plan: Plan) -> Iterator[str]:
+def render_plan(plan: RegistrationPlan) -> Iterator[str]:
     """Yield a plan as lines of text."""
     yield f"{shown(plan.message)} as version {plan.version} of the game {shown(plan.game)}"
     if not plan.new:

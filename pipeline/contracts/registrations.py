@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 from pipeline.contracts.defects import defects
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.messages import FORMAT, canonical, describe, fingerprint
-from pipeline.contracts.plans import Plan
+from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.schemas import PLAIN, Placement, Schema
+from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import columns
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
@@ -96,9 +96,9 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
     return registrations
 
 
-def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, Placement]]:
+def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, FieldPlacement]]:
     """Return the schema ids of each game with their placements, in the order of their last registration."""
-    games: dict[GameKey, dict[int, Placement]] = {}
+    games: dict[GameKey, dict[int, FieldPlacement]] = {}
     for row in connection.execute(_REGISTERED.where(registrations.c.registration_id <= up_to)):
         _take_up(games.setdefault(GameKey(row.game_key), {}), row)
     return games
@@ -125,7 +125,7 @@ class RegistrationBatch:
         self._now = time.time()
         keys = {checked.key for checked in registrations}
         only = next(iter(keys)) if len(keys) == 1 else None
-        self._held: dict[GameKey, dict[int, Placement]] = {}
+        self._held: dict[GameKey, dict[int, FieldPlacement]] = {}
         self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
         self._newest: dict[GameKey, int] = {}
         self._read_registered(only)
@@ -134,21 +134,21 @@ class RegistrationBatch:
         used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
 
-    def plan(self, checked: CheckedRegistration) -> Plan:
+    def plan(self, checked: CheckedRegistration) -> RegistrationPlan:
         """Return what a registration would do now."""
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
         if schema_id is not None and before is not None and before.quarantined is None:
             version = self._versions[checked.key, schema_id]
-            return Plan(
+            return RegistrationPlan(
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
         landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
         steps, placement = evolve(landing, Schema(0, FORMAT, checked.message, checked.descriptor), checked.policies)
         new = before is None or placement.quarantined is None
         version = self._newest.get(checked.key, 0) + 1
-        return Plan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
+        return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
 
     def write(self) -> list[Registered]:
         """Register all of them.
@@ -223,19 +223,19 @@ def lock(connection: Connection) -> None:
         connection.execute(text("LOCK TABLE registrations IN SHARE ROW EXCLUSIVE MODE"))
 
 
-def _take_up(held: dict[int, Placement], row: Row[Any]) -> None:
+def _take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
     """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
     held.pop(row.schema_id, None)
     held[row.schema_id] = _placement(row)
 
 
-def _placement(row: Row[Any]) -> Placement:
+def _placement(row: Row[Any]) -> FieldPlacement:
     if row.names is None:
         return PLAIN
-    return Placement(tuple(sorted(json.loads(row.names).items())), row.quarantined)
+    return FieldPlacement(tuple(sorted(json.loads(row.names).items())), row.quarantined)
 
 
-def _row(plan: Plan, policies: Policies) -> Mapping[str, str | None]:
+def _row(plan: RegistrationPlan, policies: Policies) -> Mapping[str, str | None]:
     return {
         "names": json.dumps(dict(plan.placement.names)),
         "quarantined": plan.placement.quarantined,

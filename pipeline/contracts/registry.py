@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from pipeline.contracts.plans import Plan
+from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.registrations import (
     Registered,
@@ -40,7 +40,7 @@ class LocalRegistry:
         self._sets: dict[int, SchemaSet] = {}
         self._schemas: dict[int, Schema] = {}
 
-    def plan(self, registration: Registration) -> Plan:
+    def plan(self, registration: Registration) -> RegistrationPlan:
         """Return what a registration would do now; writes nothing, and the plan may have refused changes.
 
         Raises:

@@ -21,14 +21,14 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class FieldPlacement:
     """The columns of one schema's fields in one game's table: those of their names, with these exceptions."""
 
     names: tuple[tuple[str, str], ...] = ()  # (the field's path, the name of its column or member), sorted
     quarantined: str | None = None  # why all rows of this schema go to quarantine; None: they land
 
 
-PLAIN: Final = Placement()
+PLAIN: Final = FieldPlacement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SchemaSet:
     version: int  # the highest registration id in the set; 0 is the empty set
     games: Mapping[GameKey, tuple[int, ...]]  # schema ids in the order of their registration
     schemas: Mapping[int, Schema]
-    placements: Mapping[GameKey, Mapping[int, Placement]] = field(
+    placements: Mapping[GameKey, Mapping[int, FieldPlacement]] = field(
         default_factory=dict
     )  # by schema id; only those that are not PLAIN
 
@@ -46,10 +46,10 @@ class SchemaSet:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
         return tuple(self.schemas[schema_id] for schema_id in self.games.get(key, ()))
 
-    def placement(self, key: GameKey, schema_id: int) -> Placement:
+    def placement(self, key: GameKey, schema_id: int) -> FieldPlacement:
         """Return the columns of a schema's fields in a game's table."""
         return self.placements.get(key, {}).get(schema_id, PLAIN)
 
-    def placed(self, key: GameKey) -> tuple[tuple[Schema, Placement], ...]:
+    def placed(self, key: GameKey) -> tuple[tuple[Schema, FieldPlacement], ...]:
         """Return a game's schemas with their placements, in the order of their registration."""
         return tuple((schema, self.placement(key, schema.schema_id)) for schema in self.of(key))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.contracts.messages import with_distinct_names
 from pipeline.contracts.parsing import Parser
-from pipeline.contracts.schemas import PLAIN, Placement, Schema
+from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.errors import Refused
 from pipeline.names import shown
 
@@ -36,7 +36,7 @@ def columns(schema: Schema) -> pa.Schema:
     return delta_schema(parser.schema)
 
 
-def placed_columns(schema: Schema, placement: Placement = PLAIN) -> pa.Schema:
+def placed_columns(schema: Schema, placement: FieldPlacement = PLAIN) -> pa.Schema:
     """Return the columns of one schema's payloads with the names they have in a game's table.
 
     Raises:
@@ -46,7 +46,7 @@ def placed_columns(schema: Schema, placement: Placement = PLAIN) -> pa.Schema:
     return pa.schema(_renamed(own, dict(placement.names), "")) if placement.names else own
 
 
-def table_schema(placed: Iterable[tuple[Schema, Placement]]) -> pa.Schema:
+def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
     """Return the payload columns of a game's table: the union over its schemas, in the order of registration.
 
     Schemas whose rows are quarantined have none.

@@ -20,7 +20,7 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import GameKey
 from pipeline.repair.quarantined import opened
 from pipeline.settings import Paths
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_names, registered_keys
 from pipeline.store.operations import last_durations, open_by_target
@@ -114,7 +114,7 @@ def read_all_facts(
     `rows` are those of quarantine that a replay takes, see `choice` of `operations.repairs`; all where None.
     """
     known, assignments = known_names(engine), read_assignments(engine)
-    drivers = read_group_drivers(engine, heartbeat_seconds, now)
+    drivers = read_group_liveness(engine, heartbeat_seconds, now)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
     carried = Counter(each.group for each in assignments.values())
@@ -124,16 +124,16 @@ def read_all_facts(
     )
     facts_by_game = {}
     for key, group in groups.items():
-        seat = assignments.get(key)  # None: it has a schema, and no row of it has come
+        assignment = assignments.get(key)  # None: it has a schema, and no row of it has come
         driver = drivers.get(group) if group else None
         busy, group_busy = belongs.get(f"game:{key}"), belongs.get(f"group:{group}")
         facts_by_game[key] = GameFacts(
             game_key=key,
             game=names[key],
             group=group,
-            lane=seat.lane if seat else None,
+            lane=assignment.lane if assignment else None,
             decision=decisions.get(key, _NOTHING),
-            retired=seat is not None and seat.retired_at is not None,
+            retired=assignment is not None and assignment.retired_at is not None,
             has_schema=key in schemas,
             has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
             quarantined=None,

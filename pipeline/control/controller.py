@@ -27,7 +27,7 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
@@ -59,14 +59,14 @@ def run(
     engine = open_store(settings, paths)
     context = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
-    most_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
+    max_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
     others = partial(upkeep, engine, settings.maintenance)
-    in_hand, heartbeat_seconds = partial(_in_hand, paths), settings.metrics.heartbeat_seconds
-    supervisor = Supervisor(engine, {"local": backend}, in_hand, others, most_silent, heartbeat_seconds)
+    in_hand, heartbeat_seconds = partial(_games_in_progress, paths), settings.metrics.heartbeat_seconds
+    supervisor = Supervisor(engine, {"local": backend}, in_hand, others, max_silent, heartbeat_seconds)
     evacuator = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
-        beats = _Beats(engine, settings.metrics.heartbeat_seconds)
+        heartbeats = _Heartbeats(engine, settings.metrics.heartbeat_seconds)
         added: list[Extension] = [make(context) for make in extensions.registered(extensions.CONTROLLER)]
         kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
         parts = _parts(engine, settings, supervisor, evacuator, added)
@@ -82,7 +82,7 @@ def run(
                     looked_at = time.monotonic()
                     for part, act in parts.items():
                         alarms.run(part, act)
-                    beats.beat(alarms.text)
+                    heartbeats.heartbeat(alarms.text)
             except SQLAlchemyError as error:
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
@@ -130,26 +130,26 @@ def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
             if not stopped:
                 time.sleep(_BUSY_SECONDS)
     with tolerate_store_outage("the controller ends, and will be reported as silent"):
-        beat(engine, "controller", "main", "stopped", None)
+        heartbeat(engine, "controller", "main", "stopped", None)
     for alarm in supervisor.alarms if stop_groups else ():
         _log.error("%s", alarm)
     return 0 if stopped and not (stop_groups and supervisor.frozen) else 1
 
 
-class _Beats:
+class _Heartbeats:
     """Tells that the controller lives, and what alarms it; not at every tick."""
 
     def __init__(self, engine: Engine, every_seconds: float) -> None:
         self._engine, self._every_seconds = engine, every_seconds
-        self._beaten_at = -math.inf
+        self._heartbeat_at = -math.inf
 
-    def beat(self, alarm: str | None) -> None:
-        if time.monotonic() - self._beaten_at >= self._every_seconds:
-            beat(self._engine, "controller", "main", "running", None, alarm)
-            self._beaten_at = time.monotonic()
+    def heartbeat(self, alarm: str | None) -> None:
+        if time.monotonic() - self._heartbeat_at >= self._every_seconds:
+            heartbeat(self._engine, "controller", "main", "running", None, alarm)
+            self._heartbeat_at = time.monotonic()
 
 
-def _in_hand(paths: Paths, group: str) -> list[str] | None:
+def _games_in_progress(paths: Paths, group: str) -> list[str] | None:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 

@@ -47,7 +47,7 @@ def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
     known = registry.find(intent.kind)
     if level(intent) > 1 and not is_said(intent.reason) and not (known and known.has_own_reasons):
         raise Refused(f"Say why you {intent.kind}: --reason TEXT. It is kept in the audit log.")
-    return operations.ask(engine, intent)
+    return operations.submit(engine, intent)
 
 
 def permit(

@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 from pipeline.control.operations import moves, registry
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import require_undoable
-from pipeline.control.operations.moves import Plan
+from pipeline.control.operations.moves import MovePlan
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.placement.capacity import Loads
-from pipeline.placement.planner import MAX_EVENED, Placed, proposed
+from pipeline.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation
@@ -36,7 +36,7 @@ class PlacementView:
         self.assignments = read_assignments(engine)
         self.loads = read_loads(engine, now, settings.placement.max_games_per_group, heartbeat_seconds)
         self.trigger_seconds = settings.demux.trigger_seconds
-        self._drivers: Mapping[str, GroupCondition] = read_group_drivers(engine, heartbeat_seconds, now)
+        self._drivers: Mapping[str, GroupCondition] = read_group_liveness(engine, heartbeat_seconds, now)
 
     def move(self, keys: Sequence[str], group: str, actor: str, reason: str = "") -> OperationProposal:
         """Plan to move games, by their keys, to a group.
@@ -54,11 +54,11 @@ class PlacementView:
         """
         return self._proposal(moves.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
-    def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
+    def best(self, max_moves: int = MAX_REBALANCING_MOVES) -> tuple[Placed, Placed]:
         """Return the moves of games that cannot stay, and those that then even out the load."""
         return proposed(self.loads, max_moves)
 
-    def rebalance(self, placed: Placed, even: Placed, actor: str, reason: str = "") -> OperationProposal:
+    def rebalance(self, placed: Placed, rebalanced: Placed, actor: str, reason: str = "") -> OperationProposal:
         """Plan what `best` has returned as one move.
 
         A game that waits for its first group gets it from the controller, and from ingest: that is no move.
@@ -66,7 +66,7 @@ class PlacementView:
         Raises:
             Refused: a group cannot take what would move there.
         """
-        movable = [each for each in (*placed.placements, *even.placements) if each.source is not None]
+        movable = [each for each in (*placed.placements, *rebalanced.placements) if each.source is not None]
         return self._proposal(self._plan({each.game_key: each.target for each in movable}), actor, reason)
 
     def undo(self, done: Operation, actor: str, reason: str = "") -> OperationProposal:
@@ -78,10 +78,10 @@ class PlacementView:
         plan = moves.undo(done, self.assignments, self._drivers, self.loads)
         return self._proposal(plan, actor, reason, done.operation_id)
 
-    def _plan(self, wanted: Mapping[str, str]) -> Plan:
+    def _plan(self, wanted: Mapping[str, str]) -> MovePlan:
         return moves.plan(wanted, self.assignments, self._drivers, self.loads)
 
-    def _proposal(self, plan: Plan, actor: str, reason: str, undoes: str | None = None) -> OperationProposal:
+    def _proposal(self, plan: MovePlan, actor: str, reason: str, undoes: str | None = None) -> OperationProposal:
         lines = moves.render_preview(plan, self.assignments, self.loads, self.trigger_seconds)
         return OperationProposal(plan.intent(actor, reason, undoes), lines)
 

@@ -74,8 +74,8 @@ class RepairPlanner:
             planned = self._dedupe({key: subjects[key] for key in possible}, actor, reason)
         else:
             facts = repairs.plan(kind, possible, subjects)
-            is_told = kind == OperationKind.REPLAY and len(facts) <= MAX_COUNTED
-            touches = [f"{key}: {can[key].touches}" for key in facts if is_told]
+            is_reported = kind == OperationKind.REPLAY and len(facts) <= MAX_COUNTED
+            touches = [f"{key}: {can[key].touches}" for key in facts if is_reported]
             lines = [*repairs.render_preview(kind, facts, rows), *touches]
             planned = OperationProposal(repairs.intent(kind, facts, actor, reason, rows), lines)
         left_out = [*(f"{key}: {why_not[key]}" for key in sorted(why_not)), *planned.left_out]

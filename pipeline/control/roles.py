@@ -37,7 +37,7 @@ def current(settings: Settings, engine: Engine) -> Roles:
     """Return the roles with groups replaced by who is in them, as the controller last read it from the catalog.
 
     A group that was not read for a minute more than the time of two looks has nobody in it: a role is never held by an
-    old picture.
+    old snapshot.
     """
     roles = settings.roles
     groups = groups_of(roles)

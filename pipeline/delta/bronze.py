@@ -54,10 +54,10 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def sliced(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
+def sliced(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.Table]:
     """Yield the rows of the batches, in order, as tables of at most so many bytes; a larger row is one by itself."""
     held: list[pa.RecordBatch] = []
-    room = most_bytes
+    room = max_bytes
     for batch in batches:
         ends = np.cumsum(_sizes(batch))
         start = 0
@@ -71,7 +71,7 @@ def sliced(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Ta
                 room -= int(ends[end - 1]) - before
             if end < batch.num_rows:
                 yield pa.Table.from_batches(held)
-                held, room = [], most_bytes
+                held, room = [], max_bytes
             start = end
     if held:
         yield pa.Table.from_batches(held)

@@ -11,7 +11,7 @@ from pipeline.names import GameKey, stream_app_id
 RETIRED: Final = -1
 """The cursor of a generation that a rebuild replaced: no owner expects it, so a late commit conflicts."""
 
-_MOST: Final = 1_000
+_MAX_GENERATION: Final = 1_000
 """The highest number of a generation that needs no proof; the search in the table begins below it."""
 
 
@@ -28,7 +28,7 @@ def newest(version_of: Callable[[str], int | None], environment: str, key: GameK
     def has(number: int) -> bool:
         return version_of(stream_app_id(environment, key, number)) is not None
 
-    number = known if type(known) is int and 1 <= known <= _MOST else 1
+    number = known if type(known) is int and 1 <= known <= _MAX_GENERATION else 1
     while has(number + 1):
         number += 1
     # Under a generation that the table lacks, it would look empty and be filled again.

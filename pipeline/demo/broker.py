@@ -226,5 +226,5 @@ def _reason(log: Path, mark: int) -> str:
     with log.open("rb") as file:
         file.seek(mark)
         lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"\b(ERROR|FATAL)\b|Exception|Error:", line)]
-    return (telling or lines or ["no output"])[-1][:400]
+    worst = [line for line in lines if re.search(r"\b(ERROR|FATAL)\b|Exception|Error:", line)]
+    return (worst or lines or ["no output"])[-1][:400]

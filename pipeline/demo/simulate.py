@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
-from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused, Transient
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Paths, Settings
@@ -33,7 +33,12 @@ class Simulated:
 
 
 def simulate(
-    settings: Settings, paths: Paths, engine: Engine, plan: Plan, rate: float | None, stop: StopEvent | None = None
+    settings: Settings,
+    paths: Paths,
+    engine: Engine,
+    plan: SimulationPlan,
+    rate: float | None,
+    stop: StopEvent | None = None,
 ) -> Simulated:
     """Send the plan's events to the source of the settings, at `rate` per second or as fast as it goes.
 
@@ -60,12 +65,12 @@ def simulate(
     return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind())
 
 
-def register_samples(engine: Engine, plan: Plan) -> dict[tuple[str, int], int]:
+def register_samples(engine: Engine, plan: SimulationPlan) -> dict[tuple[str, int], int]:
     """Register the sample schemas of the plan's games and return the id of each (game, version)."""
     names = game_names(plan.games, plan.seed, hostile=plan.hostile)
     pairs = list(itertools.product(names, range(1, plan.versions + 1)))
-    wishes = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
-    registered = LocalRegistry(engine).register_many(wishes)
+    registrations = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
+    registered = LocalRegistry(engine).register_many(registrations)
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
 
 

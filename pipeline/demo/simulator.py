@@ -78,7 +78,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SimulationPlan:
     """What to simulate.
 
     The bad share is spread evenly over the kinds of bad events; `bad_shares` sets single kinds apart from that.
@@ -165,7 +165,7 @@ class Simulator:
     plan that continues this one.
     """
 
-    def __init__(self, plan: Plan, schema_ids: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, plan: SimulationPlan, schema_ids: Mapping[tuple[str, int], int]) -> None:
         """Prepare the payloads; `schema_ids` gives the registered id of each (game, version) of the plan.
 
         Raises:

@@ -45,7 +45,7 @@ def alerts(objective_seconds: float = _DEFAULTS.metrics.latency_objective_second
         _unhealthy(),
         *_control(),
         *_access(),
-        *_telling(),
+        *_telemetry_alerts(),
     )
 
 
@@ -290,7 +290,7 @@ def _access() -> tuple[Alert, ...]:
     )
 
 
-def _telling() -> tuple[Alert, ...]:
+def _telemetry_alerts() -> tuple[Alert, ...]:
     return (
         Alert(
             "TurnoutListenerLagging",

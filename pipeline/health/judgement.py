@@ -44,7 +44,7 @@ class FleetFacts(DriverFacts):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StreamVerdict:
     """A status that may be shown, since when (None is unknown), and the reason when it is not the driver's own word."""
 
     status: str  # one of STATUSES
@@ -77,7 +77,7 @@ class Judgement:
     """How the fleet is."""
 
     drivers: tuple[DriverState, ...]  # ingest, the controller, maintenance, then the groups
-    games: Mapping[str, Verdict]  # by game key
+    games: Mapping[str, StreamVerdict]  # by game key
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
     conditions: Conditions  # of the registered groups
@@ -147,53 +147,57 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes))
 
 
-def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: FleetFacts) -> Verdict:
+def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: FleetFacts) -> StreamVerdict:
     """Decide what may be shown of a game; `condition` is of its group.
 
     The driver's word counts only while the driver runs, carries the game, and has reported it in its present run.
     """
     group, reported = game.group, game.reported
     if game.retired_at is not None:
-        return Verdict("PAUSED", game.retired_at, "it is retired: its rows stay in bronze, and no group carries it")
+        return StreamVerdict(
+            "PAUSED", game.retired_at, "it is retired: its rows stay in bronze, and no group carries it"
+        )
     if group is None or condition is None:
-        return Verdict("MISSING", None, "no cluster group carries this game")
+        return StreamVerdict("MISSING", None, "no cluster group carries this game")
     liveness = condition.liveness
     if condition.desired == "stopped" and not liveness.is_live:
-        return Verdict("PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it")
+        return StreamVerdict(
+            "PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it"
+        )
     if liveness.state == "not_started":
-        return Verdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
+        return StreamVerdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
-        return Verdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
+        return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
     if reported is None:
-        return Verdict("STARTING", None, f"group {group} has not reported this game yet")
+        return StreamVerdict("STARTING", None, f"group {group} has not reported this game yet")
     if reported.group != group:
-        return Verdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
-    return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or Verdict(
+        return StreamVerdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
+    return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or StreamVerdict(
         reported.status, reported.status_since, None
     )
 
 
-def _behind_source(verdict: Verdict, source: SourceState) -> Verdict:
+def _behind_source(verdict: StreamVerdict, source: SourceState) -> StreamVerdict:
     """Return what may be said of a stream beyond bronze: it is no better than its source."""
     if verdict.reason is not None or verdict.status not in LEVEL or not source.is_problem:
         return verdict
-    return Verdict(source.status, source.since, f"{source.sentence}; last report: {verdict.status}", True)
+    return StreamVerdict(source.status, source.since, f"{source.sentence}; last report: {verdict.status}", True)
 
 
-def _is_trouble(verdict: Verdict) -> bool:
+def _is_trouble(verdict: StreamVerdict) -> bool:
     return verdict.status in TROUBLE and not verdict.waits_for_ingest
 
 
 def _judge_report(
     group: str, reported: ReportedStream, liveness: Liveness, driver: Driver | None, facts: FleetFacts
-) -> Verdict | None:
+) -> StreamVerdict | None:
     """Return why what a living driver's row says of a stream does not count, None where it does."""
     now = facts.now
     if liveness.state == "starting" or driver is None or reported.updated_at < driver.started_at:
         since = liveness.since
         ago = "" if since is None else f" {max(0.0, now - since):.0f} s ago"
-        return Verdict(
+        return StreamVerdict(
             "UNKNOWN",
             since,
             f"its driver was started{ago} and has not reported this game yet; last report of the run before: "
@@ -201,12 +205,14 @@ def _judge_report(
         )
     quiet = now - reported.updated_at
     if quiet < -CLOCK_BOUND_SECONDS:
-        return Verdict("UNKNOWN", None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")
+        return StreamVerdict("UNKNOWN", None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")
     if quiet > heartbeat_limit(facts.heartbeat_seconds):
         silent = f"group {group} beats, but reported nothing about this game for {quiet:.0f} s"
-        return Verdict("UNKNOWN", reported.updated_at, f"{silent}; last report: {reported.status}")
+        return StreamVerdict("UNKNOWN", reported.updated_at, f"{silent}; last report: {reported.status}")
     if reported.status not in STATUSES:
-        return Verdict("UNKNOWN", reported.status_since, "its driver reported a status this version does not know")
+        return StreamVerdict(
+            "UNKNOWN", reported.status_since, "its driver reported a status this version does not know"
+        )
     return None
 
 
@@ -269,7 +275,7 @@ def _operation_problems(facts: FleetFacts) -> list[Problem]:
 
 def _headline(
     drivers: Sequence[DriverState],
-    games: Mapping[str, Verdict],
+    games: Mapping[str, StreamVerdict],
     source: SourceState,
     facts: FleetFacts,
     group_notes: Sequence[str],
@@ -291,7 +297,7 @@ def _headline(
     return "; ".join([_streams_sentence(games, "level with bronze" if source.is_problem else "healthy"), *notes])
 
 
-def _streams_sentence(games: Mapping[str, Verdict], well: str) -> str:
+def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
     if not games:
         return "No games yet"
     counts = Counter("RUNNING" if each.waits_for_ingest else each.status for each in games.values())
@@ -310,7 +316,7 @@ def _streams_sentence(games: Mapping[str, Verdict], well: str) -> str:
     return f"{streams} {well} ({', '.join(busy)})" if busy else f"{streams} {well}"
 
 
-def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
+def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:
     """Name the groups that are down, those with another problem, and those of which half is in trouble."""
     groups = [each for each in drivers if each.kind == "group"]
     down = [each.name for each in groups if each.is_problem and not each.liveness.is_live]
@@ -342,8 +348,8 @@ def _controller_note(liveness: Liveness, facts: FleetFacts) -> str:
             skew, alarms = "'s clock is wrong", alarms[1:]
         if skew and not alarms:
             return f"the controller{skew}"
-        told = f": {alarms[0]}" if len(alarms) == 1 else f" {_plural(len(alarms), 'alarm')}"
-        return f"the controller{skew}{', and it' if skew else ''} reports{told}"
+        shown = f": {alarms[0]}" if len(alarms) == 1 else f" {_plural(len(alarms), 'alarm')}"
+        return f"the controller{skew}{', and it' if skew else ''} reports{shown}"
     if not waiting:
         return "no controller runs"
     return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and no controller runs"

@@ -56,7 +56,7 @@ class StreamFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StatusVerdict:
     """One evaluation's status and the sentence, with numbers, that explains it."""
 
     status: str
@@ -70,11 +70,11 @@ class Settled:
     status: str
     since: float
     detail: str
-    pending: Verdict | None = None
+    pending: StatusVerdict | None = None
     agreeing: int = 0  # consecutive verdicts that were all worse, or all better, than `status`
 
 
-def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict:
+def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) -> StatusVerdict:
     """Return the stream's status; the first rule that matches wins, the order puts the surest evidence first.
 
     The driver judges its own streams, and the window's last observation is of `now`: a driver that is silent is judged
@@ -106,7 +106,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     return _judge_movement(run, facts, now) or _judge_age(run, facts)
 
 
-def settle(previous: Settled | None, verdict: Verdict, now: float) -> Settled:
+def settle(previous: Settled | None, verdict: StatusVerdict, now: float) -> Settled:
     """Return the settled status after one more verdict.
 
     A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (FAILED, CRASH_LOOP and
@@ -135,27 +135,31 @@ def patience_seconds(facts: StreamFacts) -> float:
     return max(PATIENCE_SECONDS, 3 * max(facts.trigger_seconds, facts.pass_p95_seconds or 0.0))
 
 
-def _judge_driver(facts: StreamFacts) -> Verdict | None:
+def _judge_driver(facts: StreamFacts) -> StatusVerdict | None:
     """Rules that need no observation: does the query run, and did it fail."""
     if facts.desired == "paused" and (facts.lane == Lane.PAUSED or not facts.driver_active):
-        return Verdict("PAUSED", "The stream is paused as asked.")
+        return StatusVerdict("PAUSED", "The stream is paused as asked.")
     reason = facts.last_run_failed or "no error was reported"
     if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
-        return Verdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
+        return StatusVerdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
     if facts.lane == Lane.QUARANTINED:
-        return Verdict("FAILED", f"The stream is parked after its retries were used up: {reason}.")
+        return StatusVerdict("FAILED", f"The stream is parked after its retries were used up: {reason}.")
     if not facts.driver_active and facts.last_run_failed is not None:
-        return Verdict("FAILED", f"The group's query has ended with an error: {reason}.")
+        return StatusVerdict("FAILED", f"The group's query has ended with an error: {reason}.")
     if not facts.driver_active:
-        return Verdict("MISSING", "The stream should run, but the group's query is not active and reported no error.")
+        return StatusVerdict(
+            "MISSING", "The stream should run, but the group's query is not active and reported no error."
+        )
     if facts.lane == Lane.PAUSED:
-        return Verdict("MISSING", "The stream should run, but its driver still keeps it paused.")
+        return StatusVerdict("MISSING", "The stream should run, but its driver still keeps it paused.")
     if facts.last_attempt_failed is not None:
-        return Verdict("FAILED", f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}.")
+        return StatusVerdict(
+            "FAILED", f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}."
+        )
     return None
 
 
-def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict | None:
+def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) -> StatusVerdict | None:
     """Rules about progress of this run; None when the stream moves or nothing waits."""
     patience, run_age = patience_seconds(facts), now - facts.started_at
     newest = run[-1]
@@ -164,64 +168,68 @@ def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) 
     limit = max(PASS_LIMIT_SECONDS, 5 * (facts.pass_p95_seconds or 0.0))
     if facts.pass_active_since is not None and now - facts.pass_active_since > limit:
         busy = now - facts.pass_active_since
-        return Verdict("STALLED", f"One pass has been at work for {busy:.0f} s; {limit:.0f} s are the limit.")
+        return StatusVerdict("STALLED", f"One pass has been at work for {busy:.0f} s; {limit:.0f} s are the limit.")
     since = _still_since(run, facts.lane)
     # A pass at work is given its own limit above, so only the stillness before it began is counted here.
     idle = (now if facts.pass_active_since is None else facts.pass_active_since) - since
     if idle >= patience:
-        return Verdict(
+        return StatusVerdict(
             "STALLED",
-            f"Rows wait ({_told(newest.backlog_age_seconds)}), but nothing has moved past seq "
+            f"Rows wait ({_age_text(newest.backlog_age_seconds)}), but nothing has moved past seq "
             f"{_position(newest, facts.lane)} for {now - since:.0f} s; {patience:.0f} s are allowed.",
         )
     first_pass = newest.frontier_seq is None and facts.pass_active_since is not None
     if since == run[0].at and (run_age < patience or first_pass):
-        return Verdict("STARTING", f"The run is {run_age:.0f} s old and has made no progress yet.")
+        return StatusVerdict("STARTING", f"The run is {run_age:.0f} s old and has made no progress yet.")
     return None
 
 
-def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> Verdict:
+def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
     """Rules about how far behind a moving stream is."""
     age, objective = run[-1].backlog_age_seconds, facts.objective_seconds
     if age == 0:
-        return Verdict("RUNNING", f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied.")
+        return StatusVerdict(
+            "RUNNING", f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied."
+        )
     if facts.backfilling:
-        return Verdict("BACKFILLING", f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_told(age)}).")
+        return StatusVerdict(
+            "BACKFILLING", f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_age_text(age)})."
+        )
     if age is None:
         if facts.lane == Lane.CATCHUP or _moved(run, facts.lane):
             position = _position(run[-1], facts.lane)
-            return Verdict("CATCHING_UP", f"Moves, now at seq {position}, but how old the backlog is is unknown.")
-        return Verdict("UNKNOWN", "Rows wait, but how long they have been waiting is unknown.")
+            return StatusVerdict("CATCHING_UP", f"Moves, now at seq {position}, but how old the backlog is is unknown.")
+        return StatusVerdict("UNKNOWN", "Rows wait, but how long they have been waiting is unknown.")
     late = age > objective
     trend = run[-TREND_OBSERVATIONS:]
     falling = _slope(trend) if late else None
     if late and falling is not None and falling <= FALLING_SLOPE:
         done = age / -falling
-        return Verdict(
+        return StatusVerdict(
             "CATCHING_UP", f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
         )
     if facts.lane == Lane.CATCHUP and (not late or falling is None):
-        return Verdict("CATCHING_UP", f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
+        return StatusVerdict("CATCHING_UP", f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
     recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
     if sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
-        return Verdict("LAGGING", f"{age:.0f} s behind, over the objective of {objective:g} s and not falling.")
+        return StatusVerdict("LAGGING", f"{age:.0f} s behind, over the objective of {objective:g} s and not falling.")
     if late:
-        return Verdict("AT_RISK", f"{age:.0f} s behind, just over the objective of {objective:g} s.")
-    return _risk(trend, age, objective) or Verdict("RUNNING", f"{age:.1f} s behind, objective {objective:g} s.")
+        return StatusVerdict("AT_RISK", f"{age:.0f} s behind, just over the objective of {objective:g} s.")
+    return _risk(trend, age, objective) or StatusVerdict("RUNNING", f"{age:.1f} s behind, objective {objective:g} s.")
 
 
-def _risk(trend: Sequence[Observation], age: float, objective: float) -> Verdict | None:
+def _risk(trend: Sequence[Observation], age: float, objective: float) -> StatusVerdict | None:
     """Tell whether a stream within its objective is on the way out of it."""
     ages = [seen.backlog_age_seconds for seen in trend]
     known = [each for each in ages if each is not None and each >= RISK_SHARE * objective]
     if len(known) < TREND_OBSERVATIONS:
         return None
     if all(later >= earlier for earlier, later in pairwise(known)):
-        return Verdict("AT_RISK", f"{age:.0f} s behind and never falling, objective {objective:g} s.")
+        return StatusVerdict("AT_RISK", f"{age:.0f} s behind and never falling, objective {objective:g} s.")
     slope = _slope(trend)
     if slope is not None and slope > 0 and age + slope * RISK_HORIZON_SECONDS >= objective:
         reach = (objective - age) / slope
-        return Verdict("AT_RISK", f"{age:.0f} s behind; over the objective of {objective:g} s in {reach:.0f} s.")
+        return StatusVerdict("AT_RISK", f"{age:.0f} s behind; over the objective of {objective:g} s in {reach:.0f} s.")
     return None
 
 
@@ -260,5 +268,5 @@ def _slope(trend: Sequence[Observation]) -> float | None:
     return slopes[len(slopes) // 2] if slopes else None
 
 
-def _told(age: float | None) -> str:
+def _age_text(age: float | None) -> str:
     return "age unknown" if age is None else f"oldest {age:.0f} s"

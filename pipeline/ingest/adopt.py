@@ -21,14 +21,22 @@ from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import bronze_progress, checkpoint, identity, landing_log, restored, source, source_checks
-from pipeline.ingest.attempts import give_up_open, left_behind
+from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.heads import read_heads
-from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
+from pipeline.ingest.identity import (
+    Commits,
+    Offsets,
+    Position,
+    SourceObservation,
+    SourceProblem,
+    SourceRecord,
+    TopicObservation,
+)
+from pipeline.ingest.last_seqs import read_last_seqs
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
-from pipeline.store.games import reset_heads
+from pipeline.store.games import reset_last_seqs
 from pipeline.store.processes.drivers import forget_commits
 
 _MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of its last report
@@ -50,9 +58,9 @@ class _Finding:
     """The end of bronze for this source, and the source's problem there."""
 
     known: sources.Identity
-    seen: Seen
+    seen: SourceObservation
     position: Position
-    trouble: Trouble | None
+    problem: SourceProblem | None
 
 
 def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool) -> Adopted:
@@ -75,12 +83,12 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
     batches = names.ingest_app_id(settings.environment, number)
     finding = _find(settings, paths, engine, number, bronze)
-    _refuse_loss(finding.trouble, accept_loss=accept_loss)
+    _refuse_loss(finding.problem, accept_loss=accept_loss)
     cursors = restored.game_cursors(paths, settings.environment, engine)
     top = restored.highest(paths, engine, bronze, cursors).seq
     unread = bronze.transaction_version(batches) is None and top <= (bronze.cursor or 0)
     recorded = sources.identity(engine, number) is not None or finding.known.generation == number
-    if unread and recorded and finding.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
+    if unread and recorded and finding.problem is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, finding.position, (), new=False, rebuild=tuple(held))
     if top <= (bronze.cursor or 0):  # of an older copy: every seq above its end is forgotten below
@@ -89,7 +97,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     seq = _close(bronze, batches, settings.environment, top, left[1])
     _forget(settings, paths, engine, bronze, seq, left)
     finding = _find(settings, paths, engine, number, bronze)
-    _refuse_loss(finding.trouble, accept_loss=accept_loss)
+    _refuse_loss(finding.problem, accept_loss=accept_loss)
     if not recorded:  # read under another name before: verify compares by the id
         sources.record_identity(engine, replace(finding.known, generation=number))
     adopted = _replace(engine, described, number, finding, bronze.table_id, seq)
@@ -134,7 +142,7 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
             "options for the check (docs/kafka.md, Security)."
         )
     position: Position
-    if isinstance(seen, TopicSeen):
+    if isinstance(seen, TopicObservation):
         _refuse_namesakes(settings, engine, bronze, seen)
         position = _topic_position(paths.bronze, known, start, seen)
     elif known.source_id not in {None, seen.id}:
@@ -142,8 +150,8 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
     else:
         position = _landing_position(paths, known, start)
         seen = source_checks.observe_source(settings.source, paths.landing, position) or seen
-    trouble = identity.judge(Known(known.source_id, known.partitions), position, seen)
-    return _Finding(known, seen, position, trouble)
+    problem = identity.judge(SourceRecord(known.source_id, known.partitions), position, seen)
+    return _Finding(known, seen, position, problem)
 
 
 def _identity(
@@ -171,12 +179,12 @@ def _identity(
     return next(iter(reached or known[-1:]), sources.Identity(number, None, None, bronze.table_id, 0, None))
 
 
-def _refuse_loss(trouble: Trouble | None, *, accept_loss: bool) -> None:
-    if trouble is not None and not accept_loss:
-        raise Refused(f"{trouble.sentence} To continue without these records, add --accept-loss: it records the gap.")
+def _refuse_loss(problem: SourceProblem | None, *, accept_loss: bool) -> None:
+    if problem is not None and not accept_loss:
+        raise Refused(f"{problem.sentence} To continue without these records, add --accept-loss: it records the gap.")
 
 
-def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicSeen) -> None:
+def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicObservation) -> None:
     """Refuse when bronze has rows of another cluster's topic with this name: the offsets are ambiguous."""
     ours = source.describe(settings.source)
     for number, text, source_id in sources.generations(engine):
@@ -189,7 +197,7 @@ def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, s
             )
 
 
-def _topic_position(bronze: Path, known: sources.Identity, start: Position | None, seen: TopicSeen) -> Offsets:
+def _topic_position(bronze: Path, known: sources.Identity, start: Position | None, seen: TopicObservation) -> Offsets:
     """Return for each partition the offset after the last one in bronze; without rows in bronze, its first offset."""
     same = known.source_id in {None, seen.id}
     begun = dict(start.next) if isinstance(start, Offsets) else {}
@@ -286,23 +294,23 @@ def _forget(
     `left` are the first and the last seq of its last batch with refused rows, which bronze may have or not.
     """
     lost = next((each for each in _losses(settings, bronze) if each.before == seq), None)
-    heads = read_heads(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
+    last_seqs = read_last_seqs(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
     if lost is None:
-        first = max(left[0], max(heads.values(), default=0) + 1) if left[1] == seq else seq
+        first = max(left[0], max(last_seqs.values(), default=0) + 1) if left[1] == seq else seq
         source_checks.forget_refused(paths.quarantine, first, seq)
         return
     source_checks.forget_refused(paths.quarantine, lost.after + 1, seq)
-    reset_heads(engine, heads, lost.after)
+    reset_last_seqs(engine, last_seqs, lost.after)
     forget_commits(engine, lost.after)
 
 
 def _replace(engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int) -> Adopted:
     """Record the new generation, and the gaps before it."""
     actor, now = current_user(), time.time()
-    trouble = finding.trouble
-    position = finding.position if trouble is None else trouble.onward
-    missing = () if trouble is None else trouble.gaps
-    reason = "" if trouble is None else trouble.reason
+    problem = finding.problem
+    position = finding.position if problem is None else problem.onward
+    missing = () if problem is None else problem.gaps
+    reason = "" if problem is None else problem.reason
     gaps = tuple(
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )

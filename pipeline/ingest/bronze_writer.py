@@ -44,7 +44,7 @@ class IngestJob:
     """The input of a task that lands one micro-batch."""
 
     seq: int  # of its first slice; each further slice has the next seq
-    heads: Mapping[str, int]  # the last seq of each game before this one
+    last_seqs: Mapping[str, int]  # the last seq of each game before this one
     known: Mapping[str, str]  # exact name → key of the games; no other name gets a key
     onboarding: Onboarding  # what to report of names without a game
     bronze: Path
@@ -57,12 +57,12 @@ class IngestJob:
 
 def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.RecordBatch]:
     """Write the rows of one micro-batch and yield a row for each slice: a JSON report of the files."""
-    heads = dict(job.heads)
+    last_seqs = dict(job.last_seqs)
     earlier: Counter[str] = Counter()
     rows_of = (batch.select(INPUT) for batch in batches)
     for seq, rows in enumerate(sliced(rows_of, job.slice_bytes), job.seq):
-        report = _land_slice(rows, replace(job, seq=seq, heads=heads), earlier)
-        heads.update(dict.fromkeys(report["counts"], seq))
+        report = _land_slice(rows, replace(job, seq=seq, last_seqs=last_seqs), earlier)
+        last_seqs.update(dict.fromkeys(report["counts"], seq))
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
 
 
@@ -123,7 +123,7 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "game_key": pa.array(keys, pa.string()).take(pa.array(ordinals)),
         "seq": pa.array(np.full(count, job.seq)),
         "pos": pa.array(np.arange(count, dtype=np.int32)),
-        "prev_seq": pa.array(np.array([job.heads.get(key, 0) for key in keys])[ordinals]),
+        "prev_seq": pa.array(np.array([job.last_seqs.get(key, 0) for key in keys])[ordinals]),
         "refused": refused,
         "ingest_time": pa.repeat(now, count),
         "raw": raw,

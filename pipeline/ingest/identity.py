@@ -34,7 +34,7 @@ Position = Offsets | Commits
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSeen:
+class TopicObservation:
     """A topic as its broker describes it: by partition, the first offset and the one after the last.
 
     Not every offset between the two holds a record: transactions write markers, and compaction leaves holes.
@@ -50,7 +50,7 @@ class TopicSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class LandingSeen:
+class LandingObservation:
     """A landing table as its log describes it, from the next commit to read."""
 
     path: str
@@ -62,11 +62,11 @@ class LandingSeen:
     replaced: str | None = None  # a landed file, to be skipped, that is no longer in the table
 
 
-Seen = TopicSeen | LandingSeen
+SourceObservation = TopicObservation | LandingObservation
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SourceRecord:
     """The record of a source when it was last read; None is what was unknown then."""
 
     source_id: str | None = None
@@ -83,7 +83,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class SourceProblem:
     """Why a source cannot simply be continued."""
 
     reason: str
@@ -92,16 +92,16 @@ class Trouble:
     onward: Position  # the position to continue from if the gaps are accepted
 
 
-def judge(known: Known, position: Position, seen: Seen) -> Trouble | None:
+def judge(known: SourceRecord, position: Position, seen: SourceObservation) -> SourceProblem | None:
     """Compare the record and the position with the source; None when all of it can be read."""
-    if isinstance(seen, TopicSeen) and isinstance(position, Offsets):
+    if isinstance(seen, TopicObservation) and isinstance(position, Offsets):
         return _judge_topic(known, position, seen)
-    if isinstance(seen, LandingSeen) and isinstance(position, Commits):
+    if isinstance(seen, LandingObservation) and isinstance(position, Commits):
         return _judge_landing(known, position, seen)
     raise TypeError(f"a position {position} does not belong to a source {seen}")
 
 
-def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
+def first_offsets(setting: str, seen: TopicObservation) -> Offsets:
     """Return the offsets at which a first start on a topic begins: `earliest`, `latest` or Spark's JSON of offsets.
 
     Raises:
@@ -110,22 +110,22 @@ def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
     if setting in {"earliest", "latest"}:
         return Offsets(dict(seen.earliest if setting == "earliest" else seen.readable or seen.latest))
     try:
-        asked = {int(number): int(offset) for number, offset in json.loads(setting)[seen.name].items()}
+        requested = {int(number): int(offset) for number, offset in json.loads(setting)[seen.name].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(
             f"source.starting_offsets is {setting!r}: expected earliest, latest, or JSON such as "
             f'{{"{seen.name}": {{"0": 17}}}}.'
         ) from error
-    if wrong := sorted(asked.keys() ^ seen.earliest.keys()):
+    if wrong := sorted(requested.keys() ^ seen.earliest.keys()):
         raise Refused(
             f"source.starting_offsets must name each of the {len(seen.earliest)} partitions of {seen.name!r} "
             f"and no other: correct {_listed('partition', wrong)}."
         )
     special = {-2: seen.earliest, -1: seen.readable or seen.latest}
-    return Offsets({number: special.get(offset, asked)[number] for number, offset in asked.items()})
+    return Offsets({number: special.get(offset, requested)[number] for number, offset in requested.items()})
 
 
-def open_transactions(position: Offsets, seen: TopicSeen) -> str | None:
+def open_transactions(position: Offsets, seen: TopicObservation) -> str | None:
     """Return the ranges that were read already but lie in or behind an open transaction, so that reading is blocked.
 
     They come from earlier reading with `read_uncommitted`: a consumer of committed records stops in front of an open
@@ -138,7 +138,7 @@ def open_transactions(position: Offsets, seen: TopicSeen) -> str | None:
     return _ranges(behind) if behind else None
 
 
-def offsets_json(topic: str, position: Offsets, seen: TopicSeen | None) -> str:
+def offsets_json(topic: str, position: Offsets, seen: TopicObservation | None) -> str:
     """Return a position as Spark's `startingOffsets`, which must name every partition."""
     numbers = sorted(position.next.keys() | (seen.earliest.keys() if seen else set()))
     return json.dumps({topic: {str(number): position.next.get(number, 0) for number in numbers}})
@@ -159,13 +159,13 @@ def parse(text: str) -> Position:
     return Commits(kept["version"], frozenset(kept["skip"]))
 
 
-def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | None:
+def _judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) -> SourceProblem | None:
     topic = f"The Kafka topic {seen.name!r}"
     begun_late = tuple(Gap(number, 0, first - 1) for number, first in sorted(seen.earliest.items()) if first > 0)
     fresh = Offsets(dict(seen.earliest))
     if known.source_id is not None and known.source_id != seen.id:
         unread = tuple(Gap(number, offset, None) for number, offset in sorted(position.next.items()))
-        return Trouble(
+        return SourceProblem(
             "recreated",
             f"{topic} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
             f"records of the old one are gone: {_ranges(unread)}.",
@@ -176,7 +176,7 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
     if vanished := sorted(set(range(had)) - seen.earliest.keys()):
         unread = tuple(Gap(number, position.next.get(number, 0), None) for number in vanished)
         kept = {number: offset for number, offset in position.next.items() if number in seen.earliest}
-        return Trouble(
+        return SourceProblem(
             "partitions",
             f"{topic} had {had} partitions and now has {len(seen.earliest)}: {_listed('partition', vanished)} "
             f"vanished with unread records, {_ranges(unread)}.",
@@ -186,13 +186,13 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
     return _judge_offsets(topic, position, seen)
 
 
-def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | None:
+def _judge_offsets(topic: str, position: Offsets, seen: TopicObservation) -> SourceProblem | None:
     """Judge each partition's next offset: before the first all is gone, after the last nothing existed."""
     wanted = {number: position.next.get(number, 0) for number in sorted(seen.earliest)}
     within = {number: min(max(at, seen.earliest[number]), seen.latest[number]) for number, at in wanted.items()}
     back = tuple(Gap(number, seen.latest[number], at - 1) for number, at in wanted.items() if at > seen.latest[number])
     if back:
-        return Trouble(
+        return SourceProblem(
             "truncated",
             f"{topic} has lost records: it no longer has {_ranges(back)}, which ingest has read, and may reuse their "
             f"offsets.",
@@ -201,7 +201,7 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | 
         )
     gone = tuple(Gap(number, at, within[number] - 1) for number, at in wanted.items() if at < within[number])
     if gone:
-        return Trouble(
+        return SourceProblem(
             "retention",
             f"{topic} has lost unread records: retention has removed {_ranges(gone)}.",
             gone,
@@ -210,12 +210,12 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | 
     return None
 
 
-def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Trouble | None:
+def _judge_landing(known: SourceRecord, position: Commits, seen: LandingObservation) -> SourceProblem | None:
     table = f"The landing table {seen.path}"
     at = position.version
     if known.source_id is not None and known.source_id != seen.id:
         unread = Gap(None, at or 0, None)
-        return Trouble(
+        return SourceProblem(
             "recreated",
             f"{table} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
             f"records of the old one are gone: {_ranges([unread])}.",
@@ -226,7 +226,7 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         return _judge_snapshot(table, seen)
     if at > seen.last + 1:
         back = Gap(None, seen.last + 1, at - 1)
-        return Trouble(
+        return SourceProblem(
             "truncated",
             f"{table} was rolled back: it ends at commit {seen.last}, but ingest has read {_ranges([back])}.",
             (back,),
@@ -234,7 +234,7 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         )
     if at < seen.first:
         gone = Gap(None, at, seen.first - 1)
-        return Trouble(
+        return SourceProblem(
             "retention",
             f"{table} no longer has the log of unread commits: {_ranges([gone])}.",
             (gone,),
@@ -243,12 +243,12 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
     return _judge_commits(table, at, seen)
 
 
-def _judge_snapshot(table: str, seen: LandingSeen) -> Trouble | None:
+def _judge_snapshot(table: str, seen: LandingObservation) -> SourceProblem | None:
     """Judge a table that is read as a snapshot without some files: they must not have been merged with others."""
     if seen.replaced is None:
         return None
     gap = Gap(None, 0, seen.last)
-    return Trouble(
+    return SourceProblem(
         "rewritten",
         f"{table} was rewritten, so its landed rows are unknown: {seen.replaced} is no longer in it. To skip: "
         f"{_ranges([gap])}.",
@@ -257,7 +257,7 @@ def _judge_snapshot(table: str, seen: LandingSeen) -> Trouble | None:
     )
 
 
-def _judge_commits(table: str, at: int, seen: LandingSeen) -> Trouble | None:
+def _judge_commits(table: str, at: int, seen: LandingObservation) -> SourceProblem | None:
     """Judge the unread commits: each must only have added rows, and must still have its files."""
     for reason, found, text in (
         ("rewritten", seen.changed, "was changed, and ingest reads only appended rows: commit {} {}"),
@@ -267,7 +267,7 @@ def _judge_commits(table: str, at: int, seen: LandingSeen) -> Trouble | None:
             version = min(found)
             gap = Gap(None, at, max(found))
             sentence = f"{table} {text.format(version, found[version])}. To skip: {_ranges([gap])}."
-            return Trouble(reason, sentence, (gap,), Commits(max(found) + 1))
+            return SourceProblem(reason, sentence, (gap,), Commits(max(found) + 1))
     return None
 
 

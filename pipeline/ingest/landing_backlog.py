@@ -14,7 +14,7 @@ from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.waiting import Waiting
 
-_MOST_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
+_MAX_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class LandingBacklog:
             self._files.clear()
             self._next, self._ended_at = version, None
         read, now = 0, time.time()
-        for number, actions in islice(commits_after(self._landing, self._next - 1), _MOST_COMMITS):
+        for number, actions in islice(commits_after(self._landing, self._next - 1), _MAX_COMMITS):
             self._files.extend(_added(self._landing, number, actions, self._came_at(number, now)))
             self._next = number + 1
             read += 1
-        is_whole = read < _MOST_COMMITS
+        is_whole = read < _MAX_COMMITS
         self._ended_at = now if is_whole else None
         return is_whole
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline.delta.log import Action, appended, changes, commit_file, commits_after
 from pipeline.delta.opening import open_table
-from pipeline.ingest.identity import Commits, LandingSeen
+from pipeline.ingest.identity import Commits, LandingObservation
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -21,7 +21,7 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """The columns of a landing table."""
 
 
-def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
+def observe_landing(landing: Path, position: Commits | None) -> LandingObservation:
     """Describe the table; with a position, also the changes of the commits from there on, and missing files."""
     table = open_table(landing)
     first = first_commit(landing, table.version())
@@ -37,7 +37,9 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
     replaced = None
     if position is not None and position.version is None:
         replaced = min(position.skip - files_now(landing), default=None)
-    return LandingSeen(str(landing), str(table.metadata().id), first, table.version(), changed, missing, replaced)
+    return LandingObservation(
+        str(landing), str(table.metadata().id), first, table.version(), changed, missing, replaced
+    )
 
 
 def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:

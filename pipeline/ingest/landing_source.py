@@ -122,9 +122,9 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
             version, begun, is_starting = version + 1, 0, False
 
-    def _next(self, start: Offset, last: int | None, most_bytes: int) -> tuple[list[_File], Offset]:
+    def _next(self, start: Offset, last: int | None, max_bytes: int) -> tuple[list[_File], Offset]:
         taken: list[_File] = []
-        room = most_bytes
+        room = max_bytes
         table_id, version, done = start["reservoirId"], start["reservoirVersion"], start["index"] + 1
         is_starting = start["isStartingVersion"]
         while last is None or version <= last:

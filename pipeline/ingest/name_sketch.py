@@ -23,7 +23,7 @@ _REGISTERS: Final = 1 << _INDEX_BITS  # one byte each; the standard error is 1.0
 _ALPHA: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 
-class Seen(NamedTuple):
+class NameCount(NamedTuple):
     """The count of a name. The true number of its rows lies between `rows - error` and `rows`."""
 
     rows: int
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 class Sketch:
     """The names seen, within bounds."""
 
-    names: Mapping[str, Seen]
+    names: Mapping[str, NameCount]
     rows: int  # of all names, exact
     floor: int  # a name outside of `names` had at most so many rows
     registers: bytes
@@ -78,7 +78,7 @@ def loads(text: str | None) -> Sketch:
         return EMPTY
     try:
         kept: dict[str, Any] = json.loads(text)
-        names = {name: Seen(*seen) for name, seen in kept["names"].items()}
+        names = {name: NameCount(*seen) for name, seen in kept["names"].items()}
         "".join(names).encode()  # half a character is no name, and fails where it is shown
         sketch = Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
         numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen)]
@@ -99,7 +99,7 @@ def sketched(names: pa.Array, rows: pa.Array, at: float, limit: int) -> Sketch:
     listed = order[:limit]
     busiest = zip(names.take(listed).to_pylist(), rows.take(listed).to_pylist(), strict=True)
     return Sketch(
-        names={name: Seen(count, 0, at, at) for name, count in busiest},
+        names={name: NameCount(count, 0, at, at) for name, count in busiest},
         rows=pc.sum(rows).as_py() or 0,
         floor=rows[order[limit].as_py()].as_py() if len(order) > limit else 0,
         registers=_registers(names.to_pylist()),
@@ -121,9 +121,9 @@ def merged(one: Sketch, other: Sketch, limit: int) -> Sketch:
     return Sketch(dict(order[:limit]), one.rows + other.rows, floor, registers.tobytes())
 
 
-def _added(one: Seen | None, other: Seen | None, one_floor: int, other_floor: int) -> Seen:
+def _added(one: NameCount | None, other: NameCount | None, one_floor: int, other_floor: int) -> NameCount:
     if one is not None and other is not None:
-        return Seen(
+        return NameCount(
             one.rows + other.rows,
             one.error + other.error,
             min(one.first_seen, other.first_seen),

@@ -81,8 +81,8 @@ class OnboardingRules:
 
     def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
         """Limit automatic onboarding: an hourly rate, a share of all games, and no name that resembles a game."""
-        if twins := self.confusable(name):
-            return f"it looks like {twins[0]!r}: approve it if both are meant"
+        if lookalikes := self.confusable(name):
+            return f"it looks like {lookalikes[0]!r}: approve it if both are meant"
         if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
             return "games by prefix fill their half of onboarding.max_games: approve it"
         recent = Counter(each for at, each in self._by_prefix if at > now - _HOUR)

@@ -86,9 +86,9 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     moment = time.time() if now is None else now
     rows = []
     for name, seen in waiting.items():
-        twins = roll.confusable(name) + [other for other in alike[confusable_form(name)] if other != name]
+        lookalikes = roll.confusable(name) + [other for other in alike[confusable_form(name)] if other != name]
         why = _why(name, onboarding_candidate(name, limits, by_key), roll, limits, moment)
-        rows.append(Waiting(game_key(name), name, *seen, why, tuple(twins)))
+        rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes)))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
     newest = sorted(refused.values(), key=lambda each: -each.refused_at)
     return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest))
@@ -167,14 +167,14 @@ def pending_for_json(seen: Pending, limit: int) -> dict[str, Any]:
 
 def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: str = "normal") -> Game:
     candidate = each.candidate
-    twins = tuple(roll.confusable(candidate.game))
+    lookalikes = tuple(roll.confusable(candidate.game))
     return Game(
         candidate.game_key,
         candidate.game,
         candidate.how,
         each.onboarded_at,
         group,
-        twins,
+        lookalikes,
         candidate.actor,
         candidate.reason,
         priority,

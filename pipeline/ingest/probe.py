@@ -20,7 +20,7 @@ def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
     if source.kind != "kafka":
         return None
     connection = translate(source.kafka_options)
-    if connection.untold:
+    if connection.unreported:
         return None
     options = {
         "bootstrap.servers": source.bootstrap_servers,

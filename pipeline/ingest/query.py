@@ -26,16 +26,16 @@ from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
-from pipeline.ingest.attempts import Attempts, give_up_open
 from pipeline.ingest.backlog import Place
+from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
-from pipeline.ingest.heads import read_heads, write_snapshot
+from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.source_checks import refuse_closed, verify_source
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
-from pipeline.store.games import record_heads, record_seen
+from pipeline.store.games import record_last_seqs, record_seen
 from pipeline.store.processes.drivers import record_commit
 from pipeline.store.sources import generations, open_generation
 
@@ -66,7 +66,7 @@ class Ingest:
         settings: Settings,
         paths: Paths,
         engine: Engine,
-        tell: Callable[[Landed], None],
+        publish: Callable[[Landed], None],
     ) -> None:
         """Open bronze and quarantine and find this source's position.
 
@@ -75,7 +75,7 @@ class Ingest:
         """
         require_own(paths.bronze, settings.environment)
         source.check(settings.source, paths.landing)
-        self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
+        self._spark, self._settings, self._paths, self._engine, self._publish = spark, settings, paths, engine, publish
         self._onboarding = Onboarding(engine, settings.onboarding)
         self._generation = open_generation(engine, source.describe(settings.source))
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
@@ -86,11 +86,11 @@ class Ingest:
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
-        self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
+        self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: source.RowsOf = source.as_they_come
         self.place: Place | None = None  # bronze's position in the source; None before the first start
-        self._read_heads()
+        self._read_last_seqs()
 
     @property
     def head_seq(self) -> int:
@@ -111,8 +111,8 @@ class Ingest:
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self.place = Place(checkpoint.passed_offset(query, landed), begin.position)
         self._give_up_others()
-        self._read_heads()
-        record_heads(self._engine, self._heads, *self._placing)
+        self._read_last_seqs()
+        record_last_seqs(self._engine, self._last_seqs, *self._placing)
         frame, self._rows_of = source.read(
             self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin
         )
@@ -128,14 +128,14 @@ class Ingest:
     def close(self) -> None:
         """Save the heads for a quick next start, and the sketch of names without a game."""
         self._onboarding.close()
-        if (self._bronze.cursor or 0) == self._heads_seq:
-            write_snapshot(self._bronze, self._heads, self._snapshot)
+        if (self._bronze.cursor or 0) == self._last_seqs_at:
+            write_snapshot(self._bronze, self._last_seqs, self._snapshot)
 
-    def _read_heads(self) -> None:
+    def _read_last_seqs(self) -> None:
         """Read the heads of bronze as it is now; a stale head would break a game's chain."""
         losses = lost_seqs.read(self._bronze.transaction_version, self._settings.environment)
-        self._heads = read_heads(self._bronze, self._snapshot, losses)
-        self._heads_seq = self._bronze.cursor or 0
+        self._last_seqs = read_last_seqs(self._bronze, self._snapshot, losses)
+        self._last_seqs_at = self._bronze.cursor or 0
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch, and record bronze's new position in the source."""
@@ -154,8 +154,9 @@ class Ingest:
             return
         self._clear_attempt(batch_id)
         expected = self._bronze.cursor
-        if (expected or 0) != self._heads_seq:
-            self._read_heads()  # another source was ingested meanwhile, or the last commit succeeded without its report
+        if (expected or 0) != self._last_seqs_at:
+            # Another source was ingested meanwhile, or the last commit succeeded without its report.
+            self._read_last_seqs()
         job = self._job(batch_id, (expected or 0) + 1)
         task = partial(_landed, rows_of=self._rows_of, task=partial(land, job=job))
         rows = frame.coalesce(1).mapInArrow(task, "report string").collect()
@@ -169,7 +170,7 @@ class Ingest:
 
     def _clear_attempt(self, batch_id: int) -> None:
         with self._alone():
-            self._attempts.clear(batch_id)
+            self._batch_attempts.clear(batch_id)
 
     def _give_up_others(self) -> None:
         """Abandon the unfinished batches of other sources, when the source setting was changed after a kill."""
@@ -190,7 +191,7 @@ class Ingest:
         hit("after_schema_pin")
         return IngestJob(
             seq=seq,
-            heads=self._heads,
+            last_seqs=self._last_seqs,
             known=self._onboarding.known(games),
             onboarding=self._settings.onboarding,
             bronze=self._paths.bronze,
@@ -209,8 +210,8 @@ class Ingest:
         refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
         files = [DataFile(**file) for report in reports for file in report["files"]]
         seq = reports[-1]["seq"] if reports else expected or 0
-        if not self._attempts.write(refused, batch_id, (expected or 0) + 1, seq):
-            self._attempts.give_up(batch_id)
+        if not self._batch_attempts.write(refused, batch_id, (expected or 0) + 1, seq):
+            self._batch_attempts.give_up(batch_id)
             raise Transient(f"another attempt has written batch {batch_id} meanwhile: landing it again")
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
@@ -222,8 +223,8 @@ class Ingest:
 
     def _remember(self, report: Mapping[str, Any], seq: int, started: float) -> None:
         """Report to the control store and the listeners; correctness does not depend on it."""
-        self._heads.update(dict.fromkeys(report["counts"], seq))
-        self._heads_seq = seq
+        self._last_seqs.update(dict.fromkeys(report["counts"], seq))
+        self._last_seqs_at = seq
         if self._landing:
             self._landing.consumed(report["oldest_source_at"])
         record_seen(self._engine, report["routed"], seq, *self._placing)
@@ -234,7 +235,7 @@ class Ingest:
             self.close()
         now = time.time()
         refusals, oldest = report["reasons"], report["oldest_source_at"]
-        self._tell(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
+        self._publish(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
 
 
 def _landed(batches: Batches, rows_of: source.RowsOf, task: Callable[[Batches], Batches]) -> Batches:

@@ -22,7 +22,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress
-from pipeline.ingest.heads import read_snapshot
+from pipeline.ingest.last_seqs import read_snapshot
 from pipeline.names import GameKey
 from pipeline.settings import Paths
 from pipeline.store.games import generations
@@ -42,7 +42,7 @@ class Evidence:
 
 def snapshot_file(paths: Paths) -> Path:
     """Return the path of ingest's snapshot of the heads."""
-    return paths.checkpoints / "ingest" / "heads.json"
+    return paths.checkpoints / "ingest" / "last_seqs.json"
 
 
 def require_newest(paths: Paths, environment: str, engine: Engine, bronze: CursorTable) -> None:

@@ -19,7 +19,7 @@ from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.ingest.bronze_writer import INPUT
-from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
+from pipeline.ingest.identity import Commits, Offsets, TopicObservation, offsets_json
 from pipeline.ingest.landing_files import names_in_files, read_files
 from pipeline.ingest.landing_log import LANDING, file_name
 from pipeline.ingest.landing_source import LandingSource
@@ -116,7 +116,7 @@ def _bytes(spark: SparkSession, text: str) -> int:
 def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begin) -> DataFrame:
     starting = source.starting_offsets
     if isinstance(begin.position, Offsets):
-        seen = begin.seen if isinstance(begin.seen, TopicSeen) else None
+        seen = begin.seen if isinstance(begin.seen, TopicObservation) else None
         starting = offsets_json(source.topic, begin.position, seen)
     reader = (
         spark.readStream.format("kafka")

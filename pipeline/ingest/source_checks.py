@@ -18,7 +18,15 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landing_log, landing_source, restored, topic
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Commits, Known, LandingSeen, Offsets, Position, Seen, TopicSeen
+from pipeline.ingest.identity import (
+    Commits,
+    LandingObservation,
+    Offsets,
+    Position,
+    SourceObservation,
+    SourceRecord,
+    TopicObservation,
+)
 from pipeline.settings import Paths, Settings, Source
 from pipeline.store import sources
 
@@ -35,7 +43,7 @@ class Begin:
     """Where the query begins, or began."""
 
     position: Position | None  # None: unknown, as the broker could not be asked; Spark reads the setting itself
-    seen: Seen | None
+    seen: SourceObservation | None
     resumes: bool  # its checkpoint holds a later place, which wins
 
 
@@ -71,10 +79,10 @@ def verify_source(
     if position is None and landed.bronze is None:
         start = position = _first(source, seen)
     if seen is not None and position is not None:
-        recorded = Known(_source_id(source, read, known), known.partitions if known else None)
-        trouble = identity.judge(recorded, position, seen)
-        if trouble is not None:
-            raise Refused(f"{trouble.sentence} {_WAY_OUT}")
+        recorded = SourceRecord(_source_id(source, read, known), known.partitions if known else None)
+        problem = identity.judge(recorded, position, seen)
+        if problem is not None:
+            raise Refused(f"{problem.sentence} {_WAY_OUT}")
         _await_transactions(position, seen)
     if clock(seen) == "producer":
         _log.info(
@@ -88,9 +96,9 @@ def verify_source(
     return Begin(start, seen, resumes=resumes)
 
 
-def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) -> bool:
+def _begin_at_the_end(query: Path, start: Position | None, seen: SourceObservation | None) -> bool:
     """Let reading start at a landing commit that does not exist yet, which no Spark option allows."""
-    if not isinstance(start, Commits) or not isinstance(seen, LandingSeen) or (start.version or 0) <= seen.last:
+    if not isinstance(start, Commits) or not isinstance(seen, LandingObservation) or (start.version or 0) <= seen.last:
         return False
     checkpoint.begin_behind(query, landing_source.offset(seen.id, start.version or 0))
     return True
@@ -128,21 +136,21 @@ def forget_refused(quarantine: Path, first: int, last: int | None = None) -> Non
     table.delete(f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}")
 
 
-def observe_source(source: Source, landing: Path, position: Position | None) -> Seen | None:
+def observe_source(source: Source, landing: Path, position: Position | None) -> SourceObservation | None:
     """Observe the source; None when the broker cannot be asked with the given options."""
     if source.kind == "kafka":
         return topic.observe_topic(source)
     return landing_log.observe_landing(landing, position if isinstance(position, Commits) else None)
 
 
-def partitions(seen: Seen | None) -> int | None:
+def partitions(seen: SourceObservation | None) -> int | None:
     """Return how many partitions a topic has."""
-    return len(seen.earliest) if isinstance(seen, TopicSeen) else None
+    return len(seen.earliest) if isinstance(seen, TopicObservation) else None
 
 
-def clock(seen: Seen | None) -> str | None:
+def clock(seen: SourceObservation | None) -> str | None:
     """Return whose time the source's records have: broker, producer or landing; None when unknown."""
-    return seen.clock if isinstance(seen, TopicSeen) else "landing" if seen is not None else None
+    return seen.clock if isinstance(seen, TopicObservation) else "landing" if seen is not None else None
 
 
 def passed(source: Source, offset: Mapping[str, Any] | None) -> Position | None:
@@ -155,10 +163,10 @@ def passed(source: Source, offset: Mapping[str, Any] | None) -> Position | None:
     return Commits(offset["reservoirVersion"] + bool(offset["isStartingVersion"]))
 
 
-def _first(source: Source, seen: Seen | None) -> Position | None:
-    if isinstance(seen, TopicSeen):
+def _first(source: Source, seen: SourceObservation | None) -> Position | None:
+    if isinstance(seen, TopicObservation):
         return identity.first_offsets(source.starting_offsets, seen)
-    if isinstance(seen, LandingSeen):
+    if isinstance(seen, LandingObservation):
         # A table with other changes than appends begins with a snapshot.
         return Commits(0 if seen.first == 0 and not seen.changed and not seen.missing else None)
     return None
@@ -172,7 +180,7 @@ def _source_id(source: Source, read: Mapping[str, Any] | None, known: sources.Id
 
 
 def _identity(
-    generation: int, known: sources.Identity | None, seen: Seen | None, bronze_id: str, since: int,
+    generation: int, known: sources.Identity | None, seen: SourceObservation | None, bronze_id: str, since: int,
     start: Position | None,
 ) -> sources.Identity:  # fmt: skip
     """Return the new record: the earlier one stays, with new partitions added."""
@@ -191,9 +199,9 @@ def _identity(
     )
 
 
-def _await_transactions(position: Position, seen: Seen) -> None:
+def _await_transactions(position: Position, seen: SourceObservation) -> None:
     """Refuse for now to continue at a position that an open transaction hides; Spark would see a loss."""
-    if not isinstance(position, Offsets) or not isinstance(seen, TopicSeen):
+    if not isinstance(position, Offsets) or not isinstance(seen, TopicObservation):
         return
     hidden = identity.open_transactions(position, seen)
     if hidden is not None:

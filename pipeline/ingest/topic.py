@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from pipeline.errors import Refused, Transient
-from pipeline.ingest.identity import TopicSeen
+from pipeline.ingest.identity import TopicObservation
 from pipeline.settings import Source
 
 _log = logging.getLogger("turnout")
@@ -46,10 +46,10 @@ class Connection:
     """Options for the client used here, and the names of those without a counterpart."""
 
     options: Mapping[str, str]
-    untold: tuple[str, ...]
+    unreported: tuple[str, ...]
 
 
-def observe_topic(source: Source) -> TopicSeen | None:
+def observe_topic(source: Source) -> TopicObservation | None:
     """Ask the broker about the source's topic; None when the options do not allow it.
 
     Raises:
@@ -57,13 +57,17 @@ def observe_topic(source: Source) -> TopicSeen | None:
         Transient: the broker does not answer, or not for all partitions.
     """
     connection = translate(source.kafka_options)
-    if connection.untold:
+    if connection.unreported:
         _log.warning(
             "the topic cannot be checked before it is read: no counterpart for %s (docs/kafka.md, Security)",
-            ", ".join(connection.untold),
+            ", ".join(connection.unreported),
         )
         return None
-    known: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers, "log_level": 0, "error_cb": _told_otherwise}
+    known: dict[str, Any] = {
+        "bootstrap.servers": source.bootstrap_servers,
+        "log_level": 0,
+        "error_cb": _reported_elsewhere,
+    }
     try:
         return _describe({**known, **connection.options}, source)
     except KafkaException as error:
@@ -86,8 +90,10 @@ def translate(options: Mapping[str, str]) -> Connection:
     translated |= _stores(given) | _login(given.get("sasl.jaas.config", ""))
     if "ssl.endpoint.identification.algorithm" in given:
         translated["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
-    untold = [name for name in sorted(given) if name.startswith(("ssl.", "sasl.")) and not _covered(name, translated)]
-    return Connection(translated, tuple(untold))
+    unreported = [
+        name for name in sorted(given) if name.startswith(("ssl.", "sasl.")) and not _covered(name, translated)
+    ]
+    return Connection(translated, tuple(unreported))
 
 
 def _stores(given: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +128,7 @@ def _covered(name: str, translated: Mapping[str, str]) -> bool:
     return name in _NOT_NEEDED or any(each in translated for each in wanted)
 
 
-def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
+def _describe(options: Mapping[str, Any], source: Source) -> TopicObservation:
     topic = source.topic
     admin = AdminClient(dict(options))  # by name: without one it would be collected before the answer
     description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
@@ -132,7 +138,7 @@ def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
     if source.isolation_level == "read_committed":  # read first: an end that is read later lies behind it
         readable = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     latest = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    return TopicSeen(topic, str(description.topic_id), earliest, latest, readable, _clock(admin, topic))
+    return TopicObservation(topic, str(description.topic_id), earliest, latest, readable, _clock(admin, topic))
 
 
 def list_offsets(
@@ -157,5 +163,5 @@ def _clock(admin: AdminClient, topic: str) -> str | None:
     return {"LogAppendTime": "broker", "CreateTime": "producer"}.get(str(kind))
 
 
-def _told_otherwise(_: KafkaError) -> None:
+def _reported_elsewhere(_: KafkaError) -> None:
     """Keep the client's errors off stderr: the request fails with the same reason."""

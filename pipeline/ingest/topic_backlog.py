@@ -84,9 +84,9 @@ class TopicBacklog:
         else:
             return Waiting(None, None, "the start offsets are unknown before the first micro-batch")
         connection = translate(self._source.kafka_options)
-        if connection.untold:
-            untold = ", ".join(connection.untold)
-            return Waiting(None, None, f"no counterpart for {untold} (docs/kafka.md, Security)")
+        if connection.unreported:
+            unreported = ", ".join(connection.unreported)
+            return Waiting(None, None, f"no counterpart for {unreported} (docs/kafka.md, Security)")
         try:
             return self._look(passed, connection.options)
         except KafkaException as error:

@@ -18,12 +18,12 @@ from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
-from pipeline.maintenance.stats import told_columns
+from pipeline.maintenance.stats import columns_with_statistics
 from pipeline.settings import Maintenance
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes
-_MOST_VALUES: Final = 8_000_000  # of a run that is packed in memory; a small file may hold any number of rows
+_MAX_VALUES: Final = 8_000_000  # of a run that is packed in memory; a small file may hold any number of rows
 _OPERATION: Final = "OPTIMIZE"
 
 Write = Callable[[Sequence[TableFile]], list[DataFile]]
@@ -50,15 +50,15 @@ SELECT DISTINCT __filename FROM (
 def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Maintenance, report: TableReport) -> None:
     """Merge small files of a game's table or a metrics table, within each partition."""
     columns = columns_of(table)
-    with_statistics = told_columns(table)
-    most_rows = _MOST_VALUES / sum(_leaves(field.type) for field in columns)
+    with_statistics = columns_with_statistics(table)
+    max_rows = _MAX_VALUES / sum(_leaves(field.type) for field in columns)
 
     def write(old: Sequence[TableFile]) -> list[DataFile]:
         return packed(path, columns, old, order, with_statistics)
 
     for files in _partitions(table_files(table)):
         units = plan.by_age(files, _FRESH_BYTES)
-        for run in plan.runs(units, wanted.small_files, wanted.file_megabytes * _MEGABYTE, most_rows):
+        for run in plan.runs(units, wanted.small_files, wanted.file_megabytes * _MEGABYTE, max_rows):
             _merge(path, columns, run, write, report)
 
 

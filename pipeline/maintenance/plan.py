@@ -37,7 +37,7 @@ class Unit:
         return sum(file.rows or 0 for file in self.files)
 
 
-def runs(units: Sequence[Unit], fewest: int, most_bytes: int, most_rows: float = math.inf) -> list[tuple[Unit, ...]]:
+def runs(units: Sequence[Unit], fewest: int, max_bytes: int, max_rows: float = math.inf) -> list[tuple[Unit, ...]]:
     """Choose neighbours to merge: runs of at least `fewest` (and two) units, bounded in bytes and rows.
 
     From the newest to the oldest, a unit joins the newer ones when it is fresh or no larger than they are together. So
@@ -46,7 +46,7 @@ def runs(units: Sequence[Unit], fewest: int, most_bytes: int, most_rows: float =
     cut: list[list[Unit]] = [[]]
     size = rows = 0
     for unit in reversed(units):
-        small = size + unit.size <= most_bytes and rows + unit.rows <= most_rows
+        small = size + unit.size <= max_bytes and rows + unit.rows <= max_rows
         if cut[-1] and not (small and (unit.fresh or unit.size <= size)):
             cut.append([])
             size = rows = 0
@@ -102,7 +102,7 @@ class LogWindow:
     """The part of a log to keep."""
 
     oldest: float  # versions before this time (Unix seconds) may go
-    most_bytes: int  # on disk; the oldest versions beyond this go first
+    max_bytes: int  # on disk; the oldest versions beyond this go first
     recent: float  # but no version that was the newest at or after this time
 
 
@@ -124,7 +124,7 @@ def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: in
     sums = list(accumulate((size for _, size in sizes), initial=0))
 
     def fits(version: int) -> bool:
-        return sums[-1] - sums[bisect_left(sizes, (version, 0))] <= window.most_bytes
+        return sums[-1] - sums[bisect_left(sizes, (version, 0))] <= window.max_bytes
 
     if aged is None and fits(0):
         return None

@@ -21,7 +21,7 @@ from pipeline.setting_values import hours_of
 from pipeline.settings import Paths, Settings, Store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import ProcessState
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, held_by, leased
 from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.reports import record_round
@@ -57,7 +57,7 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
                     return False
             return not stop.is_set()
 
-        with _beating(engine, settings.metrics.heartbeat_seconds):
+        with _heartbeats(engine, settings.metrics.heartbeat_seconds):
             return _rounds(settings, paths, engine, stop, goes_on, once=once, as_json_lines=as_json_lines)
 
 
@@ -121,12 +121,12 @@ def _record(engine: Engine, done: Round) -> None:
 
 
 @contextmanager
-def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
+def _heartbeats(engine: Engine, every_seconds: float) -> Iterator[None]:
     """Send heartbeats while the block runs, however long a table takes, and record how it ended."""
     start_driver(engine, "maintenance", "main", None)
     ended = threading.Event()
-    beater = threading.Thread(target=_beat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
-    beater.start()
+    thread = threading.Thread(target=_heartbeat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
+    thread.start()
     state: ProcessState = "failed"
     error = None
     try:
@@ -137,14 +137,14 @@ def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
         raise
     finally:
         ended.set()
-        beater.join()
+        thread.join()
         with tolerate_store_outage("the end of maintenance is not recorded"):
-            beat(engine, "maintenance", "main", state, None, error)
+            heartbeat(engine, "maintenance", "main", state, None, error)
 
 
-def _beat(engine: Engine, every_seconds: float, ended: threading.Event) -> None:
+def _heartbeat(engine: Engine, every_seconds: float, ended: threading.Event) -> None:
     while True:
         with tolerate_store_outage("this heartbeat is not recorded"):
-            beat(engine, "maintenance", "main", "running", None)
+            heartbeat(engine, "maintenance", "main", "running", None)
         if ended.wait(every_seconds):
             return

@@ -63,7 +63,7 @@ def one_round(
     for job in _jobs(settings, paths, now, thorough=thorough):
         if not goes_on():
             return Round(reports, time.monotonic() - started, is_whole=False)
-        report = (unchanged.report(job.path, job.name, now) if job.is_skipped else None) or _tend(job, now, wanted)
+        report = (unchanged.report(job.path, job.name, now) if job.is_skipped else None) or _maintain(job, now, wanted)
         if report is not None:
             unchanged.keep(job.path, now, report)
             reports.append(report)
@@ -89,7 +89,7 @@ def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> It
         yield _Job(folder, f"metrics/{table.name}", _small(folder, (), settings.maintenance), is_skipped=True)
 
 
-def _tend(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
+def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
     path = job.path
     if not DeltaTable.is_deltatable(str(path)):
         return None

@@ -19,7 +19,7 @@ _LONGEST: Final = 32  # characters of a text; more would bloat the log
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 
-def told_columns(table: DeltaTable) -> set[str]:
+def columns_with_statistics(table: DeltaTable) -> set[str]:
     """Return the columns for which any file of a table has statistics."""
     names = [name.partition(".") for name in pa.table(table.get_add_actions(flatten=True)).column_names]
     return {column for kind, _, column in names if kind in {"min", "max", "null_count"}}

@@ -10,7 +10,7 @@ from typing import Final
 from pipeline.delta.log import commit_file
 from pipeline.maintenance.report import TableReport
 
-_MOST_SECONDS: Final = 6 * 3600.0  # after which a table is visited anyway: files and log entries grow old
+_MAX_SECONDS: Final = 6 * 3600.0  # after which a table is visited anyway: files and log entries grow old
 _NEVER: Final = (-1, -math.inf, 0, 0)
 
 
@@ -25,7 +25,7 @@ class Unchanged:
         """Return what is known of a table that can be skipped, None where it must be visited."""
         version, looked_at, files, size = self._tables.get(path, _NEVER)
         is_newest = commit_file(path, version).exists() and not commit_file(path, version + 1).exists()
-        if not (0 <= now - looked_at < _MOST_SECONDS and is_newest):
+        if not (0 <= now - looked_at < _MAX_SECONDS and is_newest):
             return None
         return TableReport(name, files_before=files, files_after=files, bytes=size)
 

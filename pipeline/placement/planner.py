@@ -1,13 +1,13 @@
 """Plans the group of each game, with reasons: pure, no store, no clock. It only proposes moves.
 
-`place` moves games that must leave, with `capacity.choose`; `even_out` balances the load.
+`place` moves games that must leave, with `capacity.choose`; `rebalance` balances the load.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pipeline.placement import evening
+from pipeline.placement import rebalancing
 from pipeline.placement.capacity import GameLoad, GroupLoad, Loads, choose, placed_sooner
 
 CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
@@ -16,7 +16,7 @@ CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 HANDOVER_TRIGGERS: Final = 3.0
 """A game is released at the end of a pass, taken at the start of another, and rejoins at the start of a third."""
 
-MAX_EVENED: Final = 10
+MAX_REBALANCING_MOVES: Final = 10
 """Default of the most balancing moves in one proposal."""
 
 _WhyNot: TypeAlias = Callable[[GameLoad], str | None]
@@ -24,7 +24,7 @@ _LEAVES_FIRST: Final = ("low", "normal", "high")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class GamePlacement:
     """A move of one game, and its reason in one sentence."""
 
     game: GameLoad
@@ -54,7 +54,7 @@ class Unplaced:
 class Placed:
     """The moves, the games without room, and the load of the groups before and after."""
 
-    placements: tuple[Placement, ...]
+    placements: tuple[GamePlacement, ...]
     unplaced: tuple[Unplaced, ...]
     before: Mapping[str, GroupLoad]
     after: Mapping[str, GroupLoad]
@@ -99,7 +99,7 @@ def leaving(loads: Loads, leavers: Mapping[str, Container[str]]) -> Placed:
     return board.placed(_homeless(board, why_not))
 
 
-def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = ()) -> Placed:
+def rebalance(loads: Loads, max_moves: int = MAX_REBALANCING_MOVES, fixed: Container[str] = ()) -> Placed:
     """Return at most so many moves that each reduce the highest load share, or balance it.
 
     Only running groups with living drivers take part, and no games in `fixed`. No game leaves a group of its priority
@@ -107,9 +107,11 @@ def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = 
     """
     board = _Board(loads)
     part = {name: each for name, each in board.rooms.items() if each.desired == "running" and each.alive}
-    leavers = evening.Leavers(sorted((each for each in loads.games if each.game_key not in fixed), key=_leaves_sooner))
+    leavers = rebalancing.Leavers(
+        sorted((each for each in loads.games if each.game_key not in fixed), key=_leaves_sooner)
+    )
     for _ in range(max_moves):
-        best_move = evening.best(part, leavers, loads.max_games)
+        best_move = rebalancing.best(part, leavers, loads.max_games)
         if best_move is None:
             break
         game, target = best_move
@@ -122,18 +124,18 @@ def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = 
     return board.placed()
 
 
-def proposed(loads: Loads, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
+def proposed(loads: Loads, max_moves: int = MAX_REBALANCING_MOVES) -> tuple[Placed, Placed]:
     """Return the moves of games that must leave, and then those that balance the load; no game is in both."""
     placed = place(loads)
     new_groups = placed.new_groups
     placed_games = tuple(replace(each, group=new_groups.get(each.game_key, each.group)) for each in loads.games)
-    return placed, even_out(replace(loads, games=placed_games, groups=placed.after), max_moves, set(new_groups))
+    return placed, rebalance(replace(loads, games=placed_games, groups=placed.after), max_moves, set(new_groups))
 
 
-def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+def lines_of(placed: Placed, rebalanced: Placed, trigger_seconds: float) -> list[str]:
     """Return the result of `proposed` as lines of text: moves with reasons, games without room, loads of groups."""
     lines = []
-    for title, placements in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
+    for title, placements in (("cannot stay", placed.placements), ("evens out the load", rebalanced.placements)):
         for each in placements:
             seconds = catch_up_seconds(each.game, trigger_seconds)
             catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
@@ -142,10 +144,14 @@ def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
     lines += [f"{each.game.game_key}: nowhere: {each.why}" for each in placed.unplaced]
     for name, before in placed.before.items():
         lines.append(
-            f"{name}: {full(before)} ({before.share:.1%}) → {full(even.after[name])} ({even.after[name].share:.1%})"
+            f"{name}: {full(before)} ({before.share:.1%}) → "
+            f"{full(rebalanced.after[name])} ({rebalanced.after[name].share:.1%})"
         )
-    count = len(placed.placements) + len(even.placements)
-    return [*lines, f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, even)}."]
+    count = len(placed.placements) + len(rebalanced.placements)
+    return [
+        *lines,
+        f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, rebalanced)}.",
+    ]
 
 
 def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
@@ -167,7 +173,7 @@ def full(group: GroupLoad) -> str:
     return f"{cores:.3g} {of}, {group.games} games"
 
 
-def most_room(groups: Mapping[str, GroupLoad], besides: str) -> str:
+def room_left(groups: Mapping[str, GroupLoad], besides: str) -> str:
     """Name the other group with most room, for a sentence."""
     others = [each for each in groups.values() if each.name != besides and each.desired == "running" and each.alive]
     if not others:
@@ -218,12 +224,14 @@ class _Board:
     def placed(self, unplaced: Iterable[Unplaced] = ()) -> Placed:
         """Return the result."""
         moved = (each for each in self.loads.games if self.at[each.game_key] != each.group)
-        placements = (Placement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
+        placements = (GamePlacement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
         return Placed(tuple(placements), tuple(unplaced), self.loads.groups, self.rooms)
 
 
-def _highest(placed: Placed, even: Placed) -> str:
-    was, then = (max((each.share for each in loads.values()), default=None) for loads in (placed.before, even.after))
+def _highest(placed: Placed, rebalanced: Placed) -> str:
+    was, then = (
+        max((each.share for each in loads.values()), default=None) for loads in (placed.before, rebalanced.after)
+    )
     return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
 
 
@@ -231,7 +239,7 @@ def _round(board: _Board) -> int:
     """Place the games that must leave once; return how many found a group. Their room is then free for others."""
     moved = _homed(board, board.why_not)
     for name in sorted(board.rooms):
-        moved += _relieved(board, name)
+        moved += _unload(board, name)
     return moved
 
 
@@ -243,7 +251,7 @@ def _homed(board: _Board, why_not: _WhyNot) -> int:
     return moved
 
 
-def _relieved(board: _Board, name: str) -> int:
+def _unload(board: _Board, name: str) -> int:
     """Move as many games out of a full group as needed and possible; return how many."""
     if not board.rooms[name].is_over(board.loads.max_games):
         return 0
@@ -306,7 +314,7 @@ def _crowded(board: _Board) -> list[Unplaced]:
 
 def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
     stays = "waits" if game.group is None else "stays"
-    roomiest = most_room(board.rooms, str(board.at[game.game_key]))
+    roomiest = room_left(board.rooms, str(board.at[game.game_key]))
     return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {roomiest}."
 
 

@@ -19,7 +19,7 @@ from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
 from pipeline.store.games import Game, last_seq
-from pipeline.store.stream_control import ask_retry
+from pipeline.store.stream_control import submit_retry
 from pipeline.streams.writing.split import target_schema
 
 _ATTEMPTS = 5
@@ -47,7 +47,7 @@ def accept_gap(
             accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason}")
         except TableConflict:
             continue
-        ask_retry(engine, game.key, actor)
+        submit_retry(engine, game.key, actor)
         return accepted
     raise Refused(f"The stream of {game.key} advanced during all {_ATTEMPTS} attempts: no gap stops it.")
 

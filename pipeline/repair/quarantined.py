@@ -139,9 +139,9 @@ class Quarantined:
         rows, counts = self._database.execute(_TOTAL).fetchall()[0]
         return int(rows), int(counts)
 
-    def rows(self, limit: int, most_bytes: int) -> list[Row]:
+    def rows(self, limit: int, max_bytes: int) -> list[Row]:
         """Return the newest rows, at most `limit`, each with at most so many bytes of its wrapper."""
-        rows = self._database.execute(_SHOW, {"limit": limit, "bytes": most_bytes}).fetchall()
+        rows = self._database.execute(_SHOW, {"limit": limit, "bytes": max_bytes}).fetchall()
         return [_row(dict(zip(_ROW, values, strict=True))) for values in rows]
 
     def games(self) -> list[str]:

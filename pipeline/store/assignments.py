@@ -57,7 +57,7 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
         return {row.game_key: GameAssignment(*row) for row in rows}
 
 
-def read_group_drivers(
+def read_group_liveness(
     engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
 ) -> dict[str, GroupCondition]:
     """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.

@@ -74,7 +74,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     """What a look at the whole log found."""
 
     entries: int
@@ -134,7 +134,7 @@ def entries(engine: Engine, since: str | None = None, until: str | None = None) 
     return map(_entry, _rows(engine, wanted | _IS_NO_DAY))
 
 
-def verify(engine: Engine, known: str | None = None) -> Verdict:
+def verify(engine: Engine, known: str | None = None) -> AuditVerdict:
     """Look whether every entry is what it was when it was written, and whether one of them has the `known` hash."""
     chain, seen = _Chain(known), None
     while True:
@@ -154,7 +154,7 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
             f"no entry has the hash {known}: the log was rewritten, or the hash belongs to another log"
         )
     unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
-    return Verdict(chain.count, chain.hash, tuple(chain.defects), unended)
+    return AuditVerdict(chain.count, chain.hash, tuple(chain.defects), unended)
 
 
 class _Chain:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, Engine, select
 
-from listeners.totals import Oversight
+from listeners.totals import ControllerMetrics
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
@@ -14,7 +14,7 @@ from pipeline.store.operations import read_open
 from pipeline.store.reports import waiting_in
 
 
-def read_oversight(engine: Engine, fleet: Fleet) -> Oversight:
+def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
     """Read what alerts on the controller need, beside the judged fleet, which says whether one runs.
 
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
@@ -27,7 +27,7 @@ def read_oversight(engine: Engine, fleet: Fleet) -> Oversight:
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
     states = Counter(each.state for each in opened)
     stuck = [each.stuck_since for each in opened if each.is_stuck and each.stuck_since is not None]
-    return Oversight(
+    return ControllerMetrics(
         is_controller_running=is_running,
         supervised_groups=judgement.supervised_groups,
         open_operations={state: states[state] for state in OPEN},

@@ -13,7 +13,7 @@ from pipeline.health.judgement import (
     DriverState,
     FleetFacts,
     Judgement,
-    Verdict,
+    StreamVerdict,
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
@@ -50,7 +50,7 @@ class GameRow:
     last_seq: int
     discovered_at: float
     reported: ReportedStream | None
-    verdict: Verdict
+    verdict: StreamVerdict
     lag_seconds: float | None = None  # age of the oldest row that its table may lack, wherever it waits
 
     @property

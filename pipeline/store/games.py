@@ -90,8 +90,11 @@ def register_group(
     assign_waiting(engine, max_games, heartbeat_seconds)
 
 
-def record_heads(
-    engine: Engine, heads: Mapping[str, int], max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS
+def record_last_seqs(
+    engine: Engine,
+    last_seqs: Mapping[str, int],
+    max_games: int = MAX_GAMES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
@@ -99,20 +102,20 @@ def record_heads(
     """
     names = onboarded_names(engine)
     known = known_games(engine)
-    rows = [{"key": key, "seq": seq} for key, seq in heads.items() if key in known]
+    rows = [{"key": key, "seq": seq} for key, seq in last_seqs.items() if key in known]
     if rows:
         with writing(engine) as connection:
             connection.execute(_SEEN, rows)
-    for key in names.keys() & heads.keys() - known.keys():
-        record_one(engine, key, names[key], heads[key])
+    for key in names.keys() & last_seqs.keys() - known.keys():
+        record_one(engine, key, names[key], last_seqs[key])
     assign_waiting(engine, max_games, heartbeat_seconds)
 
 
-def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
+def reset_last_seqs(engine: Engine, last_seqs: Mapping[str, int], after: int) -> None:
     """Set the last seq of each game that stands above `after` to what bronze still holds (key → last seq)."""
     with writing(engine) as connection:
         above = connection.scalars(select(games.c.game_key).where(games.c.last_seq > after)).all()
-        rows = [{"key": key, "seq": heads.get(key, 0)} for key in above]
+        rows = [{"key": key, "seq": last_seqs.get(key, 0)} for key in above]
         if rows:
             own_row = games.c.game_key == bindparam("key")
             connection.execute(update(games).where(own_row).values(last_seq=bindparam("seq")), rows)

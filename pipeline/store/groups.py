@@ -54,7 +54,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Driving:
+class GroupDriver:
     """Who holds a group's lease."""
 
     process: Process
@@ -231,7 +231,7 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
         raise Refused(f"Nothing was done: group {name} was changed meanwhile. Review it and try again.")
 
 
-def active_drivers(engine: Engine, kind: str = "group") -> dict[str, Driving]:
+def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
     """Return who drives each group, or what else has this kind, under a lease that runs."""
     reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
@@ -241,7 +241,7 @@ def active_drivers(engine: Engine, kind: str = "group") -> dict[str, Driving]:
         .where(leases.c.kind == kind, leases.c.expires_at > store_now())
     )
     with engine.connect() as connection:
-        return {name: Driving(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
+        return {name: GroupDriver(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
 
 
 def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
@@ -281,7 +281,7 @@ def record_process(engine: Engine, run_id: int, reference: str) -> None:
     _change_run(engine, run_id, reference=reference)
 
 
-def ask_to_stop(engine: Engine, run_id: int) -> None:
+def submit_stop(engine: Engine, run_id: int) -> None:
     """Record that the controller has asked a run to end."""
     own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
     with engine.begin() as connection:

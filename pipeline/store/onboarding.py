@@ -1,4 +1,4 @@
-"""Which names became games, which must not, and the picture of those that wait.
+"""Which names became games, which must not, and the sketch of those that wait.
 
 Onboardings are append-only, so "the games up to number n" never changes: ingest pins n for each micro-batch. A game's
 key belongs to the name that was onboarded under it first, for ever.
@@ -126,14 +126,14 @@ def refusals(engine: Engine) -> dict[str, RefusedName]:
 
 
 def read_sketch(engine: Engine) -> str | None:
-    """Return the picture of the names that wait, None when none ever waited."""
+    """Return the sketch of the names that wait, None when none ever waited."""
     with engine.connect() as connection:
         sketch: str | None = connection.scalar(select(name_sketches.c.sketch))
     return sketch
 
 
 def write_sketch(engine: Engine, sketch: str) -> None:
-    """Replace the picture of the names that wait."""
+    """Replace the sketch of the names that wait."""
     values = {"sketch": sketch, "written_at": time.time()}
     with writing(engine) as connection:
         if not connection.execute(update(name_sketches).values(values)).rowcount:

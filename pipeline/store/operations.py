@@ -96,7 +96,7 @@ def hash_of(preview: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def ask(engine: Engine, intent: Intent) -> Operation:
+def submit(engine: Engine, intent: Intent) -> Operation:
     """Write an operation, and that it has begun into the audit log; asked twice under one key it is one operation.
 
     Raises:
@@ -291,7 +291,7 @@ def open_by_target(engine: Engine, targets: Sequence[str]) -> dict[str, Operatio
     return {row.target: _operation(row) for row in rows}
 
 
-def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
+def submitted_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
     """Return the operations that were submitted under these idempotency keys, by key."""
     query = select(operations).where(operations.c.idempotency_key.in_(keys))
     with engine.connect() as connection:
@@ -317,8 +317,8 @@ def _require_free(connection: Connection, targets: Sequence[str]) -> None:
         )
 
 
-def _same(known: Operation, asked: Operation) -> Operation:
-    if (known.kind, known.targets, known.parameters) != (asked.kind, asked.targets, asked.parameters):
+def _same(known: Operation, wanted: Operation) -> Operation:
+    if (known.kind, known.targets, known.parameters) != (wanted.kind, wanted.targets, wanted.parameters):
         raise Refused(
             f"The idempotency key of operation {known.operation_id[:8]}, a {known.kind}, is in use. Use a new one."
         )

@@ -49,33 +49,33 @@ def record_failures(engine: Engine, decisions: Mapping[str, StreamControl]) -> N
             _write(connection, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
 
 
-def ask(
+def submit_control(
     engine: Engine, key: str, actor: str, *, desired: StreamDesired | None = None, own_query: bool | None = None
 ) -> None:
     """Note what a person wants of a stream; its driver acts at its next pass."""
     with writing(engine) as connection:
-        ask_within(connection, key, actor, desired=desired, own_query=own_query)
+        submit_control_within(connection, key, actor, desired=desired, own_query=own_query)
 
 
-def ask_within(
+def submit_control_within(
     connection: Connection, key: str, actor: str, *, desired: StreamDesired | None = None, own_query: bool | None = None
 ) -> None:
     """Note what a person wants of a stream, in the caller's transaction."""
-    asked: dict[str, Any] = {"requested_by": actor, "requested_at": time.time()}
+    values: dict[str, Any] = {"requested_by": actor, "requested_at": time.time()}
     if desired is not None:
-        asked["desired"] = desired
+        values["desired"] = desired
     if own_query is not None:
-        asked["own_query"] = int(own_query)
-    _write(connection, key, asked)
+        values["own_query"] = int(own_query)
+    _write(connection, key, values)
 
 
-def ask_retry(engine: Engine, key: str, actor: str) -> None:
+def submit_retry(engine: Engine, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, with its whole budget."""
     with writing(engine) as connection:
-        ask_retry_within(connection, key, actor)
+        submit_retry_within(connection, key, actor)
 
 
-def ask_retry_within(connection: Connection, key: str, actor: str) -> None:
+def submit_retry_within(connection: Connection, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, in the caller's transaction."""
     fresh = asdict(StreamControl())
     values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}

@@ -110,7 +110,7 @@ class CatchUp:
         ended = {key: stream for key, stream in chunk.items() if key not in again}
         self._settle(ended, high, outcome)
         self._pin.clear({key: stream.complete_through for key, stream in ended.items()}, high)
-        self._driver.tell(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
+        self._driver.publish(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
             self._read({key: chunk[key]}, after, through, version)
 

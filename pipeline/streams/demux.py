@@ -29,7 +29,7 @@ POOL_OF_CATCH_UP = "catch-up"
 
 _STOP_SECONDS = 120.0
 
-Tell = Callable[[PassResult], None]
+Publish = Callable[[PassResult], None]
 
 
 class Stopping(Exception):
@@ -44,7 +44,7 @@ class DemuxContext:
     settings: Settings
     roster: Roster
     schemas: CachedRegistry
-    tell: Tell
+    publish: Publish
 
 
 class Demux:
@@ -184,7 +184,9 @@ class Demux:
         with tolerate_store_outage("failures are not recorded"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
-        self._driver.tell(pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
+        self._driver.publish(
+            pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq)
+        )
         hit("after_table_commits")
 
     def _end_pass(self, whole: Mapping[str, Stream], read_to: int) -> None:

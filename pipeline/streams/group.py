@@ -32,7 +32,7 @@ from pipeline.streams import lanes
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import Demux, DemuxContext, Tell
+from pipeline.streams.demux import Demux, DemuxContext, Publish
 from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
@@ -59,7 +59,7 @@ class Group:
         paths: Paths,
         engine: Engine,
         name: str,
-        tell: Tell,
+        publish: Publish,
         lease: Lease | None = None,
     ) -> None:
         """Open the tables of the group's games, under a lease or without one; the queries start with `start`.
@@ -76,7 +76,7 @@ class Group:
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
-        self._driver = DemuxContext(spark, settings, self.roster, CachedRegistry(LocalRegistry(engine)), tell)
+        self._driver = DemuxContext(spark, settings, self.roster, CachedRegistry(LocalRegistry(engine)), publish)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -123,7 +123,7 @@ class Group:
         self._catch_up.close()
         self._pool.shutdown()
 
-    def tend(self) -> None:
+    def sync_queries(self) -> None:
         """Start and stop the queries of single games as decided; called periodically while the shared query runs.
 
         A query with a running pass stops at a later call. Until then the pass claims its game, so that neither the

@@ -134,12 +134,12 @@ class Passes:
         """Run the tasks and collect their reports by game."""
         positions = {key: stream.position for key, stream in streams.items()}
         cursors = {key: each.cursor for key, each in positions.items()}
-        ran = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
+        split = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
         reports: dict[str, GameReport] = {}
         refused: list[RefusedRows] = []
         seconds: dict[str, float] = defaultdict(float)
         seq_to: int | None = None
-        for row in ran.rows:
+        for row in split.rows:
             report = json.loads(row.report)
             seq_to = report["seq_to"] if seq_to is None else max(seq_to, report["seq_to"])
             for phase, value in report["seconds"].items():
@@ -148,7 +148,7 @@ class Passes:
                 _add(reports.setdefault(key, GameReport(positions[key])), game)
             if (rows := report["refused"]) is not None:
                 refused.append(RefusedRows(DataFile(**rows["file"]), frozenset(rows["games"])))
-        for key, cause in ran.culprits.items():
+        for key, cause in split.culprits.items():
             reports.setdefault(key, GameReport(positions[key])).failure = Failure("fatal", cause)
         return reports, refused, seq_to, seconds
 

@@ -18,15 +18,15 @@ from pipeline.streams.stream import Stream
 _PASSES_KEPT = 50
 _FAILURE_WINDOW_SECONDS = 900.0
 
-TellStates = Callable[[list[StreamState], list[StatusEvent], GroupSample], None]
+PublishStates = Callable[[list[StreamState], list[StatusEvent], GroupSample], None]
 
 
 class Watchdog:
     """Evaluates all streams of one group at each heartbeat and reports their states."""
 
-    def __init__(self, settings: Settings, engine: Engine, group: Group, tell: TellStates) -> None:
+    def __init__(self, settings: Settings, engine: Engine, group: Group, publish: PublishStates) -> None:
         """Watch a group from now on."""
-        self._settings, self._engine, self._group, self._tell = settings, engine, group, tell
+        self._settings, self._engine, self._group, self._publish = settings, engine, group, publish
         self._watch = Watch(group.name)
         self._started_at = time.time()
         self._results: deque[PassResult] = deque(maxlen=10_000)
@@ -82,7 +82,7 @@ class Watchdog:
             rows_per_second=sum(known) if known else None,
         )
         write_streams(self._engine, states)
-        self._tell(states, changes, sample)
+        self._publish(states, changes, sample)
 
     def _commits(self, streams: list[Stream]) -> list[tuple[int, float]]:
         """Return the bronze commits that are young enough to matter for any backlog."""

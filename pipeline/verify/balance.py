@@ -98,14 +98,14 @@ class Balance:
     problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
     values: Values | None = None  # None: only places were compared
-    behind: sources.Behind | None = None  # None: the source was not observed
+    lagging: sources.Lagging | None = None  # None: the source was not observed
     is_ingested: bool = True  # bronze has a commit of ingest: an empty bronze proves nothing
     replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows whose schemas land today, by game key
 
     @property
     def ok(self) -> bool:
         """No faults; rows may still be pending."""
-        lacking = 0 if self.behind is None else self.behind.records or 0
+        lacking = 0 if self.lagging is None else self.lagging.records or 0
         return self.totals.faults + lacking == 0 and (self.values is None or self.values.mismatches == 0)
 
     @property
@@ -146,7 +146,7 @@ def verify(
         database.execute(rules.TWICE)
         database.execute(rules.HOLES)
         database.execute(rules.BEYOND, [reading.bronze.cursor])
-        behind = _compare_source(database, reading.bronze, known)
+        lagging = _compare_source(database, reading.bronze, known)
         counts = {key: _at_rest(each) if key in retired else each for key, each in _counts(database).items()}
         (holes,) = database.execute(rules.COUNT_HOLES).fetchall()[0]
         games = _games(database)
@@ -165,19 +165,19 @@ def verify(
         problems=_bounded(problems),
         bronze_version=reading.bronze.version,
         values=compared,
-        behind=behind,
+        lagging=lagging,
         is_ingested=reading.bronze.cursor is not None or totals.bronze_rows > 0,
         replayable=decodable,
     )
 
 
 def _compare_source(
-    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, known: sources.Sources | None
-) -> sources.Behind | None:
+    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, known: sources.Sources | None
+) -> sources.Lagging | None:
     if known is None or not bronze.files:
         database.execute(rules.NO_RECORDS)
     else:
-        sources.load_eras(database, known)
+        sources.load_periods(database, known)
         readings.execute(database, rules.READ_TWICE, bronze, bronze)
     return None if known is None else sources.judge(database, bronze, known)
 
@@ -235,7 +235,7 @@ def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | No
 
 
 def _wrong_key_problems(
-    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key: str, game: str | None
+    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, key: str, game: str | None
 ) -> list[Problem]:
     rows = readings.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
     detail = "bronze row without a game name" if game is None else f"bronze row whose name has the key {key_of(game)}"

@@ -70,7 +70,7 @@ FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """One version of one Delta table: its label and its data files."""
 
     label: str
@@ -85,10 +85,10 @@ class Snapshot:
 class Reading:
     """The table versions of one verification, pinned in the order of the fields (docs/verify.md says why)."""
 
-    quarantine_before: Snapshot | None  # None: there is no quarantine table
-    tables: Mapping[str, Snapshot]  # by game key
-    bronze: Snapshot
-    quarantine_after: Snapshot | None
+    quarantine_before: TableSnapshot | None  # None: there is no quarantine table
+    tables: Mapping[str, TableSnapshot]  # by game key
+    bronze: TableSnapshot
+    quarantine_after: TableSnapshot | None
     reserved: tuple[tuple[int, int], ...]  # first and last seq of refused rows that may precede their bronze commit
 
 
@@ -140,7 +140,7 @@ def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
             database.close()
 
 
-def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: Snapshot, *values: object) -> list[Any]:
+def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: TableSnapshot, *values: object) -> list[Any]:
     """Run a statement that reads the snapshot's data files; return its rows, none when there are no files.
 
     Its parameters are the values, in order; the snapshot itself among them stands for its files.
@@ -163,7 +163,7 @@ def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: Snapshot, *
         ) from error
 
 
-def spans(database: duckdb.DuckDBPyConnection, table: Snapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
+def spans(database: duckdb.DuckDBPyConnection, table: TableSnapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Return a game table's files with rows that have a place, each with its first and last seq, read from the rows.
 
     Not from the log's statistics: a writer with wrong statistics would hide rows.
@@ -230,7 +230,7 @@ def _snapshot(
     columns: Iterable[str],
     environment: str | None = None,
     generation: int | None = None,
-) -> Snapshot | None:
+) -> TableSnapshot | None:
     """Pin the newest version of a table; None where the table does not exist yet."""
     try:
         table = open_table(folder)
@@ -242,7 +242,7 @@ def _snapshot(
         key = GameKey(folder.name)
         cursor = None if environment is None else _cursor(table, environment, key, generation)
         gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
-        return Snapshot(label, table.version(), tuple(map(pattern, paths)), cursor, paths, tuple(gaps))
+        return TableSnapshot(label, table.version(), tuple(map(pattern, paths)), cursor, paths, tuple(gaps))
     except TableNotFoundError:
         return None
     except DeltaError as error:

@@ -46,7 +46,7 @@ def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[st
 
 
 def count(
-    database: duckdb.DuckDBPyConnection, quarantine: readings.Snapshot | None, registered: Collection[Landing]
+    database: duckdb.DuckDBPyConnection, quarantine: readings.TableSnapshot | None, registered: Collection[Landing]
 ) -> dict[str, int]:
     """Return by game key how many places in quarantine have a schema that lands today.
 

@@ -9,7 +9,7 @@ from pipeline.lists import first_lines, join_limited
 from pipeline.names import plain
 from pipeline.terminal import say, say_lines
 from pipeline.verify.balance import FAULTS, Balance, GameBalance
-from pipeline.verify.sources import Behind
+from pipeline.verify.sources import Lagging
 from pipeline.verify.values import Values
 
 _GAMES_SHOWN: Final = 20
@@ -48,16 +48,16 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "duplicated_games": _doubled(balance),
         "is_ingested": balance.is_ingested,
         "replayable": dict(balance.replayable),
-        **({} if balance.behind is None else _source_as_dict(balance.behind)),
+        **({} if balance.lagging is None else _source_as_dict(balance.lagging)),
         **({} if balance.values is None else _values_as_dict(balance.values, balance.totals.landed)),
     }
 
 
-def _source_as_dict(behind: Behind) -> dict[str, Any]:
+def _source_as_dict(lagging: Lagging) -> dict[str, Any]:
     return {
-        "behind_source": behind.records,
-        "source_problems": list(behind.problems),
-        "source_not_compared": list(behind.not_compared),
+        "behind_source": lagging.records,
+        "source_problems": list(lagging.problems),
+        "source_not_compared": list(lagging.not_compared),
     }
 
 
@@ -93,8 +93,8 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
     lines += [f"  quarantined: {plain(reason):<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
     if balance.replayable:
         lines += _replayable_lines(balance.replayable)
-    if balance.behind is not None:
-        lines += _source_lines(balance.behind)
+    if balance.lagging is not None:
+        lines += _source_lines(balance.lagging)
     if balance.values is not None:
         lines += _value_lines(balance.values, balance.totals.landed)
     wrong = [game for game in balance.games if _is_wrong(game, complete=complete)]
@@ -133,13 +133,13 @@ def _to_replay(balance: Balance) -> str:
     return f" {sum(balance.replayable.values()):,} row(s) in quarantine can be replayed: see above."
 
 
-def _source_lines(behind: Behind) -> list[str]:
+def _source_lines(lagging: Lagging) -> list[str]:
     """Return the records that bronze lacks of its source, and the parts that were not compared."""
-    number = "not compared" if behind.records is None else f"{behind.records:,}"
+    number = "not compared" if lagging.records is None else f"{lagging.records:,}"
     return [
         f"{'behind source':<18}{number:>14}",
-        *(f"  {plain(each)}" for each in behind.problems),
-        *(f"  not compared: {plain(each)}" for each in behind.not_compared),
+        *(f"  {plain(each)}" for each in lagging.problems),
+        *(f"  not compared: {plain(each)}" for each in lagging.not_compared),
     ]
 
 
@@ -221,7 +221,7 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
 
 
 def _unknown(balance: Balance) -> str:
-    if not balance.ok or balance.behind is None or balance.behind.records is not None:
+    if not balance.ok or balance.lagging is None or balance.lagging.records is not None:
         return ""
     return " Bronze was not compared with its source: see above."
 

@@ -50,7 +50,9 @@ WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 't
 """
 
 
-def reassign_rows(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key_of: Callable[[str], str]) -> None:
+def reassign_rows(
+    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, key_of: Callable[[str], str]
+) -> None:
     """Count rows that were refused as of no known game with the game they name, if they have landed in its table.
 
     Raises:

@@ -37,7 +37,7 @@ _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Era:
+class SourcePeriod:
     """The seq from which rows of a topic come from a source; a recreated topic is another source."""
 
     topic: str  # empty for the landing table
@@ -68,14 +68,14 @@ class PassedOffsets:
 class Sources:
     """The known facts about bronze's sources."""
 
-    eras: tuple[Era, ...]
+    periods: tuple[SourcePeriod, ...]
     mixed: frozenset[str]  # topics of this name on several clusters: the rows of each are unknown
     passed: PassedFiles | PassedOffsets | None
     why_not: str | None  # why the passed part is unknown, as a sentence; None: it is known
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class Lagging:
     """The passed records that bronze lacks."""
 
     records: int | None  # rows of landing files, or offsets; None: not compared
@@ -88,13 +88,13 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     generations = store.generations(engine)
     homes: dict[str, set[str]] = {}
     ids: dict[str, set[str | None]] = {}
-    eras = []
+    periods = []
     for number, text, source_id in sorted(generations):
         identity = store.identity(engine, number)
         topic, base = _topic(text), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
         ids.setdefault(topic, set()).add(source_id)
-        eras.append(Era(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
+        periods.append(SourcePeriod(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
     apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:
@@ -102,16 +102,16 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
-        return Sources(tuple(eras), mixed, None, f"The source cannot be read: {reason}")
+        return Sources(tuple(periods), mixed, None, f"The source cannot be read: {reason}")
     if isinstance(passed, str):
-        return Sources(tuple(eras), mixed, None, passed)
-    return Sources(tuple(eras), mixed, passed, None)
+        return Sources(tuple(periods), mixed, None, passed)
+    return Sources(tuple(periods), mixed, passed, None)
 
 
-def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
+def load_periods(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
     """Create the table `eras` for `rules.READ_TWICE`, without rows of topics with unknown eras."""
     database.execute("CREATE TABLE eras (source VARCHAR, since BIGINT, identity VARCHAR)")
-    known = [each for each in sources.eras if each.topic not in sources.mixed]
+    known = [each for each in sources.periods if each.topic not in sources.mixed]
     if known:
         columns = [
             [each.topic for each in known],
@@ -123,17 +123,17 @@ def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
         )
 
 
-def judge(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, sources: Sources) -> Behind:
+def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, sources: Sources) -> Lagging:
     """Compare bronze with the part of its source that ingest has passed."""
     notes = tuple(
         f"Topic {topic!r} was read from several clusters, so records that were read twice cannot be found."
         for topic in sorted(sources.mixed)
     )
     if isinstance(sources.passed, PassedFiles):
-        return _behind_files(database, bronze, sources.passed, notes)
+        return _lagging_files(database, bronze, sources.passed, notes)
     if isinstance(sources.passed, PassedOffsets):
-        return _behind_offsets(database, bronze, sources.passed, notes)
-    return Behind(None, (), (*notes, sources.why_not or "The source was not read."))
+        return _lagging_offsets(database, bronze, sources.passed, notes)
+    return Lagging(None, (), (*notes, sources.why_not or "The source was not read."))
 
 
 def _topic(text: str) -> str:
@@ -232,9 +232,9 @@ def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[s
         yield inside.rsplit("/", 1)[-1] if re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*:/", inside) else inside, int(rows)
 
 
-def _behind_files(
-    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedFiles, notes: tuple[str, ...]
-) -> Behind:
+def _lagging_files(
+    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, passed: PassedFiles, notes: tuple[str, ...]
+) -> Lagging:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
     in_bronze = dict(readings.execute(database, sql, bronze, bronze))
     missing = {name: rows - in_bronze.get(name, 0) for name, rows in passed.rows.items()}
@@ -243,7 +243,7 @@ def _behind_files(
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
         for name in list(missing)[:_MAX_NAMED]
     ]
-    return Behind(sum(missing.values()), tuple(named), notes)
+    return Lagging(sum(missing.values()), tuple(named), notes)
 
 
 _HOLES: Final = """
@@ -259,9 +259,9 @@ WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL GROUP BY "partition"
 """
 
 
-def _behind_offsets(
-    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
-) -> Behind:
+def _lagging_offsets(
+    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, passed: PassedOffsets, notes: tuple[str, ...]
+) -> Lagging:
     """Find offsets that ingest has passed and bronze lacks; gaps of transactions and compaction are fine."""
     holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MAX_RANGES)
     ranges = list(_lacking(database, bronze, passed, [hole[:3] for hole in holes]))
@@ -271,9 +271,9 @@ def _behind_offsets(
             f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {hole_count:,} checked, the largest.",
         )
     if not ranges:
-        return Behind(0, (), notes)
+        return Lagging(0, (), notes)
     if passed.probe is None:
-        return Behind(
+        return Lagging(
             None, (), (*notes, f"Bronze lacks offsets of {passed.topic!r}, and the broker cannot be queried.")
         )
     lost, unknown = [], []
@@ -292,13 +292,13 @@ def _behind_offsets(
         )
     named = tuple(f"{passed.topic}: bronze lacks {text}, which have records" for text, _ in lost[:_MAX_NAMED])
     if not lost and unknown:
-        return Behind(None, (), notes)
-    return Behind(sum(count for _, count in lost), named, notes)
+        return Lagging(None, (), notes)
+    return Lagging(sum(count for _, count in lost), named, notes)
 
 
 def _lacking(
     database: duckdb.DuckDBPyConnection,
-    bronze: readings.Snapshot,
+    bronze: readings.TableSnapshot,
     passed: PassedOffsets,
     holes: Sequence[tuple[int, int, int]],
 ) -> Iterator[tuple[int, int, int]]:

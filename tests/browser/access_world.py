@@ -17,7 +17,7 @@ from grants.observing import snapshot
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
-from tests.browser.seed import Seeded, beating, seed
+from tests.browser.seed import Seeded, heartbeats, seed
 from tests.unit.catalog_world import SCIM, Server, served
 
 SCHEMA = Securable(("turnout", "games"))
@@ -34,7 +34,7 @@ class Catalogued:
     catalog: Embedded
 
     def look(self) -> None:
-        """Take the picture that the pages show, as the controller does."""
+        """Take the snapshot that the pages show, as the controller does."""
         snapshot.keep(self.store, snapshot.observe(self.catalog, SCHEMA, time.time()))
 
     def grant(self, principal: str, name: str, *, add: Sequence[str] = ("SELECT",), remove: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ def catalogued(
     """Seed an environment with running games, serve its catalog, register their tables, and make people with groups."""
     fleet = [Seeded(name, "a", {}) for name in games]
     seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": 0.0, "a": 0.0}, history=False)
-    with beating(folder, ("ingest", "a")), served(folder / "catalog") as server:
+    with heartbeats(folder, ("ingest", "a")), served(folder / "catalog") as server:
         access = f"[access]\nport = {server.port}\nrefresh_seconds = {refresh_seconds}\n"
         (folder / "turnout.toml").write_text(f"{access}{settings}", "utf-8")
         read, _ = load(folder, {})

@@ -20,7 +20,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams
 from pipeline.store.games import carried, let_go
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, leased
 from pipeline.store.stream_control import StreamControl, decided
 
@@ -71,12 +71,12 @@ def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> N
             if leaving := mine[name] - wanted:
                 let_go(store, lease, leaving)
             mine[name] = wanted
-            beat(store, "group", name, "running", 839)
+            heartbeat(store, "group", name, "running", 839)
             for key in wanted:
-                _tell(store, key, name, made.get(key, StreamControl()))
+                _report(store, key, name, made.get(key, StreamControl()))
 
 
-def _tell(store: Engine, key: str, group: str, made: StreamControl) -> None:
+def _report(store: Engine, key: str, group: str, made: StreamControl) -> None:
     """Tell of a stream as it was told before, but where it is now and how it is read."""
     if made.desired == "paused":
         lane, status = "PAUSED", "PAUSED"
@@ -100,7 +100,7 @@ def _drive_alone(name: str, folder: Path) -> None:
     with leased(store, settings.store, "group", name) as lease:
         start_driver(store, "group", name, None)
         _drive(store, {name: lease} if lease is not None else {}, stop)
-        beat(store, "group", name, "stopped", None)
+        heartbeat(store, "group", name, "stopped", None)
     store.dispose()
 
 

@@ -38,11 +38,11 @@ _KINDS: Final = ("arena", "quest", "racer", "tactics")
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """One game to write; `told` overrides fields of its stream's row, None leaves the row out."""
+    """One game to write; `reported` overrides fields of its stream's row, None leaves the row out."""
 
     name: str
     group: str | None
-    told: Mapping[str, Any] | None
+    reported: Mapping[str, Any] | None
 
 
 def fleet_of_forty() -> tuple[Seeded, ...]:
@@ -116,7 +116,7 @@ def seed(
 
 
 @contextmanager
-def beating(folder: Path, names: Sequence[str]) -> Iterator[None]:
+def heartbeats(folder: Path, names: Sequence[str]) -> Iterator[None]:
     """Let the seeded drivers of these names beat, and report their streams as seeded, while the block runs."""
     engine, stop = open_store(Settings(), Paths(folder)), threading.Event()
     drivers, streams = tables.drivers, tables.streams
@@ -161,9 +161,10 @@ def _write_store(engine: Engine, fleet: Sequence[Seeded], now: float, heartbeat_
         for number, game in enumerate(fleet):
             connection.execute(insert(tables.games).values(_game(game, now)))
             _register(connection, game, number + 1, now)
-            if game.told is not None:
-                told_at = now - heartbeat_ages.get(game.group or "", 3.0)  # a driver tells of its streams as it beats
-                connection.execute(insert(tables.streams).values(_stream(game, number, now, told_at)))
+            if game.reported is not None:
+                # A driver reports its streams with each heartbeat.
+                reported_at = now - heartbeat_ages.get(game.group or "", 3.0)
+                connection.execute(insert(tables.streams).values(_stream(game, number, now, reported_at)))
 
 
 def _driver(name: str, now: float, silent: float) -> dict[str, Any]:
@@ -213,16 +214,16 @@ def _register(connection: Any, game: Seeded, number: int, now: float) -> None:
     )
 
 
-def _stream(game: Seeded, number: int, now: float, told_at: float) -> dict[str, Any]:
-    told = dict(game.told or {})
+def _stream(game: Seeded, number: int, now: float, reported_at: float) -> dict[str, Any]:
+    reported = dict(game.reported or {})
     row = {
         "game_key": game_key(game.name),
         "group_name": game.group,
         "lane": "RUN",
         "status": "RUNNING",
-        "status_since": now - told.pop("status_since_age", 5400.0 - 40 * number),
+        "status_since": now - reported.pop("status_since_age", 5400.0 - 40 * number),
         "cursor_seq": 838,
-        "last_commit_at": now - told.pop("last_commit_age", 2.0 + number % 5),
+        "last_commit_at": now - reported.pop("last_commit_age", 2.0 + number % 5),
         "backlog_age_seconds": 0.6 + (number % 7) / 4,
         "rows_per_second": 3.5 + 41.0 * ((number * 7) % 13),
         "bytes_per_second": 90 * (3.5 + 41.0 * ((number * 7) % 13)),
@@ -231,15 +232,15 @@ def _stream(game: Seeded, number: int, now: float, told_at: float) -> dict[str, 
         "rows_total": 120_000 + 7_919 * number,
         "rejects_total": (number * number) % 4,
         "last_error": None,
-        "updated_at": told_at,
+        "updated_at": reported_at,
     }
-    return {**row, **told}
+    return {**row, **reported}
 
 
 def _passes(game: Seeded, number: int, now: float) -> list[dict[str, Any]]:
     """Make an hour of passes, one per 20 s; a game in trouble stops committing when its trouble began."""
-    told = game.told or {}
-    until = now - float(told.get("last_commit_age", 0.0))
+    reported = game.reported or {}
+    until = now - float(reported.get("last_commit_age", 0.0))
     start = now - 3600
     return [_one_pass(game, number, step, start + 20 * step, until) for step in range(1, 180)]
 
@@ -254,7 +255,7 @@ def _one_pass(game: Seeded, number: int, step: int, at: float, until: float) -> 
         "event_date": datetime.fromtimestamp(at, UTC).date(),
         "run_id": "5e1c",
         "batch_id": step,
-        "group": game.group or "a",
+        "cluster_group": game.group or "a",
         "game_key": game_key(game.name),
         "lane": "RUN",
         "seq_from": step,
@@ -276,19 +277,19 @@ def _one_pass(game: Seeded, number: int, step: int, at: float, until: float) -> 
 
 
 def _changes(game: Seeded, now: float) -> list[dict[str, Any]]:
-    told = game.told or {}
+    reported = game.reported or {}
     changes = [
         (now - 5400.0, None, "STARTING", "its driver started"),
         (now - 5390.0, "STARTING", "RUNNING", "first commit"),
     ]
-    if "status" in told:
-        at = now - float(told.get("status_since_age", 3000.0))
-        changes.append((at, "RUNNING", told["status"], told.get("last_error") or "backlog grew"))
+    if "status" in reported:
+        at = now - float(reported.get("status_since_age", 3000.0))
+        changes.append((at, "RUNNING", reported["status"], reported.get("last_error") or "backlog grew"))
     return [
         {
             "event_date": datetime.fromtimestamp(at, UTC).date(),
             "game_key": game_key(game.name),
-            "group": game.group,
+            "cluster_group": game.group,
             "at": datetime.fromtimestamp(at, UTC),
             "from_status": before,
             "to_status": after,

@@ -16,7 +16,7 @@ from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.store import audit
 from pipeline.store.database.tables import entitlements
-from pipeline.store.operations import Operation, ask, list_operations
+from pipeline.store.operations import Operation, list_operations, submit
 from tests.browser.access_world import Catalogued, catalogued
 from tests.browser.drivers import steered
 from tests.browser.seed import HOSTILE
@@ -81,7 +81,7 @@ def why(page: Page, name: str, who: str) -> None:
     page.goto(f"/access?{urlencode({'why_game': game_key(name), 'why_who': who})}")
 
 
-def asked(world: Catalogued, who: str) -> list[Operation]:
+def submitted(world: Catalogued, who: str) -> list[Operation]:
     return [each for each in list_operations(world.store) if f"reader:{who}" in each.targets]
 
 
@@ -89,11 +89,11 @@ def ended(world: Catalogued, who: str, count: int = 1) -> list[Operation]:
     """Wait until so many operations about somebody are over."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        found = [each for each in asked(world, who) if not each.is_open]
+        found = [each for each in submitted(world, who) if not each.is_open]
         if len(found) >= count:
             return found
         time.sleep(0.1)
-    raise AssertionError(f"not over: {asked(world, who)}")
+    raise AssertionError(f"not over: {submitted(world, who)}")
 
 
 def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, world: Catalogued) -> None:
@@ -127,7 +127,7 @@ def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued)
     """When its time has come the controller takes it, and the cell that read does not any more."""
     intent = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
     prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [intent])
-    ask(world.store, prepared.to_intent("eve", "for a while"))
+    submit(world.store, prepared.to_intent("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)
     expect(page.get_by_text(f"✓ reads: {BOB} reads")).to_be_visible(timeout=SOON)
@@ -157,7 +157,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     preview(page)
     expect(page.get_by_text("may not grant to themselves or their own groups")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Submit grant")).to_have_count(0)
-    assert asked(world, ROOT) == []
+    assert submitted(world, ROOT) == []
     _is_inert(page)
 
 
@@ -181,7 +181,7 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
 def _until_some_are_applied(world: Catalogued) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        found = asked(world, MANY[0])
+        found = submitted(world, MANY[0])
         if found and any(each.state == "applied" for each in ledger.items(world.store, found[0].operation_id)):
             return
         time.sleep(0.02)
@@ -196,8 +196,8 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     page.get_by_role("button", name="Submit grant").dblclick(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: 1 gained read access")).to_be_visible(timeout=SOON)
     (done,) = ended(world, DAN)
-    told = [each.phase for each in audit.entries(world.store) if each.operation_id == done.operation_id]
-    assert told == ["begun", "ended"]
+    reported = [each.phase for each in audit.entries(world.store) if each.operation_id == done.operation_id]
+    assert reported == ["begun", "ended"]
 
 
 def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catalogued) -> None:
@@ -224,7 +224,7 @@ def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catal
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
     """H4: names with markup, scripts and turned text are letters in every view, and addresses in them are no links."""
     intents = [asdict(AccessIntent(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
-    requests.ask(world.store, HOSTILE[0], intents, HOSTILE[1])
+    requests.submit(world.store, HOSTILE[0], intents, HOSTILE[1])
     for view in ("why", "requests", "drift", "ending"):
         cell = {"view": view, "why_game": game_key(HOSTILE[0]), "why_who": ODD.casefold(), "game_text": HOSTILE[0]}
         cell["kind"] = LINKS

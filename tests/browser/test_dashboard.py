@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pipeline.names import game_key
-from tests.browser.seed import HOSTILE, beating, fleet_of_forty, seed
+from tests.browser.seed import HOSTILE, fleet_of_forty, heartbeats, seed
 from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
@@ -24,7 +24,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the app over a seeded environment as an operator does, and stop it afterwards."""
     folder = tmp_path_factory.mktemp("environment")
     seed(folder, fleet_of_forty(), now=time.time())
-    with beating(folder, ("ingest", "a", "b")), served(folder) as started:
+    with heartbeats(folder, ("ingest", "a", "b")), served(folder) as started:
         yield started
 
 
@@ -129,7 +129,7 @@ def test_hostile_names_do_nothing(page: Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
-    """Both pages draw to the end in both themes; the pictures are kept for people."""
+    """Both pages draw to the end in both themes; the screenshots are kept for people."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     context = browser.new_context(
         viewport={"width": 1440, "height": 900}, base_url=address, color_scheme="dark" if scheme == "dark" else "light"

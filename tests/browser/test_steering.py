@@ -12,13 +12,13 @@ from sqlalchemy import Engine
 
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import active_drivers, read_groups
 from pipeline.store.operations import list_operations
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.browser.drivers import steered
-from tests.browser.seed import Seeded, beating, fleet_of_forty, seed
+from tests.browser.seed import Seeded, fleet_of_forty, heartbeats, seed
 from tests.browser.served import CHROMIUM, opened, served
 
 SOON = 30_000
@@ -33,13 +33,13 @@ pytestmark = [
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Return the store of forty games with living drivers and a controller; one game is parked, one only stalled."""
     folder = tmp_path_factory.mktemp("steered")
-    fleet = [Seeded(game.name, game.group, game.told or {}) for game in fleet_of_forty()]
+    fleet = [Seeded(game.name, game.group, game.reported or {}) for game in fleet_of_forty()]
     seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": 0.0}, history=False)
     store = open_store(Settings(), Paths(folder))
     parked = StreamControl(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 588")
     record_failures(store, {game_key("Fjord arena"): parked})
     store.dispose()
-    with beating(folder, ("ingest",)), steered(folder) as running:
+    with heartbeats(folder, ("ingest",)), steered(folder) as running:
         yield running
 
 
@@ -165,15 +165,15 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     """A group chosen by its name is drained with its words typed: its games run elsewhere, and it gets no more."""
     page.goto("/groups")
     take(page, "Group", "a")
-    games = sum(seat.group == "a" for seat in read_assignments(store).values())
+    games = sum(assignment.group == "a" for assignment in read_assignments(store).values())
     page.get_by_role("button", name="Drain…").click(timeout=SOON)
     expect(page.get_by_text("a: running → drained")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("new machine")
     page.get_by_label(f"Type DRAIN {games} to confirm").fill(f"DRAIN {games}")
     page.get_by_role("button", name="Submit drain").click()
     expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
-    assert {seat.group for seat in read_assignments(store).values()} == {"b"}
-    assert read_group_drivers(store)["a"].desired == "drained"
+    assert {assignment.group for assignment in read_assignments(store).values()} == {"b"}
+    assert read_group_liveness(store)["a"].desired == "drained"
     expect(page.get_by_text("✕ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
 
 

@@ -51,10 +51,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the proofs said, then the table of what they counted."""
     kinds = ("passed", "failed", "error", "")  # the last one: set-up and teardown
     reports = [each for kind in kinds for each in terminalreporter.getreports(kind)]
-    told = [each for each in reports if each.passed and each.when == "call" and each.capstdout.strip()]
-    if told:
+    reported = [each for each in reports if each.passed and each.when == "call" and each.capstdout.strip()]
+    if reported:
         terminalreporter.section("figures")
-    for report in told:
+    for report in reported:
         terminalreporter.write_line(report.nodeid.rpartition("::")[2])
         for line in report.capstdout.strip().splitlines():
             terminalreporter.write_line(f"    {line}")

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
 from pipeline.failpoints import Injected
 from pipeline.maintenance.run import one_round
 from pipeline.names import game_key
@@ -22,9 +22,9 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance
 from pipeline.store.games import Game
-from pipeline.store.stream_control import ask, ask_retry
+from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.faults import Faults
-from tests.faults.oracle import ProducerLog, judge, produce, tell
+from tests.faults.oracle import ProducerLog, judge, produce, report
 
 GAMES: Final = 12
 _EAGER = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
@@ -38,7 +38,7 @@ class Life:
 
     def __init__(self, world: Any, faults: Faults, events: int, late: int = 0) -> None:
         self.world, self.faults = world, faults
-        plan = Plan(games=GAMES, versions=4, events=events, seed=11, bad_share=0.02, hostile=True)
+        plan = SimulationPlan(games=GAMES, versions=4, events=events, seed=11, bad_share=0.02, hostile=True)
         self.late = game_names(GAMES + late, plan.seed, hostile=True)[GAMES:]
         known = register_samples(world.engine, plan)
         ids = {(family(game), version): schema_id for (game, version), schema_id in known.items()}
@@ -79,17 +79,17 @@ class Life:
 
     def retry_all(self) -> None:
         for key in self.group.streams:
-            ask_retry(self.world.engine, key, "test")
+            submit_retry(self.world.engine, key, "test")
 
     # The ways to the fail-points that no pass leads to by itself.
 
     def fall_behind(self) -> None:
         """Let the group's query pass by what is in bronze, so that all of it is catch-up's; then catch up."""
         for key in self.group.streams:
-            ask(self.world.engine, key, "test", desired="paused")
+            submit_control(self.world.engine, key, "test", desired="paused")
         self.attempt()
         for key in self.group.streams:
-            ask(self.world.engine, key, "test", desired="running")
+            submit_control(self.world.engine, key, "test", desired="running")
         self.attempt()
 
     def change_schema(self) -> None:
@@ -120,13 +120,13 @@ class Life:
         if self.late and not self._is_unfinished():
             game = self.late.pop()
             versions = range(1, self.simulator.plan.versions + 1)
-            wishes = [Registration(game, *payload_schema(family(game), version)) for version in versions]
-            LocalRegistry(self.world.engine).register_many(wishes)
+            registrations = [Registration(game, *payload_schema(family(game), version)) for version in versions]
+            LocalRegistry(self.world.engine).register_many(registrations)
             self._registered = game
         with suppress(Injected):
             self._replay(dry_run=False)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Keep the tables small."""
         self.attempt()
         one_round(replace(self.world.settings, maintenance=_EAGER), self.world.paths, time.time(), thorough=True)
@@ -157,7 +157,7 @@ WAYS: Final[Mapping[str, Callable[[Life], object]]] = {
     "in_catch_up": Life.fall_behind,
     "in_rebuild_switch": Life.rebuild,
     "in_replay": Life.replay,
-    "in_maintenance": Life.tend,
+    "in_maintenance": Life.maintain,
 }
 """How a life gets to each fail-point."""
 
@@ -186,7 +186,7 @@ def fail_everywhere(world: Any, faults: Faults, count: int, events: int) -> Coun
             life.rest()
     life.rest()
     verdict, fired = judge(world.paths.root, life.log), faults.fired()
-    tell(verdict, fired)
+    report(verdict, fired)
     assert verdict.clean, verdict
     assert verdict.events == events // count * count
     return fired

@@ -62,7 +62,7 @@ def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RowVerdict:
     """Rows by what is wrong with them; all zero is what is promised."""
 
     events: int
@@ -87,7 +87,7 @@ class Verdict:
         return not any(wrong) and self.values_compared > 0
 
 
-def judge(env: Path, log: ProducerLog) -> Verdict:
+def judge(env: Path, log: ProducerLog) -> RowVerdict:
     """Compare an environment that has come to rest with the producer's log, and record the verdict for the figures.
 
     A row that is twice in a table counts once as duplicated.
@@ -96,7 +96,7 @@ def judge(env: Path, log: ProducerLog) -> Verdict:
         _read(database, env, log)
         counts = {name: int(database.execute(sql).fetchall()[0][0] or 0) for name, sql in _COUNTS.items()}
     books = read_books(env)
-    verdict = Verdict(
+    verdict = RowVerdict(
         events=counts["events"],
         lost=counts["not_arrived"] + counts["not_landed"],
         duplicated=counts["arrived_again"] + counts["landed_again"] + counts["sequence_again"],
@@ -137,7 +137,7 @@ def require_clean_books(env: Path) -> None:
     assert books["values_compared"], books
 
 
-def tell(verdict: Verdict, fired: Mapping[str, int]) -> None:
+def report(verdict: RowVerdict, fired: Mapping[str, int]) -> None:
     """Print what went off and what came of it; the table of figures has the rest."""
     sys.stdout.write(f"\n{sum(fired.values())} faults went off: {dict(fired)}\n{verdict}\n")
 

@@ -31,7 +31,7 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, list_operations, operation
+from pipeline.store.operations import Operation, list_operations, operation, submit
 from tests.faults import figures
 
 ADMINS = 8
@@ -48,14 +48,14 @@ class Outcomes:
     """What came of the edits."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    asked: list[str] = field(default_factory=list)
+    submitted: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def tell(self, what: str, operation_id: str | None = None) -> None:
+    def count(self, what: str, operation_id: str | None = None) -> None:
         with self.lock:
             self.counts[what] += 1
             if operation_id is not None:
-                self.asked.append(operation_id)
+                self.submitted.append(operation_id)
 
 
 def free_port() -> int:
@@ -130,31 +130,31 @@ def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine,
         cells = [(chance.choice(PEOPLE), chance.choice(KEYS)) for _ in range(chance.choice([1, 1, 2]))]
         read = chance.random() < 0.6
         intents = [AccessIntent(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
-        asked = _asked(name, intents, settings, paths, engine, outcomes)
-        if asked is None:
+        submitted = _submitted(name, intents, settings, paths, engine, outcomes)
+        if submitted is None:
             continue
-        while operation(engine, asked.operation_id).is_open:
+        while operation(engine, submitted.operation_id).is_open:
             time.sleep(0.05)
 
 
-def _asked(
+def _submitted(
     name: str, intents: list[AccessIntent], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
 ) -> Operation | None:
     while True:
         try:
             prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, intents)
             if prepared.plan.is_empty:
-                outcomes.tell("nothing to do")
+                outcomes.count("nothing to do")
                 return None
-            made = ask(engine, prepared.to_intent(name, "an edit"))
+            made = submit(engine, prepared.to_intent(name, "an edit"))
         except CatalogUnavailable:
-            outcomes.tell("catalog away")
+            outcomes.count("catalog away")
         except Refused as refused:
             if "another operation" not in str(refused):
                 raise
-            outcomes.tell("conflict")
+            outcomes.count("conflict")
         else:
-            outcomes.tell("asked", made.operation_id)
+            outcomes.count("asked", made.operation_id)
             return made
         time.sleep(0.1)
 
@@ -207,7 +207,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
         kills = (controller.kills, catalog.kills)
         granted: set[tuple[str, str]] = set()
         tried(lambda: granted.update(in_catalog(client(), schema)))
-    ended = [operation(engine, each) for each in outcomes.asked]
+    ended = [operation(engine, each) for each in outcomes.submitted]
     states = Counter(each.state for each in ended)
     _record(kills)
     killed = f"killed: controller {kills[0]}, catalog {kills[1]}"
@@ -220,8 +220,10 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     assert not stale, [each.outcome for each in stale]
     assert granted == {(folded(each.principal), each.game_key) for each in ledger.held(engine)}
     assert granted == come_to(ended)
-    told = Counter((each.operation_id, each.phase) for each in audit.entries(engine) if each.action == proposals.KIND)
-    assert told == Counter((each.operation_id, phase) for each in ended for phase in ("begun", "ended"))
+    reported = Counter(
+        (each.operation_id, each.phase) for each in audit.entries(engine) if each.action == proposals.KIND
+    )
+    assert reported == Counter((each.operation_id, phase) for each in ended for phase in ("begun", "ended"))
     verdict = audit.verify(engine)
     assert verdict.intact
     assert verdict.unended == ()

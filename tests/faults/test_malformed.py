@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Event, Plan, Simulator
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.faults.oracle import require_clean_books
 
@@ -50,7 +50,7 @@ def _flip(whole: bytes, places: list[tuple[float, int]]) -> bytes:
     return bytes(changed)
 
 
-def _hostile(plan: Plan, ids: dict[tuple[str, int], int]) -> list[bytes]:
+def _hostile(plan: SimulationPlan, ids: dict[tuple[str, int], int]) -> list[bytes]:
     """Return the same messages in every run: as many as Hypothesis is asked to try."""
     simulator = Simulator(plan, ids)
     good = [event.value for batch in simulator.batches(400) for event in batch]
@@ -68,7 +68,7 @@ def _hostile(plan: Plan, ids: dict[tuple[str, int], int]) -> list[bytes]:
 @pytest.mark.proves("B1", "G167")
 def test_no_input_stops_a_stream_and_every_one_is_accounted_for(world: Any) -> None:
     """Fault cases B1 to B14 at random: garbage, cut and flipped messages land or are refused, once each."""
-    plan = Plan(games=6, versions=4, events=400, seed=21, hostile=True)
+    plan = SimulationPlan(games=6, versions=4, events=400, seed=21, hostile=True)
     messages = _hostile(plan, register_samples(world.engine, plan))
     group = world.group("a")
     for start in range(0, len(messages), BATCH):

@@ -11,9 +11,9 @@ from deltalake.writer import write_deltalake
 
 from pipeline.demo.simulator import GOOD, Event
 from tests.faults import figures, oracle
-from tests.faults.oracle import ProducerLog, Verdict, judge
+from tests.faults.oracle import ProducerLog, RowVerdict, judge
 
-CLEAN = Verdict(
+CLEAN = RowVerdict(
     events=6,
     lost=0,
     duplicated=0,

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from sqlalchemy import select, update
 
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Plan, Simulator
+from pipeline.demo.simulator import SimulationPlan, Simulator
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths, load
 from pipeline.store.database.engine import open_store
@@ -68,7 +68,7 @@ class Place:
         (self.env / "turnout.toml").write_text(f"{triggers}{alone}[store]\nleases = {str(leases).lower()}\n")
         self.settings, self.paths = load(self.env, {})
         self.engine = open_store(self.settings, self.paths)
-        plan = Plan(games=games, versions=3, events=events, seed=13, bad_share=0.02, hostile=True)
+        plan = SimulationPlan(games=games, versions=3, events=events, seed=13, bad_share=0.02, hostile=True)
         self.simulator = Simulator(plan, register_samples(self.engine, plan))
         self.log = ProducerLog(self.env / "acknowledged.jsonl")
 

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.names import game_key
 from pipeline.store.games import register_group
-from pipeline.store.stream_control import ask, ask_retry
+from pipeline.store.stream_control import submit_control, submit_retry
 from tests import repairing
 from tests.faults import figures
 from tests.faults.oracle import judge
@@ -51,7 +51,7 @@ class Someone:
             self._freeze,
             self._rebuild,
             self._replay,
-            self._ask_for_a_repair,
+            self._submit_repair,
             self._decide,
             self._move,
         )
@@ -74,8 +74,8 @@ class Someone:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         for game in self.place.simulator.games:
-            ask(self.place.engine, game_key(game), "somebody", desired="running")
-            ask_retry(self.place.engine, game_key(game), "somebody")
+            submit_control(self.place.engine, game_key(game), "somebody", desired="running")
+            submit_retry(self.place.engine, game_key(game), "somebody")
 
     def _start(self, name: str) -> None:
         command = [sys.executable, "-m", "pipeline", *DRIVERS[name], "--env-dir", str(self.place.env)]
@@ -113,7 +113,7 @@ class Someone:
     def _replay(self) -> None:
         self._run(repairing.command(self.place.env, "replay"), cut=self.draw.random() < 0.5)
 
-    def _ask_for_a_repair(self) -> None:
+    def _submit_repair(self) -> None:
         self._turnout(*self.draw.choice([["repair", "rebuild", self._key()], ["repair", "replay"]]), *ASKED)
 
     def _decide(self) -> None:

@@ -19,7 +19,7 @@ from pipeline.store.games import register_group
 from pipeline.streams.active_games import read_leftover
 from tests.faults import figures
 from tests.faults.faults import Faults
-from tests.faults.oracle import judge, tell
+from tests.faults.oracle import judge, report
 from tests.faults.test_owners import Place, wait_for
 
 KILLS = int(os.environ.get("PROOF_KILLS", "36"))
@@ -151,7 +151,7 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None
         drivers.force()
     verdict = judge(place.env, place.log)
     figures.record_faults(KILLS)
-    tell(verdict, killed)
+    report(verdict, killed)
     sys.stdout.write(f"proven replays: {drivers.replays}\n")
     assert verdict.clean, verdict
     assert verdict.events == (KILLS + 1) * _EVENTS

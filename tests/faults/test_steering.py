@@ -16,10 +16,10 @@ from pipeline.control.operations import moves
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
-from pipeline.store.operations import Operation, ask, operation, steps
+from pipeline.store.operations import Operation, operation, steps, submit
 from tests.faults import figures
 from tests.faults.oracle import require_clean_books
 
@@ -64,10 +64,12 @@ class Fleet:
             time.sleep(0.02)
 
     def all_run(self) -> bool:
-        there, drivers = read_assignments(self.store), read_group_drivers(self.store)
-        told = [seat.lane == "RUN" and seat.reported_group == seat.group for seat in there.values()]
+        there, drivers = read_assignments(self.store), read_group_liveness(self.store)
+        reported = [
+            assignment.lane == "RUN" and assignment.reported_group == assignment.group for assignment in there.values()
+        ]
         running = all(drivers[name].liveness.state == "running" and self.is_alive(name) for name in "ab")
-        return len(told) == GAMES and all(told) and running
+        return len(reported) == GAMES and all(reported) and running
 
     def is_alive(self, group: str) -> bool:
         """Return whether a group's newest run has a process: what was reported last may be a dead one's."""
@@ -80,21 +82,21 @@ class Fleet:
         there = read_assignments(self.store)
         source = there[key].group or ""
         target = "b" if source == "a" else "a"
-        plan = moves.plan({key: target}, there, read_group_drivers(self.store))
-        asked = ask(self.store, plan.intent("test", f"{victim} {state}"))
+        plan = moves.plan({key: target}, there, read_group_liveness(self.store))
+        submitted = submit(self.store, plan.intent("test", f"{victim} {state}"))
         if victim != "nobody":
-            self.until(lambda: any(each.name == state for each in steps(self.store, asked.operation_id)), state)
-            at = steps(self.store, asked.operation_id)[-1]
+            self.until(lambda: any(each.name == state for each in steps(self.store, submitted.operation_id)), state)
+            at = steps(self.store, submitted.operation_id)[-1]
             self.kill({"old owner": source, "new owner": target}.get(victim, ""))
             self.killed.append((victim, at.name, at.state))
-        self.until(lambda: self.has_ended(asked), f"end of the move {victim} {state}")
+        self.until(lambda: self.has_ended(submitted), f"end of the move {victim} {state}")
         for name in "ab":
             reset_restart_budget(self.store, name)  # these deaths were ours
         self.until(self.all_run, "order after the move")
-        return operation(self.store, asked.operation_id)
+        return operation(self.store, submitted.operation_id)
 
-    def has_ended(self, asked: Operation) -> bool:
-        now = operation(self.store, asked.operation_id)
+    def has_ended(self, submitted: Operation) -> bool:
+        now = operation(self.store, submitted.operation_id)
         assert now.state != "needs_human", now.outcome
         return not now.is_open
 

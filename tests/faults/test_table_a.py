@@ -27,7 +27,7 @@ from pipeline.names import game_key
 from pipeline.repair.gap import accept_gap
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game, register_group
-from pipeline.store.stream_control import ask_retry
+from pipeline.store.stream_control import submit_retry
 from pipeline.streams import demux
 from tests.faults.faults import Faults
 from tests.faults.life import Life
@@ -334,7 +334,7 @@ def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -
     assert life.attempt()
     assert life.group.streams[victim].behind
     world.spark.sql(f"RESTORE TABLE delta.`{world.paths.bronze}` TO VERSION AS OF {whole}")
-    ask_retry(world.engine, victim, "ann")
+    submit_retry(world.engine, victim, "ann")
     life.produce(EVENTS)
     assert life.attempt()
     assert is_clean(life)

@@ -94,9 +94,9 @@ def test_b3_known_schemas_flow_on_while_the_store_is_away(world: Any, lane: str)
     if lane == "CATCHUP":
         shutil.rmtree(world.paths.checkpoints / "demux" / "a")  # the query begins at the last of the two
     assert producer.register(WIDER) == first + 1  # after the driver last heard
-    with away(world.engine) as asked:
+    with away(world.engine) as submitted:
         world.split(group)
-    assert asked
+    assert submitted
     assert levels(world) == [1, 2]
     assert {lane} == {game.lane for each in world.passes[1:] for game in each.games if game.committed_at}
     assert dict(world.verify().by_reason) == {"unknown_schema": 1}

@@ -19,20 +19,20 @@ from deltalake.schema import Schema
 from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
 from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
-from pipeline.demo.simulator import Event, Plan, Simulator, game_names
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.errors import Refused
 
 Message = tuple[bytes | None, bytes]
 
 
-def simulator(plan: Plan) -> Simulator:
+def simulator(plan: SimulationPlan) -> Simulator:
     versions = range(1, plan.versions + 1)
     return Simulator(
         plan, dict.fromkeys(itertools.product(game_names(plan.games, plan.seed, hostile=plan.hostile), versions), 7)
     )
 
 
-def events(plan: Plan) -> list[Event]:
+def events(plan: SimulationPlan) -> list[Event]:
     return [event for batch in simulator(plan).batches(1000) for event in batch]
 
 
@@ -64,7 +64,7 @@ def consume(address: str, topic: str, partitions: int) -> list[list[Message]]:
 
 def test_landing_holds_what_was_made(tmp_path: Path) -> None:
     """The landing table holds each key and value byte for byte, one commit a batch, and counts what it wrote."""
-    plan = Plan(games=15, events=3000, bad_share=0.2, hostile=True)
+    plan = SimulationPlan(games=15, events=3000, bad_share=0.2, hostile=True)
     made = events(plan)
 
     counts = write_landing(tmp_path / "landing", simulator(plan).batches(250))
@@ -81,7 +81,7 @@ def test_landing_holds_what_was_made(tmp_path: Path) -> None:
 def test_landing_is_appended_to_and_checkpointed(tmp_path: Path) -> None:
     """A second producer goes on where the first ended, and a long log gets checkpoints so that opening stays cheap."""
     for _ in range(2):
-        write_landing(tmp_path, simulator(Plan(events=60)).batches(2))
+        write_landing(tmp_path, simulator(SimulationPlan(events=60)).batches(2))
 
     assert DeltaTable(tmp_path).version() == 60
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 120
@@ -105,7 +105,7 @@ def test_landing_elsewhere_is_refused(tmp_path: Path) -> None:
 def test_stop_ends_between_batches(tmp_path: Path) -> None:
     """After a stop everything taken from the simulator was written and nothing more was taken."""
     stop = threading.Event()
-    source = simulator(Plan())
+    source = simulator(SimulationPlan())
 
     def batches() -> Iterator[list[Event]]:
         for number, batch in enumerate(source.batches(10), 1):
@@ -123,7 +123,7 @@ def test_stop_interrupts_the_wait(tmp_path: Path) -> None:
     """A slow rate does not delay the end: the wait for the next batch is cut short."""
     stop = threading.Event()
     taken = threading.Event()
-    source = simulator(Plan())
+    source = simulator(SimulationPlan())
 
     def batches() -> Iterator[list[Event]]:
         for batch in source.batches(10):
@@ -147,7 +147,7 @@ def test_stop_interrupts_the_wait(tmp_path: Path) -> None:
 def test_rate_is_a_schedule(tmp_path: Path) -> None:
     """The first batch goes at once and the others when they are due: 40 events at 50 a second take 0.6 seconds."""
     started = time.monotonic()
-    write_landing(tmp_path, simulator(Plan(events=40)).batches(10), rate_per_second=50)
+    write_landing(tmp_path, simulator(SimulationPlan(events=40)).batches(10), rate_per_second=50)
 
     assert time.monotonic() - started >= 0.6
 
@@ -166,7 +166,7 @@ def test_unreachable_broker_is_one_sentence() -> None:
 
 def test_topic_holds_each_event_once(broker: Broker) -> None:
     """Five thousand events arrive once each, byte for byte, and one game's stay in order in one partition."""
-    plan = Plan(games=15, events=5000, bad_share=0.1, hostile=True)
+    plan = SimulationPlan(games=15, events=5000, bad_share=0.1, hostile=True)
     assert ensure_topic(broker.address, "once", 3) == 3
 
     assert write_kafka(broker.address, "once", simulator(plan).batches(500)) == (5000, 0)
@@ -195,7 +195,7 @@ def test_restart_keeps_messages(tmp_path: Path) -> None:
     folder = tmp_path / "naïve, folder = 100%"
     with Broker.start(folder) as first:
         ensure_topic(first.address, "kept", 1)
-        assert write_kafka(first.address, "kept", simulator(Plan(events=100)).batches(100)) == (100, 0)
+        assert write_kafka(first.address, "kept", simulator(SimulationPlan(events=100)).batches(100)) == (100, 0)
         os.kill(first.pid, signal.SIGKILL)
     with Broker.start(folder, first.port) as second:
         assert first.address == second.address

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from pipeline.demo.broker import Broker
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Event, Plan, Simulator
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator
 from pipeline.errors import Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import topic
@@ -68,7 +68,7 @@ class TopicWorld(World):
 
     def events(self, count: int, seed: int = 7, games: int = 5) -> list[Event]:
         """Return so many good events, whose schemas are registered by then."""
-        plan = Plan(games=games, versions=2, events=count, seed=seed, hostile=True)
+        plan = SimulationPlan(games=games, versions=2, events=count, seed=seed, hostile=True)
         simulator = Simulator(plan, register_samples(self.engine, plan))
         return list(itertools.chain(*simulator.batches(1_000)))
 

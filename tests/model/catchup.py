@@ -59,10 +59,10 @@ def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Ga
             continue
         frontier, reach = _reach(driver, game)
         current = stream
-        told = world.last_seq(state.bronze[: state.ingest.told], game)
+        reported = world.last_seq(state.bronze[: state.ingest.reported], game)
         if stream.claim and world.rules.claims:
             continue
-        if stream.through < min(told, frontier) and not stream.behind:
+        if stream.through < min(reported, frontier) and not stream.behind:
             current = changed[game] = stream._replace(behind=True)
         if current.behind and current.through < reach:
             behind[game] = current
@@ -168,8 +168,8 @@ def _after_chunk(world: World, state: State, work: Work, item: Item, stream: Str
         gap = table.cursor == stream.cursor
         known = stream._replace(generation=table.generation, cursor=table.cursor, through=table.cursor)
         return known, gap and not state.hidden
-    told = world.last_seq(state.bronze[: state.ingest.told], item.game)
-    if stream.cursor < told <= work.high:
+    reported = world.last_seq(state.bronze[: state.ingest.reported], item.game)
+    if stream.cursor < reported <= work.high:
         if stream.cursor < work.low:  # it is read once more from its cursor on
             return stream._replace(through=stream.cursor, behind=True), False
         return stream, not state.hidden

@@ -97,8 +97,8 @@ def sync(world: World, state: State) -> Next:
             yield f"driver {index} hears which games are its own", replaced(state, index, after)
 
 
-def tend(world: World, state: State) -> Next:
-    """A driver starts and stops the queries of single games, as decided (`Group.tend`)."""
+def sync_queries(world: World, state: State) -> Next:
+    """A driver starts and stops the queries of single games, as decided (`Group.sync_queries`)."""
     for index, driver in enumerate(state.drivers):
         if driver is None:
             continue

@@ -15,7 +15,7 @@ from tests.model.spec import PROGRESS, first, successors
 from tests.model.state import Scenario, State
 from tests.model.world import World
 
-MOST_DRAIN_STEPS = 500
+MAX_DRAIN_STEPS = 500
 
 
 @dataclass
@@ -36,7 +36,7 @@ def explore(
     scenario: Scenario,
     *,
     laws: tuple[Law, ...] = LAWS,
-    most_states: int = 10_000_000,
+    max_states: int = 10_000_000,
     drain_every: int = 0,
 ) -> Found:
     """Visit every state of a scenario, the nearest first, until a law breaks.
@@ -44,7 +44,7 @@ def explore(
     Args:
         scenario: the world.
         laws: what must hold in each state and step.
-        most_states: where to stop.
+        max_states: where to stop.
         drain_every: from one of so many states, try whether all comes to rest and is complete; 0: from none.
     """
     started = time.perf_counter()
@@ -77,7 +77,7 @@ def explore(
                 if not is_known:
                     parents[its] = mine
                     following.append(after)
-            if len(parents) >= most_states:
+            if len(parents) >= max_states:
                 found.exhausted = False
                 return _finished(found, world, begin, parents, mine, started)
         found.depth += bool(following)
@@ -90,7 +90,7 @@ def drain(world: World, state: State) -> str | None:
 
     One fixed order of steps, in which each process that can go on comes to its turn.
     """
-    for _ in range(MOST_DRAIN_STEPS):
+    for _ in range(MAX_DRAIN_STEPS):
         after = next(itertools.chain.from_iterable(action(world, state) for action in PROGRESS), None)
         if after is None:
             return incomplete(world, state)
@@ -98,7 +98,7 @@ def drain(world: World, state: State) -> str | None:
         if bad is not None:
             return bad
         state = after[1]
-    return f"L7: after {MOST_DRAIN_STEPS} steps without an accident nothing has come to rest"
+    return f"L7: after {MAX_DRAIN_STEPS} steps without an accident nothing has come to rest"
 
 
 def _finished(found: Found, world: World, begin: State, parents: dict[int, int], last: int, started: float) -> Found:

@@ -52,14 +52,15 @@ def bronze_is_the_source(world: World, before: State | None, state: State) -> st
     """L1: each batch of the source is in bronze once, in order, and each row names its game's previous seq."""
     if before is not None and before.bronze is state.bronze:
         return None
-    heads = [0] * world.scenario.games
+    last_seqs = [0] * world.scenario.games
     for seq, commit in enumerate(state.bronze, 1):
         if commit.batch != seq:
             return f"L1: seq {seq} of bronze holds batch {commit.batch} of the source, not batch {seq}"
         for game, prev_seq in commit.links:
-            if prev_seq != heads[game]:
-                return f"L1: game {game} in seq {seq} has prev_seq {prev_seq}, its rows before are of seq {heads[game]}"
-            heads[game] = seq
+            if prev_seq != last_seqs[game]:
+                last = last_seqs[game]
+                return f"L1: game {game} in seq {seq} has prev_seq {prev_seq}, its rows before are of seq {last}"
+            last_seqs[game] = seq
     return None
 
 

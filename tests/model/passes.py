@@ -144,8 +144,8 @@ def _for_pass(
             parts = world.between(state.bronze, game, max(span[0], current.cursor), span[1])
             item = item_of(world.rules, game, current, parts, version)
             items.append(item)
-            told = world.last_seq(state.bronze[: state.ingest.told], game)
-            if (frontier or told) <= current.through:
+            reported = world.last_seq(state.bronze[: state.ingest.reported], game)
+            if (frontier or reported) <= current.through:
                 whole.append(game)
             current = current._replace(behind=item.state == "apart", claim=kind)
         changed[game] = current

@@ -69,8 +69,8 @@ def commit_replay(world: World, state: State) -> Next:
 
 def open_removal(world: World, state: State) -> Next:
     """A removal reads quarantine's counter and rows, then the table's counter, then what is in the table."""
-    asked = [(slot, each.game) for slot, each in running(state, "removal", "asked")]
-    for slot, game in [*asked, *waiting(world, state, "removal")]:
+    submitted = [(slot, each.game) for slot, each in running(state, "removal", "asked")]
+    for slot, game in [*submitted, *waiting(world, state, "removal")]:
         held, table = state.quarantine[game], state.tables[game]
         if world.rules.removal_looks and not held.rows & landed(table):
             if state.repairs[slot] is not None:

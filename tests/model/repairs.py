@@ -54,32 +54,32 @@ def kill(world: World, state: State) -> Next:
 # ------------------------------------------------------------------------------------------------------------- rebuild
 
 
-def ask_rebuild(world: World, state: State) -> Next:
+def submit_rebuild(world: World, state: State) -> Next:
     """A person asks for a rebuild of a game that has a table."""
     for slot, game in waiting(world, state, "rebuild"):
         if state.tables[game] != Table():
-            work = _asked(game) if world.rules.rebuild_has_todays_schemas else _asked(game, state.schemas)
+            work = _submitted(game) if world.rules.rebuild_has_todays_schemas else _submitted(game, state.schemas)
             yield f"a rebuild of game {game} is asked for", with_repair(state, slot, work)
 
 
 def open_rebuild(world: World, state: State) -> Next:
     """An attempt reads the schema set, the table's repair counter and generation, and quarantine's counter first."""
-    for slot, asked in running(state, "rebuild", "asked"):
-        game, table, held = asked.game, state.tables[asked.game], state.quarantine[asked.game]
-        version = asked.version or state.schemas
+    for slot, submitted in running(state, "rebuild", "asked"):
+        game, table, held = submitted.game, state.tables[submitted.game], state.quarantine[submitted.game]
+        version = submitted.version or state.schemas
         work = Repair("rebuild", game, "opened", table.repairs, held.removals, table.generation, version)
         read = f"schema set {work.version}, generation {work.generation} and {work.repairs} repairs"
         after = with_repair(state, slot, work, recorded=_recorded(state, game, table.generation))
         yield f"the rebuild of game {game} notes {read}", after
 
 
-def _asked(game: Game, version: int = 0) -> Repair:
+def _submitted(game: Game, version: int = 0) -> Repair:
     """Return a rebuild that begins; where the rules are without law L15, with the schema set for all its attempts."""
     return Repair("rebuild", game, "asked", version=version)
 
 
 def _overtaken(world: World, work: Repair) -> Repair:
-    return _asked(work.game) if world.rules.rebuild_has_todays_schemas else _asked(work.game, work.version)
+    return _submitted(work.game) if world.rules.rebuild_has_todays_schemas else _submitted(work.game, work.version)
 
 
 def _recorded(state: State, game: Game, generation: int) -> tuple[int, ...]:

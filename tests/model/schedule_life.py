@@ -44,7 +44,7 @@ from tests.model.schedule_strategies import Priorities, Segments, Uniform, Writt
 from tests.model.schedule_tasks import START, Names, Process, Scheduler, Strategy, Stuck, Task
 from tests.model.schedule_world import SECOND, Beginning, World
 
-_MOST_STEPS: Final = 60_000
+_MAX_STEPS: Final = 60_000
 _REST_SECONDS: Final = 600.0  # in which everything must have landed once nobody disturbs any more
 _PCT_STEPS: Final = 1_200  # about as long as a schedule is until it rests
 _EXPECTED: Final = (
@@ -57,7 +57,7 @@ _EAGER: Final = Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=
 
 
 @dataclass
-class Verdict:
+class ScheduleVerdict:
     """What a schedule came to."""
 
     seed: int
@@ -102,7 +102,7 @@ class Schedules:
 
     def run(
         self, seed: int, segments: Segments | None = None, *, focus: Sequence[str] = (), in_memory: bool = True
-    ) -> Verdict:
+    ) -> ScheduleVerdict:
         """Run the schedule of a seed, or what it is about in an order that was written down."""
         folder = self._root / f"schedule-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -122,7 +122,7 @@ class Schedules:
         life.problems += list(life.oracle.problems())
         shutil.rmtree(folder, ignore_errors=True)
         scheduler = life.scheduler
-        return Verdict(seed, life.problems, scheduler.step, scheduler.segments, scheduler.trace, life.scenario)
+        return ScheduleVerdict(seed, life.problems, scheduler.step, scheduler.segments, scheduler.trace, life.scenario)
 
 
 class Life:
@@ -152,7 +152,7 @@ class Life:
         if segments is not None:
             strategy = Written(segments)
         tick = draw.choice((0.001, 0.01, 0.05))
-        self.scheduler = Scheduler(strategy, tick, _MOST_STEPS)
+        self.scheduler = Scheduler(strategy, tick, _MAX_STEPS)
         self.disk = schedule_store.Disk(self.scheduler, Names(), paths.root, in_memory=in_memory)
         self.oracle = Oracle(self.world, paths, self.disk, self._settings.environment)
         self.problems: list[str] = []
@@ -357,7 +357,7 @@ class Life:
                 if lease is not None and group in self._expired and not process.store_is_away:
                     lease.renew()
                 idle.observe(driver)
-                driver.tend()
+                driver.sync_queries()
                 if not query.isActive:
                     self._look_at_failure(group, query.exception())
                     query = driver.start(once=False)
@@ -472,13 +472,13 @@ class Life:
     def _move(self) -> None:
         game = self._game()
         for _ in range(self._draw.choice((1, 1, 2))):
-            seat = assignments.read_assignments(self._engine).get(game.key)
-            if seat is None or seat.group is None:
+            assignment = assignments.read_assignments(self._engine).get(game.key)
+            if assignment is None or assignment.group is None:
                 return
-            target = "b" if seat.group == "a" else "a"
+            target = "b" if assignment.group == "a" else "a"
             try:
                 with self._engine.begin() as connection:
-                    assignments.reassign(connection, {game.key: (seat.epoch, target)})
+                    assignments.reassign(connection, {game.key: (assignment.epoch, target)})
             except assignments.AssignmentConflict:
                 continue
             self._wait_a_while()
@@ -486,14 +486,14 @@ class Life:
     def _own_query(self) -> None:
         game = self._game()
         for own in (True, False) * self._draw.choice((1, 1, 2)):
-            stream_control.ask(self._engine, game.key, "somebody", own_query=own)
+            stream_control.submit_control(self._engine, game.key, "somebody", own_query=own)
             self._wait_a_while()
 
     def _pause(self) -> None:
         game = self._game()
-        stream_control.ask(self._engine, game.key, "somebody", desired="paused")
+        stream_control.submit_control(self._engine, game.key, "somebody", desired="paused")
         self._wait_a_while()
-        stream_control.ask(self._engine, game.key, "somebody", desired="running")
+        stream_control.submit_control(self._engine, game.key, "somebody", desired="running")
 
     def _register(self) -> None:
         for game in self.world.games[: self._draw.randint(1, 4)]:

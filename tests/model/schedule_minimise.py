@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from tests.model.schedule_life import Verdict
+from tests.model.schedule_life import ScheduleVerdict
 
 Segments = Sequence[tuple[str, int]]
-_MOST_RUNS: Final = 400
-_MOST_LINES: Final = 200  # where nothing lands any more, the rest is waiting
+_MAX_RUNS: Final = 400
+_MAX_LINES: Final = 200  # where nothing lands any more, the rest is waiting
 
 
-def minimised(found: Verdict, run: Callable[[Segments], Verdict]) -> Verdict:
+def minimised(found: ScheduleVerdict, run: Callable[[Segments], ScheduleVerdict]) -> ScheduleVerdict:
     """Return the shortest schedule found that fails like this one."""
     best, runs = found, 0
 
@@ -27,8 +27,8 @@ def minimised(found: Verdict, run: Callable[[Segments], Verdict]) -> Verdict:
 
     segments = _prefix(list(found.segments), fails)
     size = max(len(segments) // 2, 1)
-    while runs < _MOST_RUNS:
-        smaller = _without_some(segments, size, fails, lambda: runs < _MOST_RUNS)
+    while runs < _MAX_RUNS:
+        smaller = _without_some(segments, size, fails, lambda: runs < _MAX_RUNS)
         if len(smaller) == len(segments):
             if size == 1:
                 break
@@ -62,7 +62,7 @@ def _without_some(
     return segments
 
 
-def told(verdict: Verdict) -> Iterator[str]:
+def report_lines(verdict: ScheduleVerdict) -> Iterator[str]:
     """Yield the course of a schedule as lines: who goes on, and to which points."""
     yield f"seed {verdict.seed}: {verdict.scenario}"
     yield f"{len(verdict.segments)} switches, {verdict.steps} points"
@@ -70,9 +70,9 @@ def told(verdict: Verdict) -> Iterator[str]:
     for name, group in groupby(verdict.trace, key=lambda each: each[0]):
         points = [point for point, _ in groupby(point for _, point in group)]
         lines.append(f"  {name}: {' → '.join(points)}")
-    yield from lines[:_MOST_LINES]
-    if len(lines) > _MOST_LINES:
-        yield f"  and {len(lines) - _MOST_LINES} more"
+    yield from lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        yield f"  and {len(lines) - _MAX_LINES} more"
     yield from (f"PROBLEM {problem}" for problem in verdict.problems)
     if not verdict.problems:
         yield "nothing is wrong"

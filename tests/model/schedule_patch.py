@@ -36,7 +36,7 @@ from tests.model import schedule_store, schedule_tasks
 from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore
 
-_MOST_KNOWN: Final = 5_000  # tables of a few rows each: some kilobytes
+_MAX_KNOWN: Final = 5_000  # tables of a few rows each: some kilobytes
 _LEFT_ALONE: Final = {"pipeline.failpoints", "pipeline.session"}
 _REAL: Final[dict[str, Any]] = {
     "time": time,
@@ -185,16 +185,16 @@ class Splits:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[list[tuple[str | None, pa.Table, Sequence[str]]], dict[str, Any], Any] | None] = {}
         self.world: object = None
-        self.runs = self.asked = 0
+        self.runs = self.submitted = 0
 
     def split(self, batches: Iterator[pa.RecordBatch], job: splitting.SplitJob) -> Iterator[pa.RecordBatch]:
         parts = [batch for batch in batches if batch.num_rows]
         if not parts:
             return
-        self.asked += 1
+        self.submitted += 1
         key = self.key(parts, job)
         if key not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self.runs += 1
             self._known[key] = _recorded(parts, job)

@@ -17,8 +17,8 @@ from typing import Final
 import click
 
 from pipeline.failpoints import ENVIRON
-from tests.model.schedule_life import Schedules, Verdict
-from tests.model.schedule_minimise import minimised, told
+from tests.model.schedule_life import Schedules, ScheduleVerdict
+from tests.model.schedule_minimise import minimised, report_lines
 from tests.model.schedule_mutants import MUTANTS
 
 _BATCH: Final = 50  # schedules that a process runs before it tells
@@ -75,23 +75,23 @@ def many(first: int, count: int, jobs: int, seconds: float, mutant: str | None =
         return tally
     waiting = iter(range(first, first + count, _BATCH))
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        asked = partial(_asked, pool, waiting, first + count, mutant)
-        running: set[Future[Tally]] = {each for each in (asked() for _ in range(jobs)) if each}
+        submitted = partial(_submitted, pool, waiting, first + count, mutant)
+        running: set[Future[Tally]] = {each for each in (submitted() for _ in range(jobs)) if each}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for each in done:
                 tally.add(each.result())
             if not tally.failed and time.monotonic() <= end:
-                running |= {each for each in (asked() for _ in done) if each}
+                running |= {each for each in (submitted() for _ in done) if each}
     return tally
 
 
-def _asked(pool: ProcessPoolExecutor, waiting: Iterator[int], end: int, mutant: str | None) -> Future[Tally] | None:
+def _submitted(pool: ProcessPoolExecutor, waiting: Iterator[int], end: int, mutant: str | None) -> Future[Tally] | None:
     begin = next(waiting, None)
     return None if begin is None else pool.submit(batch, begin, min(_BATCH, end - begin), mutant)
 
 
-def again(seed: int, mutant: str | None, *, shorter: bool) -> Verdict:
+def again(seed: int, mutant: str | None, *, shorter: bool) -> ScheduleVerdict:
     """Run one schedule again, and look for the one with the fewest switches that fails alike."""
     planted = MUTANTS[mutant] if mutant else None
     focus = planted.focus if planted else ()
@@ -121,8 +121,8 @@ def compared(first: int, count: int) -> list[str]:
 def planted(first: int, count: int, jobs: int, seconds: float) -> Iterator[tuple[str, Tally, float]]:
     """Look for each planted race, in processes side by side."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        asked = {name: pool.submit(timed, first, count, seconds, name) for name in MUTANTS}
-        for name, future in asked.items():
+        submitted = {name: pool.submit(timed, first, count, seconds, name) for name in MUTANTS}
+        for name, future in submitted.items():
             yield name, *future.result()
 
 
@@ -157,7 +157,7 @@ def main() -> int:
         return 1 if different else 0
     if given.again is not None:
         verdict = again(given.again, given.mutant, shorter=not given.whole)
-        click.echo("\n".join(told(verdict)))
+        click.echo("\n".join(report_lines(verdict)))
         return 1 if verdict.problems else 0
     found = 0
     runs: Iterator[tuple[str | None, Tally, float]]
@@ -169,8 +169,8 @@ def main() -> int:
     for mutant, tally, seconds in runs:
         found += bool(tally.failed)
         if given.json:
-            told_of = {"mutant": mutant, "seconds": round(seconds, 1), **asdict(tally), "points": sorted(tally.points)}
-            click.echo(json.dumps(told_of))
+            summary = {"mutant": mutant, "seconds": round(seconds, 1), **asdict(tally), "points": sorted(tally.points)}
+            click.echo(json.dumps(summary))
             continue
         click.echo(f"{mutant or 'schedules'}: {tally.schedules} schedules, {tally.steps} points, {seconds:.0f} s")
         for seed, problems in tally.failed[:1]:

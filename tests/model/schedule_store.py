@@ -181,7 +181,7 @@ class Datasets:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTable:
     """A table's `Schema`, of which all is known that is asked of it."""
 
     fields: Sequence[Any]
@@ -196,9 +196,9 @@ class Known:
 
 
 @cache
-def _known(text: str) -> Known:
+def _known(text: str) -> KnownTable:
     schema = Schema.from_json(text)
-    return Known(schema.fields, pa.schema(schema.to_arrow()), schema.to_json())
+    return KnownTable(schema.fields, pa.schema(schema.to_arrow()), schema.to_json())
 
 
 class DeltaTables:
@@ -252,15 +252,15 @@ class DeltaTable:
         return self._state.version
 
     def metadata(self) -> Any:
-        told = self._state.metadata
+        reported = self._state.metadata
         return SimpleNamespace(
-            id=told["id"], configuration=told["configuration"], partition_columns=told["partitionColumns"]
+            id=reported["id"], configuration=reported["configuration"], partition_columns=reported["partitionColumns"]
         )
 
     def protocol(self) -> Any:
         return SimpleNamespace(min_reader_version=1, min_writer_version=2, writer_features=None, reader_features=None)
 
-    def schema(self) -> "Known":
+    def schema(self) -> "KnownTable":
         return _known(self._state.metadata["schemaString"])
 
     def transaction_version(self, app_id: str) -> int | None:

@@ -71,14 +71,14 @@ class Strategy(Protocol):
 class Scheduler:
     """All tasks of one schedule."""
 
-    def __init__(self, strategy: Strategy, tick_seconds: float, most_steps: int) -> None:
+    def __init__(self, strategy: Strategy, tick_seconds: float, max_steps: int) -> None:
         self.hub = getcurrent()
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.now, self.step = START, 0
         self.segments: list[tuple[str, int]] = []  # who went on, for how many points
         self.trace: list[tuple[str, str]] = []  # who came to which point
-        self._strategy, self._tick, self._most_steps = strategy, tick_seconds, most_steps
+        self._strategy, self._tick, self._max_steps = strategy, tick_seconds, max_steps
         self.failed: list[Task] = []
         self.published = 0  # how often a commit was: who waits for one looks again when it has changed
         self._doomed: list[Process] = []
@@ -145,7 +145,7 @@ class Scheduler:
 
     def _stays(self, task: Task) -> bool:
         """Tell whether the running task goes on, without the cost of a switch; else choose who does."""
-        if self._doomed or self.step >= self._most_steps:
+        if self._doomed or self.step >= self._max_steps:
             return False
         self.current = None  # what conditions look at is no point
         ready = self._ready()
@@ -199,8 +199,8 @@ class Scheduler:
 
     def _resume(self, task: Task) -> None:
         self._count(task)
-        if self.step > self._most_steps:
-            raise Stuck(f"no end within {self._most_steps} steps; {task.name} at {task.at}")
+        if self.step > self._max_steps:
+            raise Stuck(f"no end within {self._max_steps} steps; {task.name} at {task.at}")
         self.current = task
         task.glet.switch()
         if task.ended:

@@ -85,11 +85,11 @@ def world(number: int) -> World:
 
 
 def _files(commits: list[tuple[Row, ...]]) -> tuple[tuple[pa.Table, ...], ...]:
-    heads: dict[Game, int] = {}
+    last_seqs: dict[Game, int] = {}
     made = []
     for rows in commits:
-        placed = [(row, heads.get(row.game, 0)) for row in rows]
-        heads.update({row.game: row.seq for row in rows})
+        placed = [(row, last_seqs.get(row.game, 0)) for row in rows]
+        last_seqs.update({row.game: row.seq for row in rows})
         shares: list[list[dict[str, Any]]] = [[] for _ in range(_FILES)]
         for row, before in sorted(placed, key=lambda each: (each[0].game.key, each[0].pos)):
             shares[GAMES.index(row.game) % _FILES].append(_bronze_row(row, before))
@@ -177,7 +177,7 @@ class ControlStore:
         """Return a function that asks the store only when the tables that it reads were written to since."""
         tables = REMEMBERED[function.__name__]
 
-        def asked(engine: Any, *arguments: Any) -> Any:
+        def submitted(engine: Any, *arguments: Any) -> Any:
             if isinstance(engine, Engine):
                 self._used()  # others may go on here
             states = [self._states[table] for table in tables]
@@ -192,7 +192,7 @@ class ControlStore:
             found = known[key]
             return type(found)(found) if isinstance(found, dict | list) else found
 
-        return asked
+        return submitted
 
     def _all_images(self) -> dict[Beginning, bytes]:
         migrate(self.engine)

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 from tests.model import bronze, catchup, drivers, passes, quarantine, repairs
 from tests.model.state import EVERYBODY, Bronze, Budget, Checkpoint, Ingest, Refusals, Scenario, State, Table
-from tests.model.world import Next, World, heads_of
+from tests.model.world import Next, World, last_seqs_of
 
 Action: TypeAlias = Callable[[World, State], Next]
 """One kind of thing that can happen: its guard, and the states after it."""
@@ -24,10 +24,10 @@ PROGRESS: Final[tuple[Action, ...]] = (
     quarantine.count_removal,
     quarantine.look_removal,
     quarantine.delete_twins,
-    bronze.tell,
+    bronze.report,
     drivers.start,
     drivers.sync,
-    drivers.tend,
+    drivers.sync_queries,
     passes.write_quarantine,
     passes.commit,
     passes.end,
@@ -54,7 +54,7 @@ BEFALLS: Final[tuple[Action, ...]] = (
     drivers.flip,
     drivers.register,
     repairs.kill,
-    repairs.ask_rebuild,
+    repairs.submit_rebuild,
     repairs.open_compaction,
     quarantine.choose_replay,
 )
@@ -67,15 +67,15 @@ def first(scenario: Scenario) -> tuple[World, State]:
     """Return the world of a scenario and its first state."""
     world = World(scenario)
     games, count = scenario.games, scenario.drivers
-    heads = (0,) * games
+    last_seqs = (0,) * games
     log: Bronze = ()
     for batch in range(1, scenario.landed + 1):
-        log = (*log, world.commit_of(batch, heads))
-        heads = heads_of(log, games)
+        log = (*log, world.commit_of(batch, last_seqs))
+        last_seqs = last_seqs_of(log, games)
     state = State(
         bronze=log,
         hidden=(),
-        ingest=Ingest(scenario.landed, heads, told=scenario.landed),
+        ingest=Ingest(scenario.landed, last_seqs, reported=scenario.landed),
         schemas=scenario.schemas,
         tables=(Table(),) * games,
         quarantine=(Refusals(),) * games,

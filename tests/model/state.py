@@ -36,10 +36,10 @@ class Ingest(NamedTuple):
     """The ingest query: its checkpoint, and what its process remembers."""
 
     passed: int  # the last batch of the source that the checkpoint has as done
-    heads: tuple[int, ...] | None  # the last seq of each game, None while no process runs
+    last_seqs: tuple[int, ...] | None  # the last seq of each game, None while no process runs
     generation: int = 1
     landed: int = 0  # the last batch that this process put into bronze
-    told: int = 0  # the last seq that the control store has heard of
+    reported: int = 0  # the last seq that the control store has heard of
 
 
 class File(NamedTuple):
@@ -229,7 +229,7 @@ class Rules:
     bronze_skips_landed_batch: bool = True
     bronze_compared_at_start: bool = True
     adoption_compares_bronze: bool = True
-    heads_continue: bool = True
+    last_seqs_continue: bool = True
     complete_as_far_as_read: bool = True
     chunks_are_repeated_first: bool = True
 
@@ -250,7 +250,7 @@ class Scenario:
     kept_files: bool = False  # whether it matters which rows share a file
     any_order: bool = True  # of the commits of one pass; False: by game
     ingest_steps: bool = False  # whether ingest may stop between bronze and its checkpoint
-    late_telling: bool = False  # whether drivers may run between a commit of bronze and the word of it
+    late_report: bool = False  # whether drivers may run between a commit of bronze and the word of it
     advances: bool = True  # whether a driver may count all of bronze as passed while its query rests
     started: bool = True  # drivers run at the beginning
     rules: Rules = field(default_factory=Rules)

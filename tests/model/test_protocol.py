@@ -68,7 +68,7 @@ WHOLE = {
     "a replay beside a rebuild": replace(REPAIRED, advances=False),
     "a compaction beside a rebuild": COMPACTED,
     "ingest is killed between bronze and its checkpoint": Scenario(
-        (ONE, ONE), ingest_steps=True, late_telling=True, budget=Budget(crashes=1), advances=False
+        (ONE, ONE), ingest_steps=True, late_report=True, budget=Budget(crashes=1), advances=False
     ),
     "ingest goes on in a new generation": Scenario((ONE, ONE), landed=1, budget=Budget(adoptions=1)),
     "three games, four seqs, two owners of all, a crash": replace(LARGEST, repairs=()),
@@ -170,7 +170,7 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
         "", 11,
     ),
     "prev_seq does not go on over generations of ingest": (
-        {"heads_continue": False}, replace(QUIET, budget=Budget(adoptions=1)), "its rows before are of seq 1", 2,
+        {"last_seqs_continue": False}, replace(QUIET, budget=Budget(adoptions=1)), "its rows before are of seq 1", 2,
     ),
 }  # fmt: skip
 """What is left out, where that matters, what is broken then, and the fewest steps in which it is."""
@@ -218,7 +218,7 @@ def test_a_counter_example_reads_as_a_story() -> None:
 @pytest.mark.proves("G168")
 def test_the_largest_world_holds_as_far_as_it_is_explored() -> None:
     """Laws L1 to L7 and L12 for three games, four seqs, two owners of all of them, a crash anywhere and a rebuild."""
-    found = explore(LARGEST, most_states=STATES, drain_every=997)
+    found = explore(LARGEST, max_states=STATES, drain_every=997)
     assert found.broken is None, render(found)
     assert found.exhausted or found.states >= STATES
     print(f"{found.states} states, {found.transitions} steps, exhausted: {found.exhausted}")  # noqa: T201 - the proof's size

@@ -60,7 +60,7 @@ def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
 def planted() -> Mapping[str, Mapping[str, Any]]:
     """Return what looking for each planted race came to."""
     done = ran("--mutant", "all", "--schedules", "2000", "--seconds", "120", "--json")
-    return {told["mutant"]: told for told in map(json.loads, done.stdout.splitlines())}
+    return {reported["mutant"]: reported for reported in map(json.loads, done.stdout.splitlines())}
 
 
 def first_of_commit() -> int:
@@ -68,8 +68,8 @@ def first_of_commit() -> int:
     if "FIRST_SCHEDULE" in os.environ:
         return int(os.environ["FIRST_SCHEDULE"])
     command = ["git", "rev-parse", "--short=8", "HEAD"]
-    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return int(asked.stdout, 16) if asked.returncode == 0 else 1  # a checkout without git has the first ones
+    submitted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return int(submitted.stdout, 16) if submitted.returncode == 0 else 1  # a checkout without git has the first ones
 
 
 @pytest.mark.timeout(_SECONDS)
@@ -84,18 +84,18 @@ def first_of_commit() -> int:
 def test_no_order_loses_or_doubles_a_row(first: int, count: int) -> None:
     """Laws L3 to L8 and L12: in whatever order passes, catch-up, own queries, moves, repairs and crashes come."""
     done = ran("--schedules", str(count), "--first", str(first), "--json")
-    told = json.loads(done.stdout) if done.stdout else {"failed": [(0, [done.stderr])], "points": []}
-    told_of = ", ".join(f"{told.get(name)} {name}" for name in ("schedules", "steps", "seconds"))
-    sys.stdout.write(f"\n{told_of}, the first is {first}\n")
-    for seed, problems in told["failed"]:
+    reported = json.loads(done.stdout) if done.stdout else {"failed": [(0, [done.stderr])], "points": []}
+    summary = ", ".join(f"{reported.get(name)} {name}" for name in ("schedules", "steps", "seconds"))
+    sys.stdout.write(f"\n{summary}, the first is {first}\n")
+    for seed, problems in reported["failed"]:
         pytest.fail(f"{problems[0]}\nagain, shorter: {sys.executable} -m tests.model.schedule_run --again {seed}")
-    assert told["schedules"] == count
+    assert reported["schedules"] == count
     assert set(EFFECTS) >= NOT_REACHED
     if count >= 1_000:
         reached = {
             f"{when}_{effect}" for effect in EFFECTS if effect not in NOT_REACHED for when in ("before", "after")
         }
-        assert reached <= set(told["points"])
+        assert reached <= set(reported["points"])
 
 
 @pytest.mark.timeout(60)
@@ -111,10 +111,10 @@ def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: 
 @pytest.mark.proves("G34")
 def test_every_planted_race_is_found(name: str) -> None:
     """A search that cannot find a race proves nothing by finding none; the defect that doubled rows takes a minute."""
-    told = planted()[name]
-    assert told["failed"], f"not found in {told['schedules']} schedules, {told['seconds']} s"
+    reported = planted()[name]
+    assert reported["failed"], f"not found in {reported['schedules']} schedules, {reported['seconds']} s"
     if name == "defect 1 again":
-        assert told["seconds"] < 60
+        assert reported["seconds"] < 60
 
 
 @pytest.mark.timeout(300)
@@ -150,5 +150,5 @@ def test_a_failing_schedule_is_the_same_again_and_gets_shorter() -> None:
     assert _switches(shorter) < _switches(whole) * 2 / 3
 
 
-def _switches(told: str) -> int:
-    return int(told.splitlines()[1].split()[0])
+def _switches(reported: str) -> int:
+    return int(reported.splitlines()[1].split()[0])

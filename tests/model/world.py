@@ -55,19 +55,19 @@ class World:
         parts = self.parts(bronze, game)
         return parts[-1].seq if parts else 0
 
-    def commit_of(self, batch: int, heads: tuple[int, ...]) -> Commit:
+    def commit_of(self, batch: int, last_seqs: tuple[int, ...]) -> Commit:
         """Return the commit that lands a batch of the source."""
         games = sorted(self.scenario.batches[batch - 1])
-        return Commit(batch, tuple((game, heads[game]) for game in games))
+        return Commit(batch, tuple((game, last_seqs[game]) for game in games))
 
 
-def heads_of(bronze: Bronze, games: int) -> tuple[int, ...]:
+def last_seqs_of(bronze: Bronze, games: int) -> tuple[int, ...]:
     """Return the last seq of each game, as bronze tells it."""
-    heads = [0] * games
+    last_seqs = [0] * games
     for seq, commit in enumerate(bronze, 1):
         for game, _ in commit.links:
-            heads[game] = seq
-    return tuple(heads)
+            last_seqs[game] = seq
+    return tuple(last_seqs)
 
 
 def split(parts: tuple[Part, ...], version: int) -> tuple[tuple[Row, ...], frozenset[Row]]:

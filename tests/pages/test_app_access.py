@@ -107,7 +107,7 @@ def warned(app: AppTest) -> str:
     return said.replace("\\", "").replace(":small[]", "")
 
 
-def asked(store: Engine) -> list[str]:
+def submitted(store: Engine) -> list[str]:
     return [each.kind for each in list_operations(store)]
 
 
@@ -170,7 +170,7 @@ def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:
 @pytest.mark.proves("H4")
 def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) -> None:
     """H4: names of games and principals act nowhere, in no view, and one that hides characters is marked."""
-    requests.ask(
+    requests.submit(
         world.store, "eve", [asdict(AccessIntent(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1]
     )
     assert "spelled oddly" in queries.PrincipalChoice(TURNED, "user").label
@@ -185,7 +185,7 @@ def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) 
 
 
 def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalogued, opening: Opening) -> None:
-    """Without a picture nothing is shown as no; the page says what to do, and Fleet goes on."""
+    """Without a snapshot nothing is shown as no; the page says what to do, and Fleet goes on."""
     with world.store.begin() as connection:
         connection.exec_driver_sql("DELETE FROM catalog_snapshots")
     app = opening("access")
@@ -208,7 +208,7 @@ def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogu
     preview(plan(app, "give", [CHESS], [BOB]))
     assert "The catalog does not answer" in warned(app)
     assert "turnout catalog serve" in warned(app)
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
     assert not opening("fleet").error
 
 
@@ -241,14 +241,14 @@ def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
     assert f"{BOB}: Chess · {CHESS}" in shown
     assert f"GRANT SELECT ON TABLE turnout.games.{CHESS} TO {BOB}" in shown
     assert "prefer a group" in shown
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
     confirmed(app)
     (made,) = list_operations(world.store)
     assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
     assert made.parameters["intents"][0]["ticket"] == "DATA-12"
     kept = app.session_state["offer_access_change"]
-    assert kept.preview.ask(kept.preview.intent).operation_id == made.operation_id, "as a second session would"
-    assert asked(world.store) == ["access"]
+    assert kept.preview.submit(kept.preview.intent).operation_id == made.operation_id, "as a second session would"
+    assert submitted(world.store) == ["access"]
 
 
 def test_the_confirmation_grows_with_what_it_touches(world: Catalogued, opening: Opening) -> None:
@@ -256,9 +256,9 @@ def test_the_confirmation_grows_with_what_it_touches(world: Catalogued, opening:
     app = preview(plan(opening("access", view="change"), "give", [GO, LUDO], [BOB, "analysts"]))
     confirmed(app, "GRANT 2")
     assert "Type GRANT 6 to confirm: 6 cells are touched." in warned(app)
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
     confirmed(app, "GRANT 6")
-    assert asked(world.store) == ["access"]
+    assert submitted(world.store) == ["access"]
 
 
 @pytest.mark.parametrize(("games", "who", "reason", "said"), [
@@ -286,7 +286,7 @@ def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeyp
     app = preview(plan(opening("access", view="change"), "give", [GO], [ANN], "in another window"), "preview_request")
     confirmed(app)
     assert "Already requested as" in texts(app)
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
     assert [each.requester for each in requests.list_requests(world.store)] == [ANN]
 
 
@@ -329,7 +329,7 @@ def test_a_role_given_to_a_group_counts_on_the_page(
     confirmed(preview(plan(opening("access", view="change"), "give", [CHESS], [BOB])))
     assert [each.actor for each in list_operations(world.store)] == ["carl"]
     approved, rejected, late = (
-        requests.ask(world.store, "dan", [asdict(AccessIntent(who, GO, True, None, "please"))], "please")
+        requests.submit(world.store, "dan", [asdict(AccessIntent(who, GO, True, None, "please"))], "please")
         for who in (ODD, BOB, ANN)
     )
     app = opening("access", view="requests")
@@ -347,8 +347,8 @@ def test_a_role_given_to_a_group_counts_on_the_page(
 def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:
     """A rejection without a reason does nothing; one's own request can only be withdrawn."""
     intents = [asdict(AccessIntent(BOB, CHESS, True, None, "please"))]
-    theirs = requests.ask(world.store, "dan", intents, "please")
-    own = requests.ask(world.store, "root", intents, "for me")
+    theirs = requests.submit(world.store, "dan", intents, "please")
+    own = requests.submit(world.store, "root", intents, "for me")
     app = opening("access", view="requests")
     app.button(key=f"reject_{theirs.request_id}").click().run()
     assert "Enter a reason for the rejection" in warned(app)
@@ -371,7 +371,7 @@ def test_forged_values_meet_the_rules(key: str, who: str, said: str, world: Cata
     del opening
     with pytest.raises(Refused, match=said):
         previews.preview_change(environment_of(world), [AccessIntent(who, key, True, None, "forged")], "forged")
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
 
 
 def test_the_role_is_looked_at_when_it_is_confirmed(tmp_path: Path, world: Catalogued, opening: Opening) -> None:
@@ -380,7 +380,7 @@ def test_the_role_is_looked_at_when_it_is_confirmed(tmp_path: Path, world: Catal
     with (tmp_path / "turnout.toml").open("a") as settings:
         settings.write('[roles]\naccess_admins = ["carl"]\n')
     confirmed(app)
-    assert asked(world.store) == []
+    assert submitted(world.store) == []
     assert "role access_admin" in warned(app)
 
 
@@ -427,14 +427,14 @@ def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, o
     assert f"REVOKE USE_SCHEMA ON SCHEMA turnout.games FROM {BOB}" in statements
     assert f"REVOKE USE_CATALOG ON CATALOG turnout FROM {BOB}" in statements
     confirmed(app, place="access_drift")
-    assert asked(world.store) == ["access"]
+    assert submitted(world.store) == ["access"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- large
 
 
 def test_500_games_and_60_principals_are_drawn_in_time(world: Catalogued, opening: Opening) -> None:
-    """The first view of a new picture is there within 2 s, the next within 0.3 s: what is known is worked out once."""
+    """The first view of a new snapshot is there within 2 s, the next within 0.3 s: what is known is worked out once."""
     names = [str(game_key(f"Game {number}")) for number in range(500)]
     who = [f"user{number}@example.com" for number in range(60)]
     tables = {key: GameTable(key, Securable((*SCHEMA.path, key)), key, "boss") for key in names}

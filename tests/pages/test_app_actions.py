@@ -25,7 +25,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Intent, change, list_operations
-from pipeline.store.operations import ask as ask_store
+from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 
@@ -81,14 +81,14 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     assert "turnout does not start group" in str(of_game(environment, "Chess")["restart"].can.why_not)
     set_groups(store, backend="local")
     assert "restart" in possible(of_game(environment, "Chess"))
-    stream_control.ask(store, KEY["Go"], "ann", desired="paused")
+    stream_control.submit_control(store, KEY["Go"], "ann", desired="paused")
     assert possible(of_game(environment, "Go")) == {"resume", "replay", "move", "retire", "restart"}
     set_games(store, "Ludo", retired_at=1.0, group_name=None)
     retired = of_game(environment, "Ludo")
     assert possible(retired) == {"restore"}
     instead = {card.can.alternative.name for card in retired.values() if card.can.alternative is not None}
     assert instead == {"restore"}
-    ask_store(store, Intent("move", (f"game:{KEY['Chess']}",), "ann"))
+    submit_store(store, Intent("move", (f"game:{KEY['Chess']}",), "ann"))
     busy = of_game(environment, "Chess")
     assert possible(busy) == set()
     assert "an open operation now: move " in str(busy["pause"].can.why_not)
@@ -115,9 +115,9 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     assert possible(idle) == {"start"}
     assert idle["stop"].can.alternative is not None
     assert idle["stop"].can.alternative.name == "start"
-    ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why"))
+    submit_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why"))
     assert "Games of it belong to an open operation now: pause " in str(of_group(environment, "a")["drain"].can.why_not)
-    ask_store(store, Intent("stop", ("group:b",), "ann"))
+    submit_store(store, Intent("stop", ("group:b",), "ann"))
     assert possible(of_group(environment, "b")) == set()
     with store.begin() as connection:
         connection.execute(delete(tables.groups).where(tables.groups.c.name == "a"))
@@ -156,7 +156,7 @@ def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path
     """Somebody whom no setting names sees the pages, with every button that asks disabled."""
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
     stuck = change(
-        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+        store, submit_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
     )
     app = opening("game", game=KEY["Chess"])
     assert "no role: you may only look" in texts(app)
@@ -169,11 +169,11 @@ def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path
 def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """An operator may undo a pause, and sees the undo of a move disabled."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
-    for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
+    for kind, name, disabled in (("pause", "Go", False), ("move", "Ludo", True)):
         done = change(
-            store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), OperationState.SUCCEEDED, "Done."
+            store, submit_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), OperationState.SUCCEEDED, "Done."
         )
-        assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
+        assert opening("operations", operation=done.operation_id).button(key="undo").disabled == disabled
 
 
 def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
@@ -181,7 +181,7 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
 ) -> None:
     """Asking, resuming and closing check the role of who runs the page, whoever the intent names."""
     stuck = change(
-        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+        store, submit_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
     )
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
     with pytest.raises(Refused, match="may not pause"):
@@ -191,10 +191,10 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     forged = Intent("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
     with pytest.raises(Refused, match="may not move: it needs the role mover"):
-        previews.ask(environment, forged)
+        previews.submit(environment, forged)
     assert [each.state for each in list_operations(store)] == ["needs_human"]
-    asked = previews.ask(environment, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
-    assert asked.actor == services.actor()
+    submitted = previews.submit(environment, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    assert submitted.actor == services.actor()
 
 
 def staged_pause(opening: Opening) -> AppTest:
@@ -260,12 +260,12 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     assert app.button(key="act_pause").disabled
     pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
     with pytest.raises(Refused, match="No roles are set"):
-        previews.ask(environment, pause)
+        previews.submit(environment, pause)
     with pytest.raises(Refused, match="No roles are set"):  # also what needs no role, such as a request for access
         services.permitted(environment, None)
     name_roles(tmp_path, operators=["Ann@Example.com"])
     assert services.permitted(environment, None) == "ann@example.com"
-    assert previews.ask(environment, pause).actor == "ann@example.com"
+    assert previews.submit(environment, pause).actor == "ann@example.com"
 
 
 def test_a_page_that_nobody_is_known_to_look_at_says_one_sentence(
@@ -339,7 +339,7 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
     """
     row = {"pid": 1, "host": "here", "started_at": 1.0, "heartbeat_at": time.time(), "state": "running"}
     alarms = "5 of 9 groups died\ngroup c is dead"
-    asked = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    submitted = submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
     with store.begin() as connection:
         connection.execute(insert(tables.drivers).values(kind="controller", name="main", error=alarms, **row))
 
@@ -350,7 +350,7 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
         return any(each.startswith("No controller runs") for each in warned(opening(page, **query)))
 
     assert warned(opening("groups")) == ["5 of 9 groups died", "group c is dead"], "it beats, and leases are no matter"
-    assert not lacks_controller("operations", operation=asked.operation_id[:8])
+    assert not lacks_controller("operations", operation=submitted.operation_id[:8])
     assert not lacks_controller("access")
     with store.begin() as connection:
         mine = tables.drivers.c.kind == "controller"
@@ -360,7 +360,7 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
         connection.execute(insert(tables.leases).values(**whose, **lease))
     assert "no controller runs" in read_fleet(store, heartbeat_seconds=30.0).judgement.headline
     assert [each[:18] for each in warned(opening("groups"))] == ["No controller runs"]
-    assert lacks_controller("operations", operation=asked.operation_id[:8])
+    assert lacks_controller("operations", operation=submitted.operation_id[:8])
     assert lacks_controller("operations")
     assert lacks_controller("access")
 
@@ -377,8 +377,8 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
     assert list_operations(store) == []
     fill(app, reason="new jar", typed="RESTART 2").button(key="ask_groups_group").click().run()
-    (asked,) = list_operations(store)
-    assert (asked.kind, asked.targets, asked.reason) == ("restart", ("group:b",), "new jar")
+    (submitted,) = list_operations(store)
+    assert (submitted.kind, submitted.targets, submitted.reason) == ("restart", ("group:b",), "new jar")
 
 
 def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Opening) -> None:
@@ -390,9 +390,9 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)
     fill(app, reason="new machine", typed="DRAIN 2").button(key="ask_groups_group").click().run()
-    (asked,) = list_operations(store)
-    assert (asked.kind, asked.parameters["desired"]) == ("move", {"a": ["running", "drained"]})
-    assert set(asked.targets) == {"group:a", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
+    (submitted,) = list_operations(store)
+    assert (submitted.kind, submitted.parameters["desired"]) == ("move", {"a": ["running", "drained"]})
+    assert set(submitted.targets) == {"group:a", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
 
 
 def test_a_move_shows_how_full_the_groups_get_and_is_refused_where_there_is_no_room(
@@ -420,8 +420,8 @@ def test_a_proposal_is_asked_for_as_one_move(store: Engine, opening: Opening) ->
     assert "cannot stay: group a is drained" in texts(app)
     assert list_operations(store) == []
     fill(app, reason="a goes", typed="MOVE 2").button(key="ask_groups_propose").click().run()
-    (asked,) = list_operations(store)
-    assert asked.parameters["assignments"] == {KEY["Chess"]: "b", KEY["Go"]: "b"}
+    (submitted,) = list_operations(store)
+    assert submitted.parameters["assignments"] == {KEY["Chess"]: "b", KEY["Go"]: "b"}
 
 
 # -------------------------------------------------------------------------------------------------------------- repairs
@@ -489,7 +489,7 @@ def test_hostile_names_reach_every_preview_as_text(tmp_path: Path, opening: Open
     with engine.begin() as connection:
         connection.execute(update(tables.groups).where(tables.groups.c.name == "a").values(desired="drained"))
         connection.execute(insert(tables.drivers).values(kind="controller", name="main", error=HOSTILE[1], **row))
-    ask_store(engine, Intent(HOSTILE[1][:20], (f"game:{keys[1]}",), HOSTILE[0], HOSTILE[1]))
+    submit_store(engine, Intent(HOSTILE[1][:20], (f"game:{keys[1]}",), HOSTILE[0], HOSTILE[1]))
     drawn = []
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()

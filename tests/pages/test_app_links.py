@@ -13,7 +13,7 @@ from app.components import links
 from pipeline.control import gate
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Intent, ask, list_operations
+from pipeline.store.operations import Intent, list_operations, submit
 from tests.browser.seed import HOSTILE
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
@@ -155,8 +155,8 @@ def test_the_filters_of_a_replay_are_in_the_link_and_back(world: World, over_wor
     assert "first seen before 2100-01-01T12:00:00+00:00." in shown
     assert "Decodes 1 rows in quarantine" in shown
     shared.button(key="ask_repairs_repair").click().run()
-    (asked,) = list_operations(world.engine)
-    assert asked.parameters == {
+    (submitted,) = list_operations(world.engine)
+    assert submitted.parameters == {
         "games": [CHESS.key], "refused_for": "malformed_payload", "since": "2026-01-31T00:00:00+00:00",
         "until": "2100-01-01T12:00:00+00:00",
     }  # fmt: skip
@@ -280,8 +280,8 @@ def test_the_id_below_a_table_opens_its_operation(
     store: Engine, opening: Opening, went: list[tuple[str, dict[str, str]]]
 ) -> None:
     """An operation that is chosen among those of the audit log opens in place, by the id that people see."""
-    asked = ask(store, Intent("pause", (f"game:{KEY['Go']}",), "ann", "to look at it"))
+    submitted = submit(store, Intent("pause", (f"game:{KEY['Go']}",), "ann", "to look at it"))
     app = opening("audit")
-    app.selectbox(key="audit_open").set_value(asked.operation_id[:8]).run()
-    assert went == [("views/operations.py", {"operation": asked.operation_id[:8]})]
-    assert "Pause of Go" in texts(opening("operations", operation=asked.operation_id[:8]))
+    app.selectbox(key="audit_open").set_value(submitted.operation_id[:8]).run()
+    assert went == [("views/operations.py", {"operation": submitted.operation_id[:8]})]
+    assert "Pause of Go" in texts(opening("operations", operation=submitted.operation_id[:8]))

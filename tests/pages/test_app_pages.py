@@ -21,7 +21,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
 from tests.unit.app_world import sign_in, started_app
@@ -73,7 +73,7 @@ def test_maintenance_has_a_tile_with_its_last_round(tmp_path: Path, opening: Ope
     seed(tmp_path, [Seeded("Chess", "a", {})], now=time.time(), history=False)
     store = open_store(Settings(), Paths(tmp_path))
     start_driver(store, "maintenance", "main", None)
-    beat(store, "maintenance", "main", "running", None)
+    heartbeat(store, "maintenance", "main", "running", None)
     record_round(store, 1.0, ["tables/chess: OSError: no space"], tables=3, files_before=9, files_after=9)
     store.dispose()
     said = texts(opening())

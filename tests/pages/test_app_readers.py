@@ -18,7 +18,7 @@ from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
 from pipeline.store.fleet import SchemaVersion
 from tests.browser.seed import Seeded, seed
-from tests.unit.grants_world import picture
+from tests.unit.grants_world import catalog_snapshot
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def test_a_reading_is_kept_by_store_and_arguments(environment: Environment, monk
     assert read == ["one", "two", "one", "one"]
 
 
-def test_drift_is_kept_by_picture(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Findings of an earlier picture never stand beside a newer one."""
+def test_drift_is_kept_by_snapshot(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings of an earlier snapshot never stand beside a newer one."""
     read: list[float] = []
-    monkeypatch.setattr(drift_store, "in_picture", lambda _engine, seen: read.append(seen.read_at))
+    monkeypatch.setattr(drift_store, "in_snapshot", lambda _engine, seen: read.append(seen.read_at))
     for read_at in (1.0, 1.0, 2.0):
-        seen = replace(picture(), read_at=read_at)
+        seen = replace(catalog_snapshot(), read_at=read_at)
         resolver = Resolver(seen)
         queries.drift(environment, ResolvedCatalog(seen, resolver, matrix(resolver, None, []), {}))
     assert read == [1.0, 2.0]

@@ -28,7 +28,7 @@ from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
-from pipeline.store.operations import ask as ask_store
+from pipeline.store.operations import submit as submit_store
 from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
@@ -48,7 +48,7 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
 
 
 @pytest.mark.parametrize(
-    ("asked", "level", "games", "typed"),
+    ("submitted", "level", "games", "typed"),
     [
         *((intent(kind, "game:x"), 1, 1, None) for kind in ("pause", "resume", "retry", "replay", "restore")),
         *((intent(kind, "game:x"), 2, 1, None) for kind in ("move", "rebuild", "retire", "anything new")),
@@ -62,16 +62,18 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
         (replace(intent("move", "game:x", "group:a"), parameters=UNDRAINS), 3, 1, "MOVE 1"),
     ],
 )
-def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
+def test_what_disturbs_more_must_be_confirmed_more(
+    submitted: Intent, level: int, games: int, typed: str | None
+) -> None:
     """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
-    assert (gate.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
-    assert (confirm.validation_error(asked, games, "", "") is None) == (level == 1)
-    assert (confirm.validation_error(asked, games, " \n", typed or "") is None) == (level == 1)
-    assert confirm.validation_error(asked, games, "too busy", typed or "") is None
-    assert (confirm.validation_error(asked, games, "too busy", "move 12") is None) == (level < 3)
+    assert (gate.level(submitted), confirm.confirmation_phrase(submitted, games)) == (level, typed)
+    assert (confirm.validation_error(submitted, games, "", "") is None) == (level == 1)
+    assert (confirm.validation_error(submitted, games, " \n", typed or "") is None) == (level == 1)
+    assert confirm.validation_error(submitted, games, "too busy", typed or "") is None
+    assert (confirm.validation_error(submitted, games, "too busy", "move 12") is None) == (level < 3)
 
 
-def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
+def test_a_request_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
     """Games are counted once, whether they are named or stand in a group that is; a group without any counts none."""
     there = read_assignments(store)
     assert previews.touched(intent("restart", "group:a"), there) == 2
@@ -108,7 +110,7 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
     for key in keys:
         failed = stream_control.StreamControl(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
         stream_control.record_failures(engine, {key: failed})
-    begun = [ask_store(engine, Intent("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
+    begun = [submit_store(engine, Intent("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
     change(engine, change(engine, begun[0], OperationState.RUNNING), OperationState.NEEDS_HUMAN, HOSTILE[0])
     change(engine, begun[1], OperationState.FAILED, HOSTILE[1])
     app = opening(page)
@@ -130,7 +132,7 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Engine, opening: Opening) -> None:
     """When reading fails the page says why, keeps its data, and does not pretend to know of operations."""
-    ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why not"))
+    submit_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why not"))
     app = opening(page)
     before = [str(frame.value) for frame in app.dataframe]
     with store.begin() as connection:
@@ -168,10 +170,10 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     fill(app, reason="a is busy").button(key="ask_groups_move").click().run()
     assert "Type MOVE 2 to confirm" in app.warning[-1].value.replace("\\", "")
     fill(app, reason="a is busy", typed="MOVE 2").button(key="ask_groups_move").click().run()
-    (asked,) = list_operations(store)
-    assert (asked.kind, asked.actor, asked.reason) == ("move", services.actor(), "a is busy")
-    assert set(asked.targets) == {f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
-    assert f"Submitted: operation {asked.operation_id[:8]}" in links(app)
+    (submitted,) = list_operations(store)
+    assert (submitted.kind, submitted.actor, submitted.reason) == ("move", services.actor(), "a is busy")
+    assert set(submitted.targets) == {f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
+    assert f"Submitted: operation {submitted.operation_id[:8]}" in links(app)
     assert "○ planned" in texts(app)
     assert "succeeded" not in texts(app)
     assert "No controller runs" in app.warning[0].value
@@ -190,10 +192,10 @@ def test_a_second_click_is_the_same_operation(store: Engine, opening: Opening) -
     app.run()
     fill(app, reason="its schema").button(key=f"ask_{place}").click().run()
     assert [each.operation_id for each in list_operations(store)] == [first.operation_id]
-    assert app.session_state[f"offer_{place}"].asked == first.operation_id
+    assert app.session_state[f"offer_{place}"].submitted == first.operation_id
 
 
-def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> None:
+def test_another_preview_is_another_request(store: Engine, opening: Opening) -> None:
     """A key is a preview's: looking again makes a new one, whose fields are empty, and which the open one refuses."""
     app = opening("game", game=KEY["Chess"])
     app.button(key="act_pause").click().run()
@@ -204,7 +206,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     second = previews.preview_named(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another open operation"):
-        previews.ask(environment, second.intent)
+        previews.submit(environment, second.intent)
 
 
 @pytest.mark.proves("G116")
@@ -223,8 +225,8 @@ def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, o
     assert app.dataframe[0].value["game"].iloc[0] == "Go"
     app.button(key="preview_repair").click().run()
     app.button(key="ask_repairs_repair").click().run()
-    (asked,) = list_operations(store)
-    assert (asked.kind, asked.targets) == ("retry", (f"game:{KEY['Risk']}",))
+    (submitted,) = list_operations(store)
+    assert (submitted.kind, submitted.targets) == ("retry", (f"game:{KEY['Risk']}",))
 
 
 def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening: Opening, tmp_path: Path) -> None:
@@ -286,10 +288,10 @@ def test_a_locked_store_refuses_an_action_and_the_page_stands(
     monkeypatch.setattr(services, "_PATIENCE_MS", 300)
     app = opening("game", game=KEY["Chess"])
     app.button(key="act_pause").click().run()
-    ask = app.button(key=f"ask_game_{KEY['Chess']}")
+    button = app.button(key=f"ask_game_{KEY['Chess']}")
     with store.connect() as holder:
         holder.exec_driver_sql("BEGIN IMMEDIATE")
-        ask.click().run()
+        button.click().run()
         holder.rollback()
     assert not app.exception
     assert "did not answer: database is locked" in app.warning[0].value.replace("\\", "")
@@ -312,7 +314,7 @@ def test_a_page_opens_while_somebody_writes(page: str, store: Engine, opening: O
 def test_a_page_does_not_wait_long_for_a_lock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard's connections give up after seconds, on SQLite and on PostgreSQL; drivers wait longer."""
     monkeypatch.setattr(services, "_PATIENCE_MS", 300)
-    ask_store(engine, intent("pause", "game:x"))
+    submit_store(engine, intent("pause", "game:x"))
     services.impatient(engine)
     with engine.connect() as holder:
         if engine.dialect.name == "sqlite":
@@ -320,17 +322,17 @@ def test_a_page_does_not_wait_long_for_a_lock(engine: Engine, monkeypatch: pytes
         holder.execute(update(tables.audit_head).values(head_id=0))
         begun = time.monotonic()
         with pytest.raises(SQLAlchemyError):
-            ask_store(engine, intent("pause", "game:y"))
+            submit_store(engine, intent("pause", "game:y"))
         assert time.monotonic() - begun < 5  # a driver's connection waits for half a minute
         holder.rollback()
-    ask_store(engine, intent("pause", "game:y"))
+    submit_store(engine, intent("pause", "game:y"))
 
 
 # ------------------------------------------------------------------------------------------------ an operation's page
 
 
 def stuck(store: Engine) -> Operation:
-    begun = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
+    begun = submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
     return change(
         store, change(store, begun, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "Nobody tells of it."
     )
@@ -339,7 +341,7 @@ def stuck(store: Engine) -> Operation:
 def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) -> None:
     """The page begins with what waits for a person, in words, and the header says so in amber on every page."""
     first = stuck(store)
-    ended = ask_store(store, intent("pause", f"game:{KEY['Go']}"))
+    ended = submit_store(store, intent("pause", f"game:{KEY['Go']}"))
     change(store, ended, OperationState.FAILED, "Nothing was done.")
     app = opening("operations")
     assert "1 operation needs a person" in texts(app)
@@ -385,7 +387,7 @@ def test_an_operation_is_closed_with_a_reason(store: Engine, opening: Opening) -
 
 def test_an_operation_is_cancelled_with_a_reason(store: Engine, opening: Opening) -> None:
     """Nobody cancels without saying why; then it has ended, and its page says by whom."""
-    seen = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    seen = submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
     app = opening("operations", operation=seen.operation_id)
     next(each for each in app.button if each.label == "Cancel operation").click().run()
     assert "Enter a reason" in app.warning[-1].value
@@ -400,8 +402,8 @@ def test_an_operation_is_cancelled_with_a_reason(store: Engine, opening: Opening
 
 def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: Opening) -> None:
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
-    begun = ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
-    stream_control.ask(store, KEY["Chess"], "ann", desired="paused")
+    begun = submit_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
+    stream_control.submit_control(store, KEY["Chess"], "ann", desired="paused")
     done = change(store, begun, OperationState.SUCCEEDED, "Paused.")
     app = opening("operations", operation=done.operation_id)
     app.button(key="undo").click().run()
@@ -411,7 +413,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     assert [(each.kind, each.undoes) for each in list_operations(store, only_open=True)] == [
         ("resume", done.operation_id)
     ]
-    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), OperationState.FAILED, "no")
+    failed = change(store, submit_store(store, intent("move", f"game:{KEY['Go']}")), OperationState.FAILED, "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
     assert "is failed and has done nothing, so there is nothing to undo" in texts(app)
@@ -429,8 +431,8 @@ def test_an_unknown_operation_says_so(store: Engine, opening: Opening) -> None:
 
 def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening: Opening) -> None:
     """Filters are in the URL, a file holds no formula, and what was changed by hand is told on asking."""
-    ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
-    ask_store(store, Intent("move", (f"game:{KEY['Go']}",), "bob", "busy"))
+    submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
+    submit_store(store, Intent("move", (f"game:{KEY['Go']}",), "bob", "busy"))
     assert list(opening("audit").dataframe[0].value["actor"]) == ["bob", "=cmd()"]
     assert list(opening("audit", who="BOB").dataframe[0].value["action"]) == ["move"]
     assert list(opening("audit", did="pau").dataframe[0].value["targets"]) == ["Chess"]
@@ -452,7 +454,7 @@ def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: 
     table = f"turnout.games.{KEY['Chess']}"
     changes = [AccessChange("grant", "ann@x", KEY["Chess"], table), AccessChange("revoke", "bob@x", KEY["Go"], "t")]
     for index, rows in enumerate((kept(changes)["changes"], 7, ["x", {"verb": "say"}])):
-        ask_store(store, Intent("access", (f"reader:{index}",), "eve", "why", {"changes": rows}))
+        submit_store(store, Intent("access", (f"reader:{index}",), "eve", "why", {"changes": rows}))
     said = f"grant Chess ({table}) to ann@x; revoke Go (t) from bob@x"
     assert list(opening("audit").dataframe[0].value["targets"]) == ["2", "1", said]
     assert list(opening("audit", what="to ann@x").dataframe[0].value["targets"]) == [said]
@@ -462,6 +464,6 @@ def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: 
 
 def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:
     """What a spreadsheet would run is quoted in the file, whoever chose the name."""
-    ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
+    submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
     newest = tuple(audit.entries(store))
     assert ",'=cmd()," in as_csv(control_queries.Log({}, newest, 1, 0.0))

@@ -37,13 +37,13 @@ def passes(*rows: dict[str, object]) -> pa.Table:
 
 def test_points_add_up_and_gaps_stay_gaps() -> None:
     """Every committed pass is in exactly one point, and a slice without commits has no point."""
-    told = passes(
+    reported = passes(
         one_pass(NOW - 3599),
         one_pass(NOW - 3598, rejects={"unknown_schema": 2}),
         one_pass(NOW - 1, rows=5),
         one_pass(NOW),
     )
-    folded = trend(told, NOW - 3600, NOW)
+    folded = trend(reported, NOW - 3600, NOW)
     assert [point.rows for point in folded.points] == [20, 15]
     assert [point.at for point in folded.points] == [NOW - 3600 + 3600 / BINS, NOW]
     assert folded.rows == 35

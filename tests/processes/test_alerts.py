@@ -46,7 +46,7 @@ def grows(per_second: float, seconds: float, start: float = 0) -> str:
 
 
 def status(value: str, values: str, game: str = "g", instance: str = "a:1") -> tuple[str, str]:
-    return f'turnout_stream_status{{game="{game}",status="{value}",group="a",instance="{instance}"}}', values
+    return f'turnout_stream_status{{game="{game}",status="{value}",cluster_group="a",instance="{instance}"}}', values
 
 
 def info(values: str, group: str = "a", game: str = "g") -> tuple[str, str]:
@@ -54,15 +54,15 @@ def info(values: str, group: str = "a", game: str = "g") -> tuple[str, str]:
 
 
 def age(values: str, group: str = "a") -> tuple[str, str]:
-    return f'turnout_stream_backlog_age_seconds{{game="g",group="{group}",instance="{group}:1"}}', values
+    return f'turnout_stream_backlog_age_seconds{{game="g",cluster_group="{group}",instance="{group}:1"}}', values
 
 
 def landed(values: str, le: str, group: str = "a") -> tuple[str, str]:
-    return f'turnout_stream_latency_seconds_bucket{{game="g",group="{group}",le="{le}"}}', values
+    return f'turnout_stream_latency_seconds_bucket{{game="g",cluster_group="{group}",le="{le}"}}', values
 
 
 def rows(result: str, values: str) -> tuple[str, str]:
-    return f'turnout_stream_rows_total{{game="g",group="a",result="{result}"}}', values
+    return f'turnout_stream_rows_total{{game="g",cluster_group="a",result="{result}"}}', values
 
 
 def up(values: str, kind: str = "group", group: str = "a") -> tuple[str, str]:
@@ -137,8 +137,8 @@ class Scenario:
 
 
 def _fired(alert: str, severity: str = "page", **labels: str) -> str:
-    told = {"alertname": alert, "alertstate": "firing", "severity": severity, **labels}
-    return "ALERTS{" + ", ".join(f'{name}="{value}"' for name, value in sorted(told.items())) + "}"
+    reported = {"alertname": alert, "alertstate": "firing", "severity": severity, **labels}
+    return "ALERTS{" + ", ".join(f'{name}="{value}"' for name, value in sorted(reported.items())) + "}"
 
 
 def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
@@ -494,8 +494,8 @@ def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
     unjudged = not any("turnout_fleet_judged" in name for name, _ in scenario.series)
     unmeasured = not any(name.startswith("turnout_source") for name, _ in scenario.series)
-    untold = not any("turnout_maintenance" in name for name, _ in scenario.series)
-    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured + "|TurnoutMaintenanceOverdue" * untold
+    unreported = not any("turnout_maintenance" in name for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured + "|TurnoutMaintenanceOverdue" * unreported
     ignored += "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
     run_rules(
         tmp_path,
@@ -517,8 +517,8 @@ def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path
 def test_every_alert_fires_in_a_scenario() -> None:
     """No alert is without a scenario in which it fires; the watchdog has a test of its own."""
     fired = {each for scenario in SCENARIOS for firing in scenario.firing.values() for each in firing}
-    told = {match.group(1) for each in fired if (match := re.search('alertname="([^"]+)"', each))}
-    assert set(NAMES) == {*told, "TurnoutWatchdog"}
+    reported = {match.group(1) for each in fired if (match := re.search('alertname="([^"]+)"', each))}
+    assert set(NAMES) == {*reported, "TurnoutWatchdog"}
 
 
 def test_watchdog_fires_when_nothing_is_known(tmp_path: Path) -> None:

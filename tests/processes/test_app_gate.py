@@ -15,7 +15,7 @@ from app.gate import PERSON_HEADER
 from pipeline.actor import current_user
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, origin_of, printed_url, started
-from tests.unit.raw_client import Sent, ask, shake_hands, tab
+from tests.unit.raw_client import Sent, request, shake_hands, tab
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -55,7 +55,7 @@ class Dashboard:
     @property
     def cookie(self) -> tuple[str, str]:
         """Return the cookie that the printed URL is exchanged for, as a browser sends it back."""
-        given = ask(self.origin, f"/?token={self.token}").headers["Set-Cookie"]
+        given = request(self.origin, f"/?token={self.token}").headers["Set-Cookie"]
         return ("Cookie", given.partition(";")[0])
 
 
@@ -84,24 +84,24 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 def test_without_the_printed_url_there_is_one_sentence(dashboard: Dashboard, path: str) -> None:
     """Another user of the machine, who has neither token nor cookie, gets nothing of any page or file."""
     for headers in ((), (("Cookie", dashboard.cookie[1][:-1]),), (("Cookie", f"turnout={dashboard.token}"),)):
-        answer = ask(dashboard.origin, path, headers)
+        answer = request(dashboard.origin, path, headers)
         assert (answer.status, answer.body) == (403, STRANGER)
-    assert ask(dashboard.origin, f"{path}?token={dashboard.token[:-1]}").status == 403
-    assert ask(dashboard.origin, f"{path}?token={dashboard.token}&token=x").status == 403
+    assert request(dashboard.origin, f"{path}?token={dashboard.token[:-1]}").status == 403
+    assert request(dashboard.origin, f"{path}?token={dashboard.token}&token=x").status == 403
 
 
 @pytest.mark.proves("G171")
 def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_have(dashboard: Dashboard) -> None:
     """The first request changes the URL's token into a cookie, and goes on to the same page without the token."""
-    answer = ask(dashboard.origin, f"/groups?steer=a&token={dashboard.token}&to=b")
+    answer = request(dashboard.origin, f"/groups?steer=a&token={dashboard.token}&to=b")
     cookie = answer.headers["Set-Cookie"]
     assert cookie.split("; ")[1:] == ["Path=/", "HttpOnly", "SameSite=Strict"]
     assert answer.headers["Cache-Control"] == "no-store"
     assert '"0;url=/groups?steer=a&amp;to=b"' in answer.body
     assert dashboard.token not in answer.body + cookie
-    assert "//evil" not in ask(dashboard.origin, f"//evil.example/?token={dashboard.token}").body
+    assert "//evil" not in request(dashboard.origin, f"//evil.example/?token={dashboard.token}").body
     others = "a=b; turnout-1=x; {bad json}; " + dashboard.cookie[1]
-    assert '<div id="root">' in ask(dashboard.origin, "/groups", [("Cookie", others)]).body
+    assert '<div id="root">' in request(dashboard.origin, "/groups", [("Cookie", others)]).body
 
 
 @pytest.mark.proves("G171")
@@ -140,10 +140,10 @@ def test_only_the_dashboards_own_pages_speak_to_it(
     sent = [*sent, *([("Origin", origin.format(port=port))] if origin else [])]
     assert shake_hands(dashboard.origin, sent).status == expected
     for method, path in (("POST", "/_stcore/agent/interact"), ("PUT", "/_stcore/upload_file/a/b"), ("OPTIONS", "/")):
-        answer = ask(dashboard.origin, path, sent, method)
+        answer = request(dashboard.origin, path, sent, method)
         assert (answer.body in FOREIGN) == (expected == 403), answer
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-    reads = ask(dashboard.origin, "/", sent).status
+    reads = request(dashboard.origin, "/", sent).status
     assert reads == (200 if expected == 101 or origin is None else 403)
 
 
@@ -156,7 +156,7 @@ def test_two_origins_or_two_hosts_are_none(dashboard: Dashboard) -> None:
         [("Origin", own), ("Host", f"127.0.0.1:{port}"), ("Host", "evil.example")],
     ]
     for sent in twice:  # by a write, as the library that speaks WebSocket refuses some of it by itself
-        answer = ask(own, "/_stcore/upload_file/a/b", [dashboard.cookie, *sent], "PUT")
+        answer = request(own, "/_stcore/upload_file/a/b", [dashboard.cookie, *sent], "PUT")
         assert answer.body in FOREIGN or answer.status == 400
     assert shake_hands(own, [dashboard.cookie, ("Origin", own)]).status == 101
 
@@ -186,8 +186,8 @@ def test_settings_go_with_the_process_and_not_with_its_working_folder(dashboard:
         text = draw().text
     assert "#6CB4EE" in text
     assert "#BADBAD" not in text
-    assert ask(dashboard.origin, "/_stcore/agent/interact", own, "POST").status in {403, 404, 405, 503}
-    assert "enableAgentApi" in ask(dashboard.origin, "/_stcore/agent/openapi.json", own).body
+    assert request(dashboard.origin, "/_stcore/agent/interact", own, "POST").status in {403, 404, 405, 503}
+    assert "enableAgentApi" in request(dashboard.origin, "/_stcore/agent/openapi.json", own).body
 
 
 @pytest.mark.proves("G173")
@@ -211,16 +211,16 @@ def test_an_open_tab_loses_a_role_that_is_taken_away(dashboard: Dashboard) -> No
 @pytest.mark.proves("G175")
 def test_every_answer_has_the_headers_that_confine_it(dashboard: Dashboard) -> None:
     """A page, a file, a refusal, an error and a refused websocket: none can be framed, sniffed or made to run more."""
-    script = ask(dashboard.origin, "/", [dashboard.cookie]).body.partition('src="./static/js/')[2].partition('"')[0]
+    script = request(dashboard.origin, "/", [dashboard.cookie]).body.partition('src="./static/js/')[2].partition('"')[0]
     answers = [
-        ask(dashboard.origin, "/healthz"),
-        ask(dashboard.origin, "/runbooks/turnoutgroupdown"),
-        ask(dashboard.origin, "/"),
-        ask(dashboard.origin, f"/?token={dashboard.token}"),
-        ask(dashboard.origin, "/", [dashboard.cookie]),
-        ask(dashboard.origin, f"/static/js/{script}", [dashboard.cookie]),
-        ask(dashboard.origin, "/game/_stcore/health", [dashboard.cookie]),
-        ask(dashboard.origin, "/media/none.csv", [dashboard.cookie]),
+        request(dashboard.origin, "/healthz"),
+        request(dashboard.origin, "/runbooks/turnoutgroupdown"),
+        request(dashboard.origin, "/"),
+        request(dashboard.origin, f"/?token={dashboard.token}"),
+        request(dashboard.origin, "/", [dashboard.cookie]),
+        request(dashboard.origin, f"/static/js/{script}", [dashboard.cookie]),
+        request(dashboard.origin, "/game/_stcore/health", [dashboard.cookie]),
+        request(dashboard.origin, "/media/none.csv", [dashboard.cookie]),
         shake_hands(dashboard.origin),
     ]
     assert [answer.status for answer in answers] == [200, 200, 403, 200, 200, 200, 404, 404, 403]
@@ -235,21 +235,21 @@ def test_every_answer_has_the_headers_that_confine_it(dashboard: Dashboard) -> N
 
 def test_health_is_for_everybody_and_says_nothing(dashboard: Dashboard) -> None:
     """A probe without a token, by any host name, learns that the dashboard answers, and only by reading."""
-    answer = ask(dashboard.origin, "/healthz", [("Host", "10.0.0.7:8501")])
+    answer = request(dashboard.origin, "/healthz", [("Host", "10.0.0.7:8501")])
     assert (answer.status, answer.body) == (200, "ok")
-    assert ask(dashboard.origin, "/healthz", method="POST").status == 405
+    assert request(dashboard.origin, "/healthz", method="POST").status == 405
 
 
 def test_runbooks_are_for_everybody_and_nothing_else_is_below_their_address(dashboard: Dashboard) -> None:
     """Whom an alert wakes reads its runbook without the token; no other file comes out there."""
-    answer = ask(dashboard.origin, "/runbooks/turnoutgroupdown")
+    answer = request(dashboard.origin, "/runbooks/turnoutgroupdown")
     assert answer.status == 200
     assert answer.body.startswith("# TurnoutGroupDown")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     for name in ("", "none", "../walk", "%2e%2e/walk", "../../turnout"):
-        refused = ask(dashboard.origin, f"/runbooks/{name}")
+        refused = request(dashboard.origin, f"/runbooks/{name}")
         assert (refused.status, refused.body.partition(".")[0]) == (404, "Unknown runbook")
-    assert ask(dashboard.origin, "/runbooks/turnoutgroupdown", method="POST").status == 405
+    assert request(dashboard.origin, "/runbooks/turnoutgroupdown", method="POST").status == 405
 
 
 def test_sigterm_ends_it_and_leaves_nothing(dashboard: Dashboard) -> None:

@@ -17,7 +17,7 @@ from pipeline.actor import current_user
 from pipeline.errors import Refused
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, started
-from tests.unit.raw_client import Sent, ask, shake_hands, tab
+from tests.unit.raw_client import Sent, request, shake_hands, tab
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,7 +71,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedApp]:
 def test_who_is_not_named_sees_one_sentence(app: DeployedApp, headers: Sent) -> None:
     """Without one name from the proxy nothing is shown, and neither the process's user nor a second name stands in."""
     for path in ("/", "/?token=x", "/_stcore/host-config", "/_stcore/metrics"):
-        answer = ask(app.origin, path, [HOST, *headers])
+        answer = request(app.origin, path, [HOST, *headers])
         assert (answer.status, answer.body) == (403, STRANGER)
     assert shake_hands(app.origin, [HOST, ("Origin", OWN), *headers]).status == 403
 

@@ -20,7 +20,7 @@ from grants.catalogs.columns import described
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.members import Members
 from grants.catalogs.opening import open_catalog
-from grants.catalogs.rate_limit import RateLimiter, pace_of
+from grants.catalogs.rate_limit import RateLimiter, limiter_for
 from grants.catalogs.rest import Rest, path_of
 from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity
@@ -96,10 +96,10 @@ def test_no_hostile_name_reaches_another_securable(stub: Recorder) -> None:
     clients = (Databricks(rest(stub)), Unity(rest(stub), Members(None)))
     plain = rest(stub)
     for number, name in enumerate(hostile_names(2_000)):
-        stub.asked.clear()
+        stub.submitted.clear()
         clients[number % 2].change(Change(TABLE, name, add=(SELECT,)))
         wanted = {"changes": [{"principal": name, "add": [SELECT]}]}
-        assert stub.asked == [("PATCH", f"{UC}/permissions/table/main.games.chess", wanted)]
+        assert stub.submitted == [("PATCH", f"{UC}/permissions/table/main.games.chess", wanted)]
         check_name_in_path(plain, stub, name, sent=number % 4 == 0)
 
 
@@ -112,7 +112,7 @@ def check_name_in_path(plain: Rest, stub: Recorder, name: str, *, sent: bool) ->
         return
     path = path_of(f"{UC}/tables", name, "tail")
     if sent:
-        stub.asked.clear()
+        stub.submitted.clear()
         plain.read(path)
         assert stub.paths() == [path]
     assert unquote(path.removeprefix(prefix).removesuffix(tail)) == name
@@ -158,13 +158,13 @@ def test_reads_keep_their_pace() -> None:
 
 
 def test_clients_for_one_address_share_a_pace(stub: Recorder) -> None:
-    """An operation that reads while a picture is taken reads in its turn, not beside it at up to as much again."""
+    """An operation that reads while a snapshot is taken reads in its turn, not beside it at up to as much again."""
     clients = [Rest(stub.url, "a-token", reads_per_second=20) for _ in range(3)]
     begun = time.monotonic()
     for number in range(12):
         clients[number % 3].read("/x")
     assert time.monotonic() - begun > 11 / 20
-    assert pace_of(stub.url, 20) is not pace_of(f"{stub.url}0", 20)
+    assert limiter_for(stub.url, 20) is not limiter_for(f"{stub.url}0", 20)
 
 
 def test_a_client_asks_only_what_it_is_told_to_and_where(stub: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,13 +291,13 @@ def test_changes_and_probes_on_a_warehouse(stub: Recorder) -> None:
     catalog = Databricks(rest(stub), warehouse=warehouse, prober=("Probe@x.com", warehouse))
     sql(stub, "SUCCEEDED")
     catalog.change(Change(TABLE.chain().__next__(), "a`b", add=(SELECT,), remove=("BROWSE",)))
-    assert [body["statement"] for _, _, body in stub.asked] == [
+    assert [body["statement"] for _, _, body in stub.submitted] == [
         "GRANT SELECT ON TABLE `main`.`games`.`chess` TO `a``b`",
         "REVOKE BROWSE ON TABLE `main`.`games`.`chess` FROM `a``b`",
     ]
-    assert {body["warehouse_id"] for _, _, body in stub.asked} == {"w1"}
+    assert {body["warehouse_id"] for _, _, body in stub.submitted} == {"w1"}
     assert catalog.probe("probe@x.com", GAME).reads is True
-    assert stub.asked[-1][2]["statement"] == "SELECT 1 FROM `main`.`games`.`chess` LIMIT 0"
+    assert stub.submitted[-1][2]["statement"] == "SELECT 1 FROM `main`.`games`.`chess` LIMIT 0"
     assert catalog.probe("other@x.com", GAME).reads is None
     for state, code, reads, meant in (
         ("FAILED", "PERMISSION_DENIED", False, Denied),
@@ -322,7 +322,7 @@ def test_an_open_source_server_is_spoken_to_in_its_spelling(stub: Recorder, tmp_
     catalog = Unity(rest(stub), Members(tmp_path / "members.yml"))
     catalog.change(Change(Securable(("main",)), "ada@x.com", add=(USE_CATALOG,), remove=("CREATE_SCHEMA",)))
     change = {"principal": "ada@x.com", "add": ["USE CATALOG"], "remove": ["CREATE SCHEMA"]}
-    assert stub.asked == [("PATCH", f"{UC}/permissions/catalog/main", {"changes": [change]})]
+    assert stub.submitted == [("PATCH", f"{UC}/permissions/catalog/main", {"changes": [change]})]
     granted = [{"principal": "ada@x.com", "privileges": ["USE SCHEMA", "SELECT", "SOMETHING NEW"]}]
     stub.answers |= {
         f"{UC}/permissions/schema/main.games": {"privilege_assignments": granted},
@@ -363,14 +363,14 @@ def test_all_users_are_read_though_each_page_counts_itself_alone(stub: Recorder)
 def test_a_server_that_does_not_look_at_tokens_is_refused(stub: Recorder) -> None:
     """Without authorization grants are accepted and not kept, and everybody reads: that is not shown as nobody."""
     stub.answers |= open_source_users(open_source_user("ada@x.com"))
-    told = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"], "status": "400", "detail": "No user found."}
-    stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, told)
-    for ask in (
+    reported = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"], "status": "400", "detail": "No user found."}
+    stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, reported)
+    for call in (
         lambda: Unity(rest(stub), Members(None)).directory(),
         lambda: Unity(rest(stub), Members(None)).executor,
     ):
         with pytest.raises(Refused, match=r"server\.authorization=enable"):
-            ask()
+            call()
 
 
 def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
@@ -417,7 +417,7 @@ Keyed = tuple[Unity, rsa.RSAPrivateKey, dict[str, tuple[int, dict[str, str]]]]
 
 def tried(stub: Recorder) -> list[str]:
     """Return as whom a table was tried to be read."""
-    headers = zip(stub.asked, stub.headers, strict=True)
+    headers = zip(stub.submitted, stub.headers, strict=True)
     return [subject_of(each["Authorization"]) for (_, path, _), each in headers if "credentials" in path]
 
 
@@ -428,8 +428,8 @@ def test_a_users_token_is_signed_with_the_servers_key(stub: Recorder, keyed: Key
     key.public_key().verify(decoded(signature), signed.encode(), padding.PKCS1v15(), SHA512())
     assert catalog.probe("ADA@x.com", GAME).reads is False
     assert tried(stub) == ["ada@x.com", "Analysts", "all"], "in the server's casing: it tells names apart by it"
-    asked = ("POST", f"{UC}/temporary-table-credentials", {"table_id": "id-1", "operation": "READ"})
-    assert [each for each in stub.asked if each[0] == "POST"] == [asked] * 3
+    submitted = ("POST", f"{UC}/temporary-table-credentials", {"table_id": "id-1", "operation": "READ"})
+    assert [each for each in stub.submitted if each[0] == "POST"] == [submitted] * 3
     answers["Analysts"] = 200, {"url": "file:///t"}
     probe = catalog.probe("ada@x.com", GAME)
     assert (probe.reads, probe.stand_in) == (True, "Analysts"), "whom the server lets in is told"
@@ -499,8 +499,8 @@ def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) ->
 
 def test_columns_are_described_as_the_api_wants_them() -> None:
     """Delta's types get SQL's names, also inside of others, and field names that look like types stay."""
-    told = described([("seq", "long"), ("s", "struct<long:long,b:array<integer>>"), ("d", "decimal(10,2)")])
-    assert [(each["type_text"], each["type_name"], each["position"]) for each in told] == [
+    reported = described([("seq", "long"), ("s", "struct<long:long,b:array<integer>>"), ("d", "decimal(10,2)")])
+    assert [(each["type_text"], each["type_name"], each["position"]) for each in reported] == [
         ("bigint", "LONG", 0),
         ("struct<long:bigint,b:array<int>>", "STRUCT", 1),
         ("decimal(10,2)", "DECIMAL", 2),

@@ -121,9 +121,9 @@ def test_somebody_or_something_that_is_not_there_is_gone(world: World) -> None:
         (fresh("none"),),
     ):
         missing = Securable(path)
-        for ask in (world.catalog.owner, world.catalog.assignments):
+        for call in (world.catalog.owner, world.catalog.assignments):
             with pytest.raises(NotFound):
-                ask(missing)
+                call(missing)
         with pytest.raises(NotFound):
             world.catalog.change(Change(missing, user, add=(USE_CATALOG if len(path) == 1 else SELECT,)))
     with pytest.raises(NotFound):

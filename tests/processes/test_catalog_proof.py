@@ -184,10 +184,10 @@ def test_the_catalog_answers_only_a_number_without_a_token(tmp_path: Path) -> No
     number = "ab" * 32
     with served(tmp_path / "catalog") as server:
 
-        def ask(path: str) -> tuple[int, str]:
+        def call(path: str) -> tuple[int, str]:
             answer = server.call("GET", path, token="nobody")
             return answer.status_code, answer.text
 
-        assert ask(f"/turnout/proof/{number}") == (200, proof(server.token, server.port, number))
+        assert call(f"/turnout/proof/{number}") == (200, proof(server.token, server.port, number))
         wrong = (number[:-1], f"{number}00", number.upper(), "")
-        assert [ask(f"/turnout/proof/{each}")[0] for each in wrong] == [401] * len(wrong)
+        assert [call(f"/turnout/proof/{each}")[0] for each in wrong] == [401] * len(wrong)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from grants.model import ALL_PRIVILEGES, BROWSE, EVERYONE, MANAGE, SELECT, USE_CATALOG, USE_SCHEMA
-from grants.server.calls import MOST_BYTES
+from grants.server.calls import MAX_BYTES
 from grants.server.rights import find, standing
 from grants.server.rows import EVERYONE_ID, open_rows
 from grants.server.serving import _ROUTES
@@ -39,8 +39,8 @@ def raw(server: Server, method: str, path: str, headers: dict[str, str], body: b
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
         connection.request(method, path, body, headers, encode_chunked="Transfer-Encoding" in headers)
         answer = connection.getresponse()
-        told = json.loads(answer.read())
-        assert answer.status < 400 or {"error_code", "message"} == set(told)
+        reported = json.loads(answer.read())
+        assert answer.status < 400 or {"error_code", "message"} == set(reported)
         return answer.status
 
 
@@ -80,8 +80,8 @@ def test_a_token_ends_with_its_principal(server: Server, world: EmbeddedWorld) -
     assert server.call("GET", f"{SCIM}/Me", token=token).status_code == 401
     assert server.call("POST", "/turnout/tokens", {"principal": group, "seconds": 60}).status_code == 400
     for seconds in (0, -1, 3601, 1.5, True, "60", None):
-        asked = {"principal": world.user(), "seconds": seconds}
-        assert server.call("POST", "/turnout/tokens", asked).status_code == 400
+        submitted = {"principal": world.user(), "seconds": seconds}
+        assert server.call("POST", "/turnout/tokens", submitted).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_a_request_meant_for_another_host_is_refused(server: Server, host: str) 
 # -------------------------------------------------------------------------------------------------------- what is sent
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_an_endless_body_is_refused(server: Server, told: bool) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_an_endless_body_is_refused(server: Server, reported: bool) -> None:
     """A body above the limit is 413, by its announced length or while it is read, and the server goes on."""
     headers = {"Authorization": f"Bearer {server.token}"}
-    if told:
-        assert raw(server, "POST", f"{UC}/catalogs", headers, b" " * (MOST_BYTES + 1)) == 413
+    if reported:
+        assert raw(server, "POST", f"{UC}/catalogs", headers, b" " * (MAX_BYTES + 1)) == 413
     else:
-        chunks = (b" " * 65_536 for _ in range(MOST_BYTES // 65_536 + 1))
+        chunks = (b" " * 65_536 for _ in range(MAX_BYTES // 65_536 + 1))
         assert raw(server, "POST", f"{UC}/catalogs", {**headers, "Transfer-Encoding": "chunked"}, chunks) == 413
     assert raw(server, "GET", f"{SCIM}/Me", headers) == 200
 
@@ -218,21 +218,21 @@ def test_others_see_only_their_own_grants_and_what_they_may_see(server: Server, 
     browse = {"changes": [{"principal": stranger, "add": [BROWSE]}]}
     server.ok("PATCH", f"{UC}/permissions/catalog/{catalog_name}", browse)
     assert server.ok("GET", lists, token=server.token_of(stranger))["tables"]
-    asked = {"table_id": table.table_id, "operation": "READ"}
-    assert server.call("POST", CREDENTIALS, asked, server.token_of(stranger)).status_code == 403
+    submitted = {"table_id": table.table_id, "operation": "READ"}
+    assert server.call("POST", CREDENTIALS, submitted, server.token_of(stranger)).status_code == 403
 
 
 def test_credentials_say_what_is_missing_and_everyone_is_everyone(server: Server, world: EmbeddedWorld) -> None:
     """403 names each missing privilege; what `account users` has, everybody has; only READ is given."""
     table, user = world.table(), world.user()
-    asked = {"table_id": table.table_id, "operation": "READ"}
-    refused = server.call("POST", CREDENTIALS, asked, server.token_of(user))
+    submitted = {"table_id": table.table_id, "operation": "READ"}
+    refused = server.call("POST", CREDENTIALS, submitted, server.token_of(user))
     assert refused.status_code == 403
     assert all(each in refused.json()["message"] for each in (SELECT, USE_SCHEMA, USE_CATALOG))
     let_read_raw(server, table, EVERYONE)
-    assert server.ok("POST", CREDENTIALS, asked, server.token_of(user))["url"].endswith(table.securable.full_name)
-    assert server.call("POST", CREDENTIALS, {**asked, "operation": "READ_WRITE"}).status_code == 400
-    assert server.call("POST", CREDENTIALS, {**asked, "table_id": "x"}).status_code == 404
+    assert server.ok("POST", CREDENTIALS, submitted, server.token_of(user))["url"].endswith(table.securable.full_name)
+    assert server.call("POST", CREDENTIALS, {**submitted, "operation": "READ_WRITE"}).status_code == 400
+    assert server.call("POST", CREDENTIALS, {**submitted, "table_id": "x"}).status_code == 404
 
 
 def test_pages_have_each_row_once(server: Server, world: EmbeddedWorld) -> None:
@@ -258,10 +258,10 @@ def test_effective_permissions_tell_where_they_come_from(server: Server, world: 
     assert schema is not None
     for kind, full_name in (("table", table.securable.full_name), ("schema", schema.full_name)):
         server.ok("PATCH", f"{UC}/permissions/{kind}/{full_name}", {"changes": [{"principal": user, "add": [SELECT]}]})
-    told = server.ok("GET", f"{UC}/effective-permissions/table/{table.securable.full_name}")
+    reported = server.ok("GET", f"{UC}/effective-permissions/table/{table.securable.full_name}")
     source = {"inherited_from_type": "SCHEMA", "inherited_from_name": schema.full_name}
     expected = [{"privilege": SELECT}, {"privilege": SELECT, **source}]
-    assert told == {"privilege_assignments": [{"principal": user, "privileges": expected}]}
+    assert reported == {"privilege_assignments": [{"principal": user, "privileges": expected}]}
 
 
 def test_random_worlds_are_enforced_as_a_plain_model_says() -> None:

@@ -87,9 +87,9 @@ def test_the_help_of_a_group_says_what_the_command_says(command: LazyCommand) ->
 )
 def test_the_shell_completes(words: str, completed: set[str]) -> None:
     """Commands, options and choices are completed, also of what is not imported yet and of packages above."""
-    asked = {"_TURNOUT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    submitted = {"_TURNOUT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     run = "from pipeline.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, env={**os.environ, **asked}
+        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, env={**os.environ, **submitted}
     )
     assert {line.partition(",")[2] for line in done.stdout.splitlines()} == completed, done.stderr

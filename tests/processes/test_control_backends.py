@@ -39,7 +39,7 @@ DRIVER = """
 import pathlib, signal, sys, threading
 from pipeline.health.condition import judge_groups
 from pipeline.settings import load
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased
 
@@ -50,7 +50,7 @@ settings, paths = load(env)
 engine = open_store(settings, paths)
 with leased(engine, settings.store, "group", name):
     start_driver(engine, "group", name, None)
-    beat(engine, "group", name, "running", None)
+    heartbeat(engine, "group", name, "running", None)
     stop.wait()
 """
 """A driver that holds its lease and tells, as the real one does, and carries nothing."""
@@ -60,7 +60,7 @@ CARRIER = """
 import os, pathlib, signal, sys, time
 from pipeline.health.condition import judge_groups
 from pipeline.settings import load
-from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.processes.leases import leased
@@ -75,7 +75,7 @@ with leased(engine, settings.store, "group", name) as lease:
     start_driver(engine, "group", name, None)
     held = set()
     while True:
-        beat(engine, "group", name, "running", None)
+        heartbeat(engine, "group", name, "running", None)
         games = {each.game_key for each in carried(engine, lease)}
         if held - games:
             let_go(engine, lease, held - games)
@@ -142,7 +142,7 @@ class World:
         with self.engine.begin() as connection:
             connection.execute(update(group_runs).where(new).values(ended_at=group_runs.c.ended_at - 60))
 
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         driving = store.active_drivers(self.engine).get("a")
         return driving is not None and driving.state == "running"
 
@@ -157,7 +157,7 @@ def test_a_backend_starts_ends_and_tells(world: World) -> None:
     backend = world.backend()
     reference = backend.start(Group("a", backend="local"))
     assert backend.is_alive(reference)
-    while not world.is_told():
+    while not world.is_reported():
         time.sleep(0.05)
     backend.stop(reference)
     while backend.is_alive(reference):
@@ -171,7 +171,7 @@ def test_a_backend_kills_what_does_not_listen(world: World) -> None:
     """The contract: killing ends a run that ignores being asked."""
     world.mode, backend = "stubborn", world.backend()
     reference = backend.start(Group("a", backend="local"))
-    while not world.is_told():
+    while not world.is_reported():
         time.sleep(0.05)
     backend.stop(reference)
     backend.kill(reference)
@@ -199,7 +199,7 @@ def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None
 def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     """A group that shall run does so again after its driver was killed, and its death is written down."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.tick_until(world.is_told)
+    world.tick_until(world.is_reported)
     first = world.pid()
     os.kill(first, signal.SIGKILL)
     world.tick_until(lambda: "a" not in open_runs(world.engine))
@@ -207,7 +207,7 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     assert (died.died, died.exit_message) == (True, "killed by SIGKILL")
     world.let_rest()
     world.tick_until(lambda: "a" in open_runs(world.engine))
-    world.tick_until(lambda: world.is_told() and world.pid() != first)
+    world.tick_until(lambda: world.is_reported() and world.pid() != first)
 
 
 @pytest.mark.proves("G133")
@@ -241,7 +241,7 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
 def test_a_later_controller_adopts_what_lives(world: World) -> None:
     """A controller's restart restarts no group: its run is found by the reference that was kept."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.tick_until(world.is_told)
+    world.tick_until(world.is_reported)
     before, later = world.pid(), world.another()
     assert later.tick() == []
     assert world.pid() == before
@@ -252,7 +252,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
     """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
     create(world.engine, Group("a", backend="local"), "ann", "")
     world.backend().start(read_groups(world.engine)["a"])
-    while not world.is_told():
+    while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
     assert world.supervisor.tick() == []
@@ -263,7 +263,7 @@ def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
     reference = world.backend().start(read_groups(world.engine)["a"])
-    while not world.is_told():
+    while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
     assert [action.what for action in world.supervisor.tick()] == ["stop"]
@@ -277,9 +277,9 @@ def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -
     """D10: one that does not end when it is asked to is killed; until it has ended nobody else is started."""
     world.mode = "stubborn"
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.tick_until(world.is_told)
+    world.tick_until(world.is_reported)
     run = open_runs(world.engine)["a"]
-    store.ask_to_stop(world.engine, run.run_id)
+    store.submit_stop(world.engine, run.run_id)
     assert [action.what for action in world.supervisor.tick()] == ["stop"]
     assert open_runs(world.engine)["a"].run_id == run.run_id
     with world.engine.begin() as connection:
@@ -301,7 +301,7 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
 
 @pytest.mark.proves("D22")
 def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_work_is_not(world: World) -> None:
-    """D22: what the supervisor has written down tells the two apart; only the first is relieved of its games."""
+    """D22: what the supervisor has written down tells the two apart; only the first is evacuated."""
     create(world.engine, Group("a", backend="local"), "ann", "")
     for name in "bc":
         create(world.engine, Group(name), "ann", "")
@@ -311,7 +311,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         ended = len(store.ended_runs(world.engine, 0).get("a", []))
 
         def three_more() -> bool:
-            if world.mode != "dies" and world.is_told() and "a" in open_runs(world.engine):
+            if world.mode != "dies" and world.is_reported() and "a" in open_runs(world.engine):
                 os.kill(world.pid(), signal.SIGKILL)
             world.let_rest()
             return len(store.ended_runs(world.engine, 0).get("a", [])) >= ended + 3
@@ -351,20 +351,22 @@ def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
         world.let_rest()
         there = read_assignments(world.engine)
         of_killer = there["killer_1"].group
-        alone = sum(seat.group == of_killer for seat in there.values()) == 1
-        return alone and all(seat.reported_group == seat.group for key, seat in there.items() if key != "killer_1")
+        alone = sum(assignment.group == of_killer for assignment in there.values()) == 1
+        return alone and all(
+            assignment.reported_group == assignment.group for key, assignment in there.items() if key != "killer_1"
+        )
 
     world.tick_until(others_run)
-    asked, made = list_operations(world.engine), read_groups(world.engine)
-    assert {each.kind for each in asked} == {"isolate"}
-    assert all("with these games in hand" in each.reason for each in asked)
+    submitted, made = list_operations(world.engine), read_groups(world.engine)
+    assert {each.kind for each in submitted} == {"isolate"}
+    assert all("with these games in hand" in each.reason for each in submitted)
     assert all(made[name].desired == "drained" for name in made if name != "a"), "nothing new is placed there"
 
 
 def test_stopping_all_leaves_no_driver(world: World) -> None:
     """A controller that is to end with its groups waits until all have ended."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.tick_until(world.is_told)
+    world.tick_until(world.is_reported)
     pid = world.pid()
     while not world.supervisor.stop_all():
         time.sleep(0.05)

@@ -24,7 +24,7 @@ from pipeline.store.processes.liveness import read_drivers
 DRIVER = """
 import pathlib, sys, time
 from pipeline.settings import load
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased
 
@@ -34,7 +34,7 @@ engine = open_store(settings, paths)
 with leased(engine, settings.store, kind, name):
     start_driver(engine, kind, name, None)
     while not (env / "stuck").exists():
-        beat(engine, kind, name, "running", None)
+        heartbeat(engine, kind, name, "running", None)
         time.sleep(0.05)
     (env / "hangs").touch()
     time.sleep(600)  # its lease is renewed all the time
@@ -68,8 +68,8 @@ class World:
         self.by_hand: list[subprocess.Popen[bytes]] = []
         self.supervisor = self.another()
 
-    def another(self, most_silent: float = PATIENCE) -> Supervisor:
-        return Supervisor(self.engine, {"local": self.local}, lambda _: None, self.others, most_silent)
+    def another(self, max_silent: float = PATIENCE) -> Supervisor:
+        return Supervisor(self.engine, {"local": self.local}, lambda _: None, self.others, max_silent)
 
     def others(self) -> list[Duty]:
         return upkeep(self.engine, self.wanted)
@@ -95,7 +95,7 @@ class World:
             self.supervisor.tick()
             time.sleep(WAIT)
 
-    def beats(self, kind: str, name: str) -> bool:
+    def heartbeats(self, kind: str, name: str) -> bool:
         found = active_drivers(self.engine, kind).get(name)
         return found is not None and found.state == "running"
 
@@ -110,7 +110,7 @@ class World:
 def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str) -> None:
     """A process that lives and does not beat carries nothing: it ends, the run says why, and the next one begins."""
     create(world.engine, Group("a", "local"), "ann", "")
-    world.tick_until(lambda: world.beats("group", "a"))
+    world.tick_until(lambda: world.heartbeats("group", "a"))
     first = world.pid()
     if how == "stopped":
         os.kill(first, signal.SIGSTOP)
@@ -127,14 +127,14 @@ def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str)
     assert (judged.state, "killed, as it hung" in str(judged.reason)) == ("dead", True)
     with world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE group_runs SET ended_at = ended_at - 60")
-    world.tick_until(lambda: world.pid() not in {-1, first} and world.beats("group", "a"))
+    world.tick_until(lambda: world.pid() not in {-1, first} and world.heartbeats("group", "a"))
 
 
 @pytest.mark.proves("G95")
 def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     """A service manager and the demo see only whether a process lives: it ends, and how is told until the next one."""
     ingest = world.start("ingest", "main")
-    world.tick_until(lambda: world.beats("ingest", "main"))
+    world.tick_until(lambda: world.heartbeats("ingest", "main"))
     os.kill(ingest.pid, signal.SIGSTOP)
     world.tick_until(lambda: ingest.poll() is not None)
     assert ingest.returncode == -signal.SIGKILL
@@ -150,13 +150,13 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
     """After the store was away, or the machine asleep, all are silent at once: they beat again before any is judged."""
     ingest = world.start("ingest", "main")
     create(world.engine, Group("a", "local"), "ann", "")
-    world.tick_until(lambda: world.beats("group", "a") and world.beats("ingest", "main"))
+    world.tick_until(lambda: world.heartbeats("group", "a") and world.heartbeats("ingest", "main"))
     for pid in (ingest.pid, world.pid()):
         os.kill(pid, signal.SIGSTOP)
     with world.engine.begin() as connection:
         connection.execute(update(drivers).values(heartbeat_at=1.0))
     assert {each.heartbeat_at for each in read_drivers(world.engine).drivers.values()} == {1.0}
-    world.supervisor = world.another(most_silent=25.0)
+    world.supervisor = world.another(max_silent=25.0)
     assert world.supervisor.tick() == []
     for pid in (ingest.pid, world.pid()):
         os.kill(pid, signal.SIGCONT)
@@ -168,8 +168,8 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
 @pytest.mark.proves("G149")
 def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None:
     """It is started, restarted when it has died, adopted by the next controller, and ended where it is turned off."""
-    world.wanted, world.supervisor = Maintenance(), world.another(most_silent=600.0)
-    world.tick_until(lambda: world.beats("maintenance", "main"))
+    world.wanted, world.supervisor = Maintenance(), world.another(max_silent=600.0)
+    world.tick_until(lambda: world.heartbeats("maintenance", "main"))
     first = world.pid("maintenance", "main")
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, first) == min(19, ours + 10), "it yields to all others"
@@ -178,9 +178,11 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
     assert [each.exit_message for each in ended_runs(world.engine, 0.0, "maintenance")["main"]] == ["killed by SIGKILL"]
     with world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE group_runs SET ended_at = ended_at - 60")
-    world.tick_until(lambda: world.beats("maintenance", "main") and world.pid("maintenance", "main") not in {-1, first})
+    world.tick_until(
+        lambda: world.heartbeats("maintenance", "main") and world.pid("maintenance", "main") not in {-1, first}
+    )
     second = world.pid("maintenance", "main")
-    world.supervisor = world.another(most_silent=600.0)
+    world.supervisor = world.another(max_silent=600.0)
     assert world.supervisor.tick() == [], "the next controller finds it"
     world.wanted = Maintenance(backend="none")
     world.tick_until(lambda: not open_runs(world.engine, "maintenance"))
@@ -195,11 +197,13 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
 def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
     """A person's or a service's process goes on with the controller and without; killed where it hangs, as others."""
     own = world.start("maintenance", "main")
-    world.tick_until(lambda: world.beats("maintenance", "main"))  # where none is wanted, so none is started before it
-    world.wanted, world.supervisor = Maintenance(), world.another(most_silent=600.0)
+    world.tick_until(
+        lambda: world.heartbeats("maintenance", "main")
+    )  # where none is wanted, so none is started before it
+    world.wanted, world.supervisor = Maintenance(), world.another(max_silent=600.0)
     assert [each.what for each in world.supervisor.tick()] == ["wait"]
     assert world.supervisor.stop_all(), "--stop-groups has nothing of it to end"
-    world.wanted, world.supervisor = Maintenance(backend="none"), world.another(most_silent=600.0)
+    world.wanted, world.supervisor = Maintenance(backend="none"), world.another(max_silent=600.0)
     assert world.supervisor.tick() == []
     assert (open_runs(world.engine, "maintenance"), own.poll()) == ({}, None)
     world.wanted, world.supervisor = Maintenance(), world.another()

@@ -40,7 +40,7 @@ def game(key: str = "chess_a", **changes: object) -> GameResult:
     return GameResult(key, **{**values, **changes})  # type: ignore[arg-type]  # a table of changes
 
 
-def told(*games: GameResult, group: str = "eu-1") -> Pass:
+def reported(*games: GameResult, group: str = "eu-1") -> Pass:
     return Pass(PassResult(group, "run", 1, 100.0, 102.5, 4, games, {"decode": 1.5, "commit": 0.5}), None)
 
 
@@ -73,8 +73,8 @@ def metrics() -> Metrics:
 def fill(metrics: Metrics) -> None:
     """Tell something of every kind, with hostile texts wherever a text can be a label."""
     exposition = metrics.exposition
-    exposition.add_pass(told(game(), game("go_b", committed_at=None, rows=0, rejects={}, error="store down")))
-    exposition.add_pass(told(game(HOSTILE, rejects={HOSTILE: 1})))
+    exposition.add_pass(reported(game(), game("go_b", committed_at=None, rows=0, rejects={}, error="store down")))
+    exposition.add_pass(reported(game(HOSTILE, rejects={HOSTILE: 1})))
     exposition.set_states([state(age=3.0), state("go_b", "STALLED", Lane.CATCHUP), state(HOSTILE)])
     exposition.set_heartbeat("eu-1", 1_002.0)
     exposition.add_progress(Progress(HOSTILE, "id", "run", 1, "", 5, {"addBatch": 300}))
@@ -86,33 +86,33 @@ def fill(metrics: Metrics) -> None:
 def test_passes_add_up(metrics: Metrics) -> None:
     """Counters are sums over the passes of this process, and gauges tell the last one."""
     for _ in range(3):
-        metrics.exposition.add_pass(told(game()))
-    labels = {"game": "chess_a", "group": "eu-1"}
+        metrics.exposition.add_pass(reported(game()))
+    labels = {"game": "chess_a", "cluster_group": "eu-1"}
     assert metrics.value("stream_rows_total", result="ok", **labels) == 30
     assert metrics.value("stream_rows_total", result="rejected", **labels) == 6
     assert metrics.value("stream_rejects_total", reason="malformed_payload", **labels) == 6
     assert metrics.value("stream_commits_total", **labels) == 3
     assert metrics.value("stream_cursor_seq", **labels) == 4
     assert metrics.value("stream_last_commit_timestamp_seconds", **labels) == 1_000
-    assert metrics.value("group_passes_total", group="eu-1") == 3
-    assert metrics.value("group_pass_duration_seconds", group="eu-1") == 2.5
-    assert metrics.value("group_pass_phase_seconds_total", group="eu-1", phase="decode") == 4.5
-    assert metrics.value("group_frontier_seq", group="eu-1") == 4
+    assert metrics.value("group_passes_total", cluster_group="eu-1") == 3
+    assert metrics.value("group_pass_duration_seconds", cluster_group="eu-1") == 2.5
+    assert metrics.value("group_pass_phase_seconds_total", cluster_group="eu-1", phase="decode") == 4.5
+    assert metrics.value("group_frontier_seq", cluster_group="eu-1") == 4
 
 
 def test_a_catch_up_chunk_is_no_pass(metrics: Metrics) -> None:
     """Catching up counts the game's rows, but a chunk is not the group's last pass, least of all one without rows."""
-    for chunk in (told(game(lane=Lane.CATCHUP)), told()):
+    for chunk in (reported(game(lane=Lane.CATCHUP)), reported()):
         metrics.exposition.add_pass(Pass(replace(chunk.result, batch_id=CHUNK), None))
-    assert metrics.value("stream_commits_total", game="chess_a", group="eu-1") == 1
-    assert metrics.value("group_passes_total", group="eu-1") == 0
-    assert metrics.value("group_pass_duration_seconds", group="eu-1") is None
+    assert metrics.value("stream_commits_total", game="chess_a", cluster_group="eu-1") == 1
+    assert metrics.value("group_passes_total", cluster_group="eu-1") == 0
+    assert metrics.value("group_pass_duration_seconds", cluster_group="eu-1") is None
 
 
 def test_a_failed_result_counts_as_an_error_only(metrics: Metrics) -> None:
     """Rows of a result that was not committed come again and must not be counted twice."""
-    metrics.exposition.add_pass(told(game(committed_at=None, error="store down")))
-    labels = {"game": "chess_a", "group": "eu-1"}
+    metrics.exposition.add_pass(reported(game(committed_at=None, error="store down")))
+    labels = {"game": "chess_a", "cluster_group": "eu-1"}
     assert metrics.value("stream_errors_total", **labels) == 1
     assert metrics.value("stream_rows_total", result="ok", **labels) == 0
     assert metrics.value("stream_rows_total", result="rejected", **labels) == 0
@@ -123,15 +123,15 @@ def test_a_failed_result_counts_as_an_error_only(metrics: Metrics) -> None:
 
 def test_the_histogram_is_cumulative_and_complete(metrics: Metrics) -> None:
     """Each bucket holds the rows up to its edge, +Inf all of them, over all passes."""
-    metrics.exposition.add_pass(told(game()))
-    metrics.exposition.add_pass(told(game()))
+    metrics.exposition.add_pass(reported(game()))
+    metrics.exposition.add_pass(reported(game()))
     running = 0
     for edge, count in zip((*LATENCY_EDGES_SECONDS, math.inf), COUNTS, strict=True):
         running += 2 * count
         le = "+Inf" if math.isinf(edge) else str(edge)
-        assert metrics.value("stream_latency_seconds_bucket", game="chess_a", group="eu-1", le=le) == running
-    assert metrics.value("stream_latency_seconds_count", game="chess_a", group="eu-1") == running == 20
-    assert metrics.value("stream_latency_seconds_sum", game="chess_a", group="eu-1") == 2 * (
+        assert metrics.value("stream_latency_seconds_bucket", game="chess_a", cluster_group="eu-1", le=le) == running
+    assert metrics.value("stream_latency_seconds_count", game="chess_a", cluster_group="eu-1") == running == 20
+    assert metrics.value("stream_latency_seconds_sum", game="chess_a", cluster_group="eu-1") == 2 * (
         1 * 0.25 + 2 * 0.75 + 3 * 7.5 + 4 * 3600
     )
 
@@ -139,17 +139,18 @@ def test_the_histogram_is_cumulative_and_complete(metrics: Metrics) -> None:
 def test_a_histogram_of_another_shape_is_refused_whole(metrics: Metrics) -> None:
     """Counts for other buckets would be told as a wrong latency; nothing of that pass is counted."""
     with pytest.raises(ValueError, match="latency counts"):
-        metrics.exposition.add_pass(told(game(), game("go_b", latency_counts=(1, 2))))
+        metrics.exposition.add_pass(reported(game(), game("go_b", latency_counts=(1, 2))))
     assert metrics.scrape() == {}
 
 
 def test_exactly_one_status_is_1(metrics: Metrics) -> None:
     """Every status has a series, and only the present one is 1."""
     metrics.exposition.set_states([state(status="STALLED")])
-    told_statuses = {
-        status: metrics.value("stream_status", game="chess_a", group="eu-1", status=status) for status in STATUSES
+    listed_statuses = {
+        status: metrics.value("stream_status", game="chess_a", cluster_group="eu-1", status=status)
+        for status in STATUSES
     }
-    assert {status: float(status == "STALLED") for status in STATUSES} == told_statuses
+    assert {status: float(status == "STALLED") for status in STATUSES} == listed_statuses
 
 
 def test_a_status_that_does_not_exist_is_refused(metrics: Metrics) -> None:
@@ -163,11 +164,11 @@ def test_unknown_is_absent(metrics: Metrics) -> None:
     metrics.exposition.set_states([state(age=None)])
     metrics.exposition.add_progress(Progress("q", "id", "run", 1, "", None, {}))
     metrics.exposition.set_self(events_dropped=None, listener_errors=0, outbox_items=None, flush_failures=None)
-    labels = {"game": "chess_a", "group": "eu-1"}
+    labels = {"game": "chess_a", "cluster_group": "eu-1"}
     assert metrics.value("stream_backlog_age_seconds", **labels) is None
     assert metrics.value("stream_last_commit_timestamp_seconds", **labels) is None
     assert metrics.value("query_input_rows_total", query="q") is None
-    assert metrics.value("group_heartbeat_timestamp_seconds", group="eu-1") is None
+    assert metrics.value("group_heartbeat_timestamp_seconds", cluster_group="eu-1") is None
     assert metrics.value("ingest_rows_total", result="ok") is None
     assert metrics.value("listener_events_dropped_total") is None
     assert metrics.value("listener_errors_total") == 0
@@ -177,22 +178,24 @@ def test_nan_is_never_told(metrics: Metrics) -> None:
     """One NaN would poison every sum over the games."""
     metrics.exposition.set_states([state(age=math.nan), state("go_b", age=2.0)])
     assert not any(math.isnan(value) for value in metrics.scrape().values())
-    assert metrics.value("stream_backlog_age_seconds", game="go_b", group="eu-1") == 2
+    assert metrics.value("stream_backlog_age_seconds", game="go_b", cluster_group="eu-1") == 2
 
 
 def test_a_stream_that_moved_away_is_shown_no_more(metrics: Metrics) -> None:
     """After a move only the new owner tells of the stream; on its return its counters go on where they were."""
-    metrics.exposition.add_pass(told(game()))
+    metrics.exposition.add_pass(reported(game()))
     metrics.exposition.set_states([state("go_b")])
     assert not any(("game", "chess_a") in labels for _, labels in metrics.scrape())
     metrics.exposition.set_states([state()])
-    assert metrics.value("stream_commits_total", game="chess_a", group="eu-1") == 1
+    assert metrics.value("stream_commits_total", game="chess_a", cluster_group="eu-1") == 1
 
 
 def test_lanes_are_counted_with_zeros(metrics: Metrics) -> None:
     """A lane without streams is a known 0."""
     metrics.exposition.set_states([state(), state("go_b", lane=Lane.CATCHUP), state("ludo_c")])
-    lanes = {lane: metrics.value("group_streams", group="eu-1", lane=lane) for lane in ("RUN", "CATCHUP", "PAUSED")}
+    lanes = {
+        lane: metrics.value("group_streams", cluster_group="eu-1", lane=lane) for lane in ("RUN", "CATCHUP", "PAUSED")
+    }
     assert lanes == {"RUN": 2, "CATCHUP": 1, "PAUSED": 0}
     assert metrics.value("stream_info", game="go_b", cluster_group="eu-1", lane=Lane.CATCHUP) == 1
 
@@ -217,7 +220,7 @@ def test_progress_and_ingest_are_told(metrics: Metrics) -> None:
 def test_labels_are_bounded(metrics: Metrics) -> None:
     """However many reasons and queries appear, the number of series is bounded and no count is lost."""
     rejects = {f"reason-{number}": 1 for number in range(10 * MAX_REASONS)}
-    metrics.exposition.add_pass(told(game(rejects=rejects)))
+    metrics.exposition.add_pass(reported(game(rejects=rejects)))
     for number in range(MAX_QUERIES + 50):
         metrics.exposition.add_progress(Progress(f"q{number}", "id", "run", 1, "", 1, {}))
     scrape = metrics.scrape()
@@ -230,7 +233,7 @@ def test_labels_are_bounded(metrics: Metrics) -> None:
 def test_hostile_label_values_stay_values(metrics: Metrics) -> None:
     """A name with quotes and line ends is one label value, not a second line."""
     fill(metrics)
-    assert metrics.value("stream_commits_total", game=HOSTILE, group="eu-1") == 1
+    assert metrics.value("stream_commits_total", game=HOSTILE, cluster_group="eu-1") == 1
 
 
 def test_promtool_accepts_the_exposition(metrics: Metrics) -> None:

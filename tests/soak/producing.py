@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import Event, Plan, Simulator, game_names
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from tests.faults.oracle import ProducerLog
@@ -62,7 +62,7 @@ def main(env: str, log: str, games: str, busy: str, rate: str, seed: str, number
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings, paths = load(Path(env), {})
-    plan = Plan(
+    plan = SimulationPlan(
         games=int(games),
         versions=3,
         seed=int(seed),

@@ -20,7 +20,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
 from pipeline.store.operations import list_operations
 from pipeline.store.processes.liveness import Run
-from pipeline.store.stream_control import ask, ask_retry
+from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.oracle import ProducerLog
 from tests.faults.test_owners import bronze_rows
 
@@ -36,7 +36,7 @@ interval_minutes = 2
 [store]
 lease_seconds = 10
 """
-_MOST_OWN_QUERIES = 3
+_MAX_OWN_QUERIES = 3
 
 
 class Soak:
@@ -69,9 +69,12 @@ class Soak:
         for name, arguments in self.producers.items():
             options = [str(self.env), str(self.log.file), *arguments]
             self.children.start(name, [sys.executable, "-m", "tests.soak.producing", *options])
-        self.until(lambda: {seat.reported_group for seat in self.seats()} >= set(GROUPS), "two groups that run")
+        self.until(
+            lambda: {assignment.reported_group for assignment in self.game_assignments()} >= set(GROUPS),
+            "two groups that run",
+        )
 
-    def tend(self) -> None:
+    def keep_running(self) -> None:
         """Start again what has ended, as whatever keeps it running would; deaths were ours, so none counts."""
         for child in self.children.dead():
             assert child.name not in self.producers, self.children.tail(child.name)
@@ -83,11 +86,11 @@ class Soak:
     def until(self, condition: Callable[[], object], what: str, seconds: float = READY_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            self.tend()
+            self.keep_running()
             assert time.monotonic() < deadline, f"no {what}"
             time.sleep(0.5)
 
-    def seats(self) -> Sequence[GameAssignment]:
+    def game_assignments(self) -> Sequence[GameAssignment]:
         return list(read_assignments(self.store).values())
 
     # What somebody does.
@@ -110,7 +113,7 @@ class Soak:
         act = self.draw.choices(list(acts), list(acts.values()))[0]
         act()
         self.did[act.__name__] += 1
-        self.tend()
+        self.keep_running()
         self._open_operations()
 
     def kill_group(self) -> None:
@@ -151,7 +154,7 @@ class Soak:
 
     def switch_own_query(self) -> None:
         """Give a game a query of its own, or take it back into the pass."""
-        if self.own_queries and (len(self.own_queries) >= _MOST_OWN_QUERIES or self.draw.random() < 0.5):
+        if self.own_queries and (len(self.own_queries) >= _MAX_OWN_QUERIES or self.draw.random() < 0.5):
             key = self.draw.choice(sorted(self.own_queries))
             self._turnout("stream", "own-query", key, "off")
             self.own_queries.discard(key)
@@ -184,7 +187,7 @@ class Soak:
             os.kill(process.pid, number)
 
     def _some(self, most: int) -> list[str]:
-        keys = sorted(seat.game_key for seat in self.seats())
+        keys = sorted(assignment.game_key for assignment in self.game_assignments())
         return self.draw.sample(keys, self.draw.randint(1, most))
 
     def _turnout(self, *arguments: str) -> None:
@@ -209,9 +212,9 @@ class Soak:
             self.children.end(name, 120)
             self.children.forget(name)
         self.until(lambda: not self._open_operations(), "end of the operations", REST_SECONDS)
-        for seat in self.seats():
-            ask(self.store, seat.game_key, "soak", desired="running")
-            ask_retry(self.store, seat.game_key, "soak")
+        for assignment in self.game_assignments():
+            submit_control(self.store, assignment.game_key, "soak", desired="running")
+            submit_retry(self.store, assignment.game_key, "soak")
         sent = self.log.count()
         self.until(lambda: bronze_rows(self.paths) >= sent, "bronze that has all", REST_SECONDS)
         self.until(self._is_all_applied, "tables that have all", REST_SECONDS)
@@ -226,5 +229,5 @@ class Soak:
         return len(still_open)
 
     def _is_all_applied(self) -> bool:
-        found = self.seats()
-        return bool(found) and all((seat.cursor_seq or 0) >= seat.last_seq for seat in found)
+        found = self.game_assignments()
+        return bool(found) and all((assignment.cursor_seq or 0) >= assignment.last_seq for assignment in found)

@@ -26,7 +26,7 @@ _log = logging.getLogger("turnout")
 
 ROWS = 200_000
 ROW_BYTES = 10_700
-MOST_RESIDENT = 4 * 1024**3
+MAX_RESIDENT = 4 * 1024**3
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -110,8 +110,8 @@ def test_more_than_an_arrow_column_holds_lands_in_bounded_memory(
     group = world.group("a")
     world.split(group)
     group.stop()
-    told = [f"{each / 2**20:.0f} MiB" for each in (before, ingested, peak[0])]
-    _log.info("most resident: %s before, %s after ingest, %s after the group", *told)
+    reported = [f"{each / 2**20:.0f} MiB" for each in (before, ingested, peak[0])]
+    _log.info("most resident: %s before, %s after ingest, %s after the group", *reported)
     balance = world.verify()
     assert balance.complete, balance.problems
     assert (balance.totals.bronze_rows, balance.totals.quarantined) == (ROWS, ROWS // refused_every)
@@ -127,4 +127,4 @@ def test_more_than_an_arrow_column_holds_lands_in_bounded_memory(
         assert {ROW_BYTES} == {size for _, size in rows}
         numbers |= {number for number, _ in rows}
     assert numbers == {number for number in range(ROWS) if (number + 1) % refused_every}
-    assert peak[0] < MOST_RESIDENT
+    assert peak[0] < MAX_RESIDENT

@@ -19,7 +19,7 @@ from tests.tables.log_growth_world import Game, Peak, bytes_of_a_checkpoint, byt
 
 ROUND: Final = Maintenance().interval_minutes * 60
 HOUR: Final = 3600.0
-MOST_BYTES: Final = Maintenance().log_megabytes * 1_000_000
+MAX_BYTES: Final = Maintenance().log_megabytes * 1_000_000
 # Files that left the table are no part of a log, and a day of them is quicker to look through than a week.
 SETTINGS: Final = Settings(environment="test", maintenance=Maintenance(file_retention_hours=24))
 
@@ -54,7 +54,7 @@ def held(game: Game, peaks: list[Peak], round_seconds: float, began: float) -> N
     whole = Peak()
     for peak in peaks:
         whole.take(peak)
-    log = bytes_of_a_log(game, MOST_BYTES, round_seconds, whole)
+    log = bytes_of_a_log(game, MAX_BYTES, round_seconds, whole)
     checkpoint = bytes_of_a_checkpoint(game.seconds_between, round_seconds, 50)
     window = (game.table.version - game.first_version()) * game.seconds_between
     sys.stdout.write(

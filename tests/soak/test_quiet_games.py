@@ -55,7 +55,7 @@ def test_an_hour_with_quiet_games_loses_and_doubles_nothing(tmp_path: Path) -> N
     rate = verdict.events / soaked
     lines = (
         f"seed {SEED}: {soaked / 60:.1f} minutes, {verdict.events:,} events, {rate:,.0f} per second",
-        f"{GAMES} games, of which {len(soak.seats())} sent; {quiet} send at most one event in 10 s on average",
+        f"{GAMES} games, of which {len(soak.game_assignments())} sent; {quiet} send at most one event in 10 s",
         f"did: {dict(soak.did)}; refused: {dict(soak.refused)}; processes started again: {soak.restarts}",
         f"operations: {dict(operations)}; at rest after {rested:.0f} s; table versions: {_versions(soak)}",
         str(verdict),

@@ -67,7 +67,7 @@ class WorkingDay(Soak):
         act = self.draw.choices(list(acts), list(acts.values()))[0]
         act()
         self.did[act.__name__] += 1
-        self.tend()
+        self.keep_running()
         self._open_operations()
 
     def register_during_rebuild(self) -> None:
@@ -83,7 +83,7 @@ class WorkingDay(Soak):
             self._newer.note(name, VERSIONS, made.schema_id)
 
     def kill(self) -> None:
-        """Kill the next driver in turn: ingest, which `tend` starts again, or a group, which the controller does."""
+        """Kill the next driver in turn: ingest (`keep_running` restarts it) or a group (the controller does)."""
         name = self._victims[sum(self.killed.values()) % len(self._victims)]
         if name == "ingest":
             child = self.processes[name].process
@@ -98,7 +98,7 @@ class WorkingDay(Soak):
             os.killpg(process.pid, signal.SIGKILL)
         self.killed[name] += 1
 
-    def tend(self) -> None:
+    def keep_running(self) -> None:
         """Start ingest again where it was killed; whatever else has ended has ended by itself."""
         for child in self.children.dead():
             assert child.name == "ingest", f"{child.name} ended by itself:\n{self.children.tail(child.name)}"

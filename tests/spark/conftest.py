@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from listeners.sample import PassResult
 from pipeline.demo.simulate import Simulated, simulate
-from pipeline.demo.simulator import Plan
+from pipeline.demo.simulator import SimulationPlan
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -41,7 +41,7 @@ class World:
     passes: list[PassResult] = field(default_factory=list)
 
     def simulate(self, events: int, games: int = 12, versions: int = 3, bad_share: float = 0.05) -> Simulated:
-        plan = Plan(games=games, versions=versions, events=events, seed=7, bad_share=bad_share, hostile=True)
+        plan = SimulationPlan(games=games, versions=versions, events=events, seed=7, bad_share=bad_share, hostile=True)
         return simulate(self.settings, self.paths, self.engine, plan, rate=None)
 
     def ingest_query(self) -> Ingest:
@@ -52,9 +52,9 @@ class World:
         ingest.start(once=True).awaitTermination()
         ingest.close()
 
-    def group(self, name: str, tell: Callable[[PassResult], None] | None = None) -> Group:
+    def group(self, name: str, publish: Callable[[PassResult], None] | None = None) -> Group:
         register_group(self.engine, name)
-        return Group(self.spark, self.settings, self.paths, self.engine, name, tell or self.passes.append)
+        return Group(self.spark, self.settings, self.paths, self.engine, name, publish or self.passes.append)
 
     def split(self, group: Group) -> None:
         """Run the group over everything that is in bronze now."""

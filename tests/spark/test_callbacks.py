@@ -31,7 +31,7 @@ def replies_to_a_stranger(port: int, packets: Sequence[str | bytes]) -> list[str
     """Send each packet on a connection of its own, as another user where this one may become another."""
     command = [sys.executable, "-I", "-S", "-c", STRANGER]
     sent = [packet.encode().hex() if isinstance(packet, str) else packet.hex() for packet in packets]
-    asked: dict[str, Any] = {
+    submitted: dict[str, Any] = {
         "input": json.dumps([port, sent]),
         "capture_output": True,
         "text": True,
@@ -39,9 +39,9 @@ def replies_to_a_stranger(port: int, packets: Sequence[str | bytes]) -> list[str
         "cwd": "/",
     }
     try:
-        done = subprocess.run(command, user="nobody" if os.geteuid() == 0 else None, check=True, **asked)
+        done = subprocess.run(command, user="nobody" if os.geteuid() == 0 else None, check=True, **submitted)
     except PermissionError:  # root's Python, which no other user may start
-        done = subprocess.run(command, check=True, **asked)
+        done = subprocess.run(command, check=True, **submitted)
     replies: list[str] = json.loads(done.stdout)
     return replies
 
@@ -91,8 +91,8 @@ def test_another_user_commands_no_driver(spark: SparkSession, tmp_path: Path) ->
 def test_another_user_commands_no_jvm(spark: SparkSession) -> None:
     """The other direction has PySpark's own token: the JVM answers no packet that comes without it."""
     gateway: Any = spark.sparkContext._gateway
-    ask = "r\nu\njava.lang.System\nrj\ne\n"
-    (unasked, guessed) = replies_to_a_stranger(gateway.java_parameters.port, [ask, f"A\nguess\ne\n{ask}"])
+    message = "r\nu\njava.lang.System\nrj\ne\n"
+    (unasked, guessed) = replies_to_a_stranger(gateway.java_parameters.port, [message, f"A\nguess\ne\n{message}"])
     assert not unasked.startswith("!y")
     assert not guessed.startswith("!y")
 

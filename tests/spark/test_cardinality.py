@@ -39,8 +39,8 @@ IMPOSSIBLE = {
 
 
 def _register(world: Any, *names: str) -> int:
-    wishes = [Registration(name, *payload_schema("puzzle", 1)) for name in names]
-    return LocalRegistry(world.engine).register_many(wishes)[0].schema_id
+    registrations = [Registration(name, *payload_schema("puzzle", 1)) for name in names]
+    return LocalRegistry(world.engine).register_many(registrations)[0].schema_id
 
 
 def _event(name: str, schema_id: int = 1) -> bytes:
@@ -141,7 +141,7 @@ def require_a_flood_costs_nothing(world: Any, names: int) -> None:
     assert series == _series(world)
     assert {game_key("real")} == {path.name for path in world.paths.tables.iterdir()}
     assert {"real"} == set(known_games(world.engine).values())
-    assert {MALFORMED, game_key("real")} == set(ingest._heads)
+    assert {MALFORMED, game_key("real")} == set(ingest._last_seqs)
     assert world.paths.control_db.stat().st_size - store_bytes < 1_000_000
     seen = pending.pending(world.engine, world.settings.onboarding)
     assert len(seen.names) == 1_000
@@ -166,7 +166,7 @@ def test_a_game_that_is_onboarded_later_starts_with_a_whole_chain(world: Any) ->
             pending.approve(world.engine, world.settings.onboarding, "bare", "ann", "has no schema yet")
             _register(world, "late")
         if seq == 5:
-            (world.paths.checkpoints / "ingest" / "heads.json").unlink()
+            (world.paths.checkpoints / "ingest" / "last_seqs.json").unlink()
         world.ingest()
         if seq in {2, 5}:
             world.split(group)

@@ -27,7 +27,7 @@ from tests.tables.repair_world import CHESS, FIRST
 
 FEW, MANY = 10_000, 40_000
 SIZES = (FEW, MANY)
-MOST = 5.0  # times the processor time, for four times the rows
+MAX = 5.0  # times the processor time, for four times the rows
 ROUNDS = 3  # of each the cheapest counts: a first one, and whatever else the JVM does, is dearer
 
 RECORD = pa.schema(
@@ -53,8 +53,8 @@ def cpu_seconds(act: Act) -> float:
 
 
 def require_linear(cost: Mapping[int, float]) -> None:
-    told = ", ".join(f"{rows} rows {seconds * 1e6 / rows:.1f} ms per 1,000" for rows, seconds in cost.items())
-    assert cost[MANY] <= MOST * cost[FEW], told
+    reported = ", ".join(f"{rows} rows {seconds * 1e6 / rows:.1f} ms per 1,000" for rows, seconds in cost.items())
+    assert cost[MANY] <= MAX * cost[FEW], reported
 
 
 def wrapper(world: World) -> bytes:

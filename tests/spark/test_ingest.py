@@ -117,7 +117,7 @@ def test_the_chain_goes_on_over_restarts_and_a_lost_snapshot(world: Any) -> None
     for number in range(4):
         world.simulate(300, games=3 + 3 * (number % 2))
         if number == 2:
-            (world.paths.checkpoints / "ingest" / "heads.json").unlink()
+            (world.paths.checkpoints / "ingest" / "last_seqs.json").unlink()
         world.ingest()
     last: dict[str, int] = {}
     for row in _bronze(world):

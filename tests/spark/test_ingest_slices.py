@@ -57,8 +57,8 @@ def die_before_reporting(ingest: Ingest, patch: pytest.MonkeyPatch) -> None:
 
 
 def die_between_reports(ingest: Ingest, patch: pytest.MonkeyPatch) -> None:
-    tell = ingest._remember
-    patch.setattr(ingest, "_remember", lambda report, seq, at: tell(report, seq, at) if seq == 1 else die())
+    publish = ingest._remember
+    patch.setattr(ingest, "_remember", lambda report, seq, at: publish(report, seq, at) if seq == 1 else die())
 
 
 STEPS: dict[str, Callable[[Ingest, pytest.MonkeyPatch], None]] = {

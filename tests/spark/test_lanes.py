@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
-from pipeline.store.stream_control import ask
+from pipeline.store.stream_control import submit_control
 from pipeline.streams.passes import Passes
 
 GAMES = [game_key(name) for name in game_names(4, 7, hostile=True)]
@@ -37,7 +37,7 @@ def test_a_paused_stream_gets_nothing_and_lacks_nothing_afterwards(world: Any) -
     world.ingest()
     group = world.group("a")
     world.split(group)
-    ask(world.engine, GAMES[0], "somebody", desired="paused")
+    submit_control(world.engine, GAMES[0], "somebody", desired="paused")
     before = _cursor(world, GAMES[0])
     for _ in range(2):
         world.simulate(400, games=4)
@@ -45,7 +45,7 @@ def test_a_paused_stream_gets_nothing_and_lacks_nothing_afterwards(world: Any) -
         world.split(group)
     assert group.streams[GAMES[0]].lane == "PAUSED"
     assert _cursor(world, GAMES[0]) == before < _cursor(world, GAMES[1])
-    ask(world.engine, GAMES[0], "somebody", desired="running")
+    submit_control(world.engine, GAMES[0], "somebody", desired="running")
     world.split(group)
     assert world.verify().complete
 
@@ -59,8 +59,8 @@ def test_a_game_changes_between_the_pass_and_its_own_query_and_lacks_nothing(wor
     shared: StreamingQuery = group.start(once=False)
     try:
         for wanted in (True, False, True):
-            ask(world.engine, GAMES[0], "somebody", own_query=wanted)
-            until(lambda wanted=wanted: _tended(group, GAMES[0]) is wanted, "the game's own query does not change")  # type: ignore[misc]
+            submit_control(world.engine, GAMES[0], "somebody", own_query=wanted)
+            until(lambda wanted=wanted: _synced(group, GAMES[0]) is wanted, "the game's own query does not change")  # type: ignore[misc]
             world.simulate(400, games=4)
             world.ingest()
             head = group.bronze_head()
@@ -73,8 +73,8 @@ def test_a_game_changes_between_the_pass_and_its_own_query_and_lacks_nothing(wor
     assert world.verify().complete
 
 
-def _tended(group: Any, key: str) -> bool:
-    group.tend()
+def _synced(group: Any, key: str) -> bool:
+    group.sync_queries()
     own = group._own.get(key)
     return own is not None and own.query is not None and own.query.isActive
 

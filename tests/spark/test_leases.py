@@ -100,10 +100,11 @@ def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine
             until(lambda: runs(engine, heir), "the heir does not run")
             os.killpg(stopped.pid, signal.SIGCONT)
             assert stopped.wait(60) == 2
-            told = (env / "3.log").read_text("utf-8")
-            assert "turnout: This process no longer drives group a" in told
-            assert f"process {heir.pid} on " in told
-            ours = told.partition("nanobind: ")[0]  # what a library says of its own objects at the end, now and then
+            reported = (env / "3.log").read_text("utf-8")
+            assert "turnout: This process no longer drives group a" in reported
+            assert f"process {heir.pid} on " in reported
+            # A library writes about its own objects at the end, now and then.
+            ours = reported.partition("nanobind: ")[0]
             assert ours.splitlines()[-1].startswith("turnout: "), "its last word is no sentence"
             refused = turnout("groups", "run", "a", "--env-dir", str(env))
             assert refused.returncode == 2
@@ -114,11 +115,11 @@ def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine
     assert ran_out(engine), "a clean end did not give the lease back"
 
 
-def _leased(world: Any, name: str, tell: Callable[[Any], None] | None = None) -> Group:
+def _leased(world: Any, name: str, publish: Callable[[Any], None] | None = None) -> Group:
     register_group(world.engine, name)
     lease = Lease(world.engine, "group", name, 600)
     lease.acquire()
-    return Group(world.spark, world.settings, world.paths, world.engine, name, tell or world.passes.append, lease)
+    return Group(world.spark, world.settings, world.paths, world.engine, name, publish or world.passes.append, lease)
 
 
 def _move(world: Any, group: str, *keys: str) -> None:

@@ -85,14 +85,14 @@ def test_every_event_of_a_run_arrives(
     assert isinstance(started, Started)
     assert isinstance(terminated, Terminated)
     assert (started.name, terminated.error) == ("turnout-demux-eu-1", None)
-    told = [progress_from_json(event.json) for event in progressed if isinstance(event, Progressed)]
-    assert told
+    reported = [progress_from_json(event.json) for event in progressed if isinstance(event, Progressed)]
+    assert reported
     assert {(started.query_id, started.run_id, "turnout-demux-eu-1")} == {
-        (progress.query_id, progress.run_id, progress.query_name) for progress in told
+        (progress.query_id, progress.run_id, progress.query_name) for progress in reported
     }
     assert terminated.run_id == started.run_id
-    assert told[0].input_rows == 5
-    assert told[0].durations_ms["triggerExecution"] > 0
+    assert reported[0].input_rows == 5
+    assert reported[0].durations_ms["triggerExecution"] > 0
     assert attached.errors == 0
 
 

@@ -18,7 +18,7 @@ from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_wor
 WANTED = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
 
 
-def tend(world: Any, after: float = 0.0) -> None:
+def maintain(world: Any, after: float = 0.0) -> None:
     settings = Settings(environment=world.settings.environment, maintenance=WANTED)
     done = run.one_round(settings, world.paths, time.time() + after, thorough=True)
     assert [(report.table, report.error) for report in done.tables if report.error] == []
@@ -40,8 +40,8 @@ def test_a20_live_readers_go_on_over_sorted_and_vacuumed_bronze(world: Any) -> N
     group = world.group("a")
     land(world, 2)
     world.split(group)
-    tend(world)
-    tend(world, LATER)
+    maintain(world)
+    maintain(world, LATER)
     assert files_of(world.paths.bronze) == 1
     assert live(world.paths.bronze) == on_disk(world.paths.bronze)
     land(world, 1)
@@ -54,7 +54,7 @@ def test_a20_live_readers_go_on_over_sorted_and_vacuumed_bronze(world: Any) -> N
 def test_a_group_that_comes_late_catches_up_from_sorted_bronze(world: Any) -> None:
     """Laws L2 and L7: what is sorted by game is caught up like what is not, row for row."""
     land(world, 2)
-    tend(world)
+    maintain(world)
     assert files_of(world.paths.bronze) == 1
     group = world.group("late")
     world.split(group)
@@ -76,9 +76,9 @@ def test_verify_and_spark_say_the_same_before_and_after_a_round(world: Any) -> N
     paths = [world.paths.bronze, world.paths.quarantine, *tables[:2]]
     before, rows = world.verify(), [sorted(map(str, read.load(str(path)).collect())) for path in paths]
     assert max(files_of(path) for path in tables) >= 3
-    tend(world)
+    maintain(world)
     assert rows == [sorted(map(str, read.load(str(path)).collect())) for path in paths]
-    tend(world, LATER)
+    maintain(world, LATER)
     after = world.verify()
     assert before.complete
     assert before.totals == after.totals
@@ -105,7 +105,7 @@ def test_a21_a_reader_behind_the_log_fails_loudly(world: Any) -> None:
     land(world, 3)
     DeltaTable(world.paths.bronze).create_checkpoint()
     land(world, 1)
-    tend(world, 31 * DAY)
+    maintain(world, 31 * DAY)
     assert not (world.paths.bronze / "_delta_log" / f"{3:020}.json").exists()
     with pytest.raises(StreamingQueryException):
         read_on()

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline.cli.main import cli
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import register_group
 
@@ -43,8 +43,8 @@ def until(children: Children, condition: Callable[[], bool], what: str) -> None:
 
 
 def all_run(store: Engine) -> bool:
-    lanes = [seat.lane for seat in read_assignments(store).values()]
-    return lanes == ["RUN"] * 12 and {group.liveness.state for group in read_group_drivers(store).values()} == {
+    lanes = [assignment.lane for assignment in read_assignments(store).values()]
+    return lanes == ["RUN"] * 12 and {group.liveness.state for group in read_group_liveness(store).values()} == {
         "running"
     }
 
@@ -72,16 +72,18 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             for name in "ab":
                 children.start(f"group-{name}", turnout("groups", "run", name, *at))
             until(children, lambda: all_run(store), "two groups that run twelve games")
-            mine = sorted(key for key, seat in read_assignments(store).items() if seat.group == "a")
+            mine = sorted(key for key, assignment in read_assignments(store).items() if assignment.group == "a")
             moved = run(env, "move", *mine, "--to", "b", "--reason", "a test", "--json")
             assert moved.exit_code == 0, moved.output
             result = json.loads(moved.stdout)
             assert (result["state"], len(result["targets"])) == ("succeeded", 6)
             assert [step["name"] for step in result["steps"]] == ["assign", "release", "acquire", "verify"]
-            assert {seat.held_by for seat in read_assignments(store).values()} == {"b"}
+            assert {assignment.held_by for assignment in read_assignments(store).values()} == {"b"}
             back = run(env, "ops", "undo", result["operation_id"], "--reason", "a test")
             assert back.exit_code == 0, back.output
-            assert sorted(key for key, seat in read_assignments(store).items() if seat.held_by == "a") == mine
+            assert (
+                sorted(key for key, assignment in read_assignments(store).items() if assignment.held_by == "a") == mine
+            )
             for command, lane in (("pause", "PAUSED"), ("resume", "RUN")):
                 decided = run(env, command, mine[0])
                 assert decided.exit_code == 0, decided.output

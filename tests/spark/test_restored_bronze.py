@@ -14,7 +14,7 @@ from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.repair.rebuild import rebuild
 from pipeline.store.games import Game, known_games
-from pipeline.store.stream_control import ask_retry
+from pipeline.store.stream_control import submit_retry
 from tests.spark.conftest import World
 
 GAMES = 6
@@ -71,7 +71,7 @@ def recover(world: World) -> None:
     assert {key for key, stream in group.streams.items() if stream.error} == set(adopted.rebuild)
     rebuild_all(world, adopted.rebuild)
     for key in adopted.rebuild:
-        ask_retry(world.engine, key, "test")
+        submit_retry(world.engine, key, "test")
     group.stop()
     again = world.group("a")
     flow(world, again)
@@ -143,7 +143,7 @@ def test_the_checkpoint_alone_tells_of_lost_batches(world: World) -> None:
     keep(world.paths.bronze)
     flow(world)
     put_back(world.paths.bronze)
-    (world.paths.checkpoints / "ingest" / "heads.json").unlink()
+    (world.paths.checkpoints / "ingest" / "last_seqs.json").unlink()
     with world.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM bronze_commits WHERE seq > 1")
     with pytest.raises(Refused, match=rf"{OLDER}: the checkpoint .* lacks those from 1 on"):

@@ -16,7 +16,7 @@ from pipeline.delta.quarantine import REASONS
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.store.database.tables import games
-from pipeline.store.stream_control import ask_retry
+from pipeline.store.stream_control import submit_retry
 from pipeline.streams.writing import rows as sources
 from pipeline.streams.writing.split import SplitJob, split
 from pipeline.verify.balance import verify
@@ -141,7 +141,7 @@ def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
     assert {GAMES[4]} == waiting
     assert "kill the worker" in (group.streams[GAMES[4]].error or "")
     monkeypatch.undo()
-    ask_retry(world.engine, GAMES[4], "somebody")
+    submit_retry(world.engine, GAMES[4], "somebody")
     group.finish()
     assert world.verify().complete
 

@@ -22,25 +22,25 @@ def _scraped(address: str, metric: str, key: str) -> float:
 @pytest.mark.proves("G136")
 def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> None:
     """A pass is reported once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
-    telling = Telemetry(world.settings.metrics, world.paths, "group", "a")
-    attachment = attach(world.spark, telling.event)
-    group = world.group("a", lambda result: (telling.passed if result.batch_id >= 0 else telling.caught_up)(result))
-    watchdog = Watchdog(world.settings, world.engine, group, telling.states)
+    telemetry = Telemetry(world.settings.metrics, world.paths, "group", "a")
+    attachment = attach(world.spark, telemetry.event)
+    group = world.group("a", lambda result: (telemetry.passed if result.batch_id >= 0 else telemetry.caught_up)(result))
+    watchdog = Watchdog(world.settings, world.engine, group, telemetry.states)
     world.simulate(2_000)
     world.ingest()
     world.split(group)
     watchdog.evaluate(active=True)
     attachment.detach()
-    stop_serving, telling._stop_serving = telling._stop_serving, lambda: None
-    telling.close()
+    stop_serving, telemetry._stop_serving = telemetry._stop_serving, lambda: None
+    telemetry.close()
 
     summary = {each.game_key: each for each in history.summary(world.paths.metrics, 0.0)}
     landed = {each.game_key: each.counts for each in world.verify().games if each.game_key in group.streams}
     assert {key: counts.landed for key, counts in landed.items()} == {key: each.rows for key, each in summary.items()}
     for key, each in summary.items():
-        assert each.rows + each.rejects == _scraped(telling.address, "turnout_stream_rows_total", key)
-        assert each.rows == _scraped(telling.address, "turnout_stream_latency_seconds_count", key)
-        assert _scraped(telling.address, "turnout_stream_status", key) == 1
+        assert each.rows + each.rejects == _scraped(telemetry.address, "turnout_stream_rows_total", key)
+        assert each.rows == _scraped(telemetry.address, "turnout_stream_latency_seconds_count", key)
+        assert _scraped(telemetry.address, "turnout_stream_status", key) == 1
     stop_serving()
     passes = history.passes(world.paths.metrics, None, 0.0)
     assert "RUN" in passes.column("lane").to_pylist() or "CATCHUP" in passes.column("lane").to_pylist()

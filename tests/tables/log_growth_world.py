@@ -156,7 +156,7 @@ def bytes_of_a_checkpoint(seconds_between: float, round_seconds: float, other_fi
     return 6_000 + 60 * files + 24 * merged
 
 
-def bytes_of_a_log(game: Game, most_bytes: int, round_seconds: float, peak: Peak) -> float:
+def bytes_of_a_log(game: Game, max_bytes: int, round_seconds: float, peak: Peak) -> float:
     """Return what a log fills of a disk at most: its bound, or an hour; and what comes until the next round."""
     block = 4096
     # A commit itself, and its share of checkpoints: as many bytes, or those of a small one every so many commits.
@@ -167,4 +167,4 @@ def bytes_of_a_log(game: Game, most_bytes: int, round_seconds: float, peak: Peak
     )  # their checkpoints, merges
     an_hour = 3600 / game.seconds_between * commits + 3600 / round_seconds * rounds
     apart = 2 * (peak.checkpoint_bytes + max(peak.checkpoint_bytes / max(peak.commit_bytes, 1), 20) * block)
-    return max(most_bytes, an_hour + apart) + round_seconds / game.seconds_between * commits + rounds
+    return max(max_bytes, an_hour + apart) + round_seconds / game.seconds_between * commits + rounds

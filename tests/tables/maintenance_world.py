@@ -111,7 +111,7 @@ def live(path: Path) -> set[str]:
     return {each.path for each in table_files(DeltaTable(path))}
 
 
-def tend(paths: Paths, *, after: float = 0.0, thorough: bool = True, settings: Settings = SETTINGS) -> Round:
+def maintain(paths: Paths, *, after: float = 0.0, thorough: bool = True, settings: Settings = SETTINGS) -> Round:
     done = run.one_round(settings, paths, time.time() + after, thorough=thorough)
     assert [report.error for report in done.tables if report.error] == []
     return done

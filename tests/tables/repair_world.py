@@ -96,7 +96,7 @@ class World:
     settings: Settings
     engine: Engine
     seq: int = 0
-    heads: dict[str, int] = field(default_factory=dict)
+    last_seqs: dict[str, int] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     checkpoint_interval: int = 10
 
@@ -121,7 +121,7 @@ class World:
         self.seq += 1
         known = self.registry.snapshot().games
         rows = [self._placed(event, pos, event.game.key in known) for pos, event in enumerate(events)]
-        self.heads.update({row["game_key"]: self.seq for row in rows})
+        self.last_seqs.update({row["game_key"]: self.seq for row in rows})
         refused = [{**row, "reason": row["refused"], "detail": "nobody knows it"} for row in rows if row["refused"]]
         if refused:
             self.quarantine(refused)
@@ -139,7 +139,7 @@ class World:
             "schema_id": event.schema_id,
             "seq": self.seq,
             "pos": pos,
-            "prev_seq": self.heads.get(key, 0),
+            "prev_seq": self.last_seqs.get(key, 0),
             "refused": None if known else "unknown_game",
             "topic": "topic\x07",
             "partition": 0,
@@ -231,7 +231,7 @@ def copied(world: World, root: Path) -> World:
     paths = Paths(root / world.paths.root.name)
     world.engine.dispose()  # so that all of the store is in its file
     shutil.copytree(world.paths.root, paths.root)
-    return World(paths, world.settings, open_store(world.settings, paths), world.seq, dict(world.heads))
+    return World(paths, world.settings, open_store(world.settings, paths), world.seq, dict(world.last_seqs))
 
 
 def arming(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> Callable[[int], None]:

@@ -25,7 +25,7 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import OWN_COLUMNS, READ
-from tests.tables.maintenance_world import SETTINGS, tend
+from tests.tables.maintenance_world import SETTINGS, maintain
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.test_contracts_messages import Fields
 
@@ -59,7 +59,7 @@ def used() -> set[str]:
     return queries | whole | {*OWN_COLUMNS.names, *READ, *BRONZE.names, *QUARANTINE.names, *OF_READERS}
 
 
-MOST = 300  # fields of a message
+MAX = 300  # fields of a message
 
 
 @cache
@@ -74,7 +74,7 @@ def spelled() -> list[list[str]]:
     }
     for name in sorted(variants):
         bare = name.lower().replace("_", "")
-        free = next((group for group in groups if bare not in group and len(group) < MOST), None)
+        free = next((group for group in groups if bare not in group and len(group) < MAX), None)
         if free is None:
             groups.append({bare: name})
         else:
@@ -173,7 +173,7 @@ def test_a_field_may_have_any_name_that_is_used_on_its_way(world: World) -> None
     schemas, known = world.registry.snapshot, {str(each.game.key): each.game.name for each in every}
     replay_all(world.paths, world.environment, schemas, known, Selection(), dry_run=False)
     hold([1, 2, 3])
-    tend(world.paths, settings=replace(SETTINGS, environment=world.environment))
+    maintain(world.paths, settings=replace(SETTINGS, environment=world.environment))
     hold([1, 2, 3])
     for each in every:
         assert rebuild(world.paths, world.environment, world.engine, schemas, each.game).rows == 3

@@ -32,11 +32,11 @@ def test_what_can_be_done_is_told_for_people_and_scripts(world: World) -> None:
     assert "retry    not possible: Group a cannot take it up: its driver was never started." in text
     assert "replay   possible, time unknown" in text
     assert "Decodes 2 rows in quarantine" in text
-    told = json.loads(turnout(world, "repair", "actions", CHESS.key, "--json").stdout)
-    assert [(each["name"], each["possible"]) for each in told] == [
+    reported = json.loads(turnout(world, "repair", "actions", CHESS.key, "--json").stdout)
+    assert [(each["name"], each["possible"]) for each in reported] == [
         ("retry", False), ("replay", True), ("dedupe", True), ("rebuild", True), ("restart", False),
     ]  # fmt: skip
-    assert told[4]["alternative"]["name"] == "rebuild"
+    assert reported[4]["alternative"]["name"] == "rebuild"
 
 
 def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
@@ -58,19 +58,19 @@ def test_what_is_asked_for_is_an_operation(world: World, group: str, kind: str) 
     if kind != "replay":
         dry = turnout(world, group, kind, "Chess", "--dry-run")
         assert (dry.exit_code, f"1 to {kind}." in dry.output, list_operations(world.engine)) == (0, True, [])
-    asked = json.loads(turnout(world, group, kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
-    assert (asked["kind"], asked["state"], asked["reason"]) == (kind, "planned", "late")
-    assert asked["targets"] == [f"game:{CHESS.key}"]
+    submitted = json.loads(turnout(world, group, kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
+    assert (submitted["kind"], submitted["state"], submitted["reason"]) == (kind, "planned", "late")
+    assert submitted["targets"] == [f"game:{CHESS.key}"]
     (busy,) = {each["why_not"] for each in json.loads(turnout(world, "repair", "actions", "Chess", "--json").stdout)}
-    assert f"an open operation now: {kind} {asked['operation_id'][:8]} by" in busy
+    assert f"an open operation now: {kind} {submitted['operation_id'][:8]} by" in busy
 
 
 def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
     """Without games it takes those that have such rows and a schema; where there are none, nothing is asked for."""
     world.ingest(good(1, GO))  # a name that nobody knows
-    asked = json.loads(turnout(world, "repair", "replay", "--no-wait", "--json", "--until", "2100-01-01").stdout)
-    assert (list(asked["preview"]), asked["parameters"]["until"]) == ([CHESS.key], "2100-01-01T00:00:00+00:00")
-    assert asked["parameters"]["until"] == "2100-01-01T00:00:00+00:00"
+    submitted = json.loads(turnout(world, "repair", "replay", "--no-wait", "--json", "--until", "2100-01-01").stdout)
+    assert (list(submitted["preview"]), submitted["parameters"]["until"]) == ([CHESS.key], "2100-01-01T00:00:00+00:00")
+    assert submitted["parameters"]["until"] == "2100-01-01T00:00:00+00:00"
     none = turnout(world, "repair", "replay", "--quarantine-reason", "kills_worker")
     assert "Only rows refused for kills_worker." in none.output
     assert "may kill the controller" in none.output

@@ -14,7 +14,7 @@ from pipeline.control import repair_proposals
 from pipeline.errors import Refused
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import register_group
-from pipeline.store.operations import Intent, ask, list_operations
+from pipeline.store.operations import Intent, list_operations, submit
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
 from tests.unit.app_world import sign_in
@@ -56,14 +56,14 @@ def test_a_page_shows_what_the_command_would_submit(world: World, kind: str) -> 
     preview = page(world, kind, CHESS.key, GO.key)
     intent = preview.intent
     assert intent.targets == (f"game:{CHESS.key}",)
-    asked = turnout(world, "repair", kind, "Chess", GO.key, "--reason", "r", "--no-wait", "--json")
-    told = json.loads(asked.stdout)
-    assert (told["targets"], told["preview"], told["parameters"]["games"]) == (
+    submitted = turnout(world, "repair", kind, "Chess", GO.key, "--reason", "r", "--no-wait", "--json")
+    reported = json.loads(submitted.stdout)
+    assert (reported["targets"], reported["preview"], reported["parameters"]["games"]) == (
         list(intent.targets), intent.preview, [CHESS.key],
     )  # fmt: skip
-    assert all(any(line.removeprefix("left out: ") in drawn for drawn in preview.lines) for line in lines(asked))
-    assert asked.exit_code == 1, "less is done than was named"
-    assert any(line.startswith(f"left out: {GO.key}: {WHY_NOT[kind]}") for line in lines(asked))
+    assert all(any(line.removeprefix("left out: ") in drawn for drawn in preview.lines) for line in lines(submitted))
+    assert submitted.exit_code == 1, "less is done than was named"
+    assert any(line.startswith(f"left out: {GO.key}: {WHY_NOT[kind]}") for line in lines(submitted))
     (left,) = [line for line in preview.lines if line.startswith("left out: ")]
     assert f"{GO.key}: {WHY_NOT[kind]}" in left
 
@@ -116,7 +116,7 @@ def test_a_table_that_cannot_be_opened_keeps_no_other_from_its_repair(world: Wor
 
 def test_a_replay_of_all_is_no_failure_where_a_game_belongs_to_another_operation(world: World) -> None:
     """Nobody named it, so it is left out with the reason, and the command ends with 0."""
-    ask(world.engine, Intent("move", (f"game:{CHESS.key}",), "ann", "r"))
+    submit(world.engine, Intent("move", (f"game:{CHESS.key}",), "ann", "r"))
     done = turnout(world, "repair", "replay")
     assert (done.exit_code, f"left out: {CHESS.key}: It belongs to an open operation now" in done.output) == (0, True)
     assert [each.kind for each in list_operations(world.engine)] == ["move"]

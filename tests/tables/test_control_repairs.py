@@ -25,10 +25,9 @@ from pipeline.repair import rebuild as rebuilds
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.games import generations, register_group
-from pipeline.store.operations import Intent, Operation, ask, operation, steps
+from pipeline.store.operations import Intent, Operation, operation, steps, submit
 from pipeline.store.processes.drivers import start_driver, write_streams
-from pipeline.store.stream_control import StreamControl, decided, record_failures
-from pipeline.store.stream_control import ask as ask_of_stream
+from pipeline.store.stream_control import StreamControl, decided, record_failures, submit_control
 from tests.tables.repair_world import CHESS, GO, SECOND, broken, early, good, make_world
 from tests.tables.repair_world import World as Tables
 
@@ -51,13 +50,13 @@ def controller(tables: Tables) -> ControlContext:
     return ControlContext(tables.settings, tables.engine, tables.paths)
 
 
-def wished(tables: Tables, kind: str, *keys: str) -> Intent:
+def intent_for(tables: Tables, kind: str, *keys: str) -> Intent:
     subjects = repairs.observe(tables.paths, tables.environment, tables.engine, keys)
     return repairs.intent(kind, repairs.plan(kind, keys, subjects), "ann", "", NO_CHOICE if kind == "replay" else {})
 
 
-def asked(tables: Tables, kind: str) -> Operation:
-    return ask(tables.engine, wished(tables, kind, CHESS.key))
+def submitted(tables: Tables, kind: str) -> Operation:
+    return submit(tables.engine, intent_for(tables, kind, CHESS.key))
 
 
 def settle(world: ControlContext) -> None:
@@ -79,7 +78,7 @@ def journal(tables: Tables, begun: Operation) -> list[tuple[str, str]]:
     return [(each.name, each.state) for each in steps(tables.engine, begun.operation_id)]
 
 
-def tell(tables: Tables, cursor: int, lane: Lane = Lane.RUN, at: float | None = None) -> None:
+def report(tables: Tables, cursor: int, lane: Lane = Lane.RUN, at: float | None = None) -> None:
     """Tell of Chess as its group's driver."""
     start_driver(tables.engine, "group", "a", None)
     state = StreamState(
@@ -96,8 +95,8 @@ def newest(tables: Tables) -> int | None:
 
 def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: Tables) -> None:
     """No tick waits for the work, and the switch alone is not the end: the driver must tell of what comes after it."""
-    tell(tables, 1, at=time.time() - 1)
-    world, begun = controller(tables), asked(tables, "rebuild")
+    report(tables, 1, at=time.time() - 1)
+    world, begun = controller(tables), submitted(tables, "rebuild")
     with patch.object(world.background_tasks, "pop_result", lambda _name: None):  # the work is not over
         assert tick(world, KINDS) == 1
     assert journal(tables, begun) == [("rebuild", "running"), ("try 1", "running")]
@@ -105,14 +104,14 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
     assert (newest(tables), now(tables, begun).state) == (2, "verifying")
     assert journal(tables, begun)[-1] == ("verify", "running")
     record_failures(tables.engine, {CHESS.key: StreamControl(failures=1)})
-    tell(tables, 1)
+    report(tables, 1)
     brought_on(world)
     assert now(tables, begun).state == "verifying", "it tells, but of failures"
     record_failures(tables.engine, {CHESS.key: StreamControl()})
-    tell(tables, 0)
+    report(tables, 0)
     brought_on(world)
     assert now(tables, begun).state == "verifying", "it tells of a cursor that is not the new table's"
-    tell(tables, 1)
+    report(tables, 1)
     brought_on(world)
     done = now(tables, begun)
     assert done.state == "succeeded"
@@ -123,7 +122,7 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
 
 def test_a_rebuild_says_whose_stream_does_not_run(tables: Tables) -> None:
     """A table that is new and a stream that stands still are two things, and both are told."""
-    begun = asked(tables, "rebuild")
+    begun = submitted(tables, "rebuild")
     brought_on(controller(tables))
     done = now(tables, begun)
     assert (done.state, "No driver carries" in str(done.outcome)) == ("succeeded", True)
@@ -136,29 +135,29 @@ def test_a_rebuild_gives_a_parked_stream_its_retries_back(tables: Tables, again:
         "paused", own_query=True, parked_at=1.0, failures=9, failure_class="poison", evidence="a gap"
     )
     record_failures(tables.engine, {CHESS.key: parked})
-    ask_of_stream(tables.engine, CHESS.key, "ann", desired="paused", own_query=True)
-    tell(tables, 0, Lane.QUARANTINED)
-    begun, world = asked(tables, "rebuild"), controller(tables)
+    submit_control(tables.engine, CHESS.key, "ann", desired="paused", own_query=True)
+    report(tables, 0, Lane.QUARANTINED)
+    begun, world = submitted(tables, "rebuild"), controller(tables)
     if again:  # the controller is killed right after the switch
-        with patch.object(repairs, "ask_retry", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+        with patch.object(repairs, "submit_retry", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
             brought_on(world)
         assert newest(tables) == 2
         world = controller(tables)
     brought_on(world)
     assert decided(tables.engine)[CHESS.key] == StreamControl("paused", own_query=True)
     assert now(tables, begun).state == "verifying", "its driver has not heard of it yet"
-    tell(tables, 1)
+    report(tables, 1)
     brought_on(world)
     assert now(tables, begun).state == "succeeded"
 
 
 def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
     """A stream that fails on the new table, too, is told of with what is left to do."""
-    tell(tables, 0, at=time.time() - 1)
-    begun, world = asked(tables, "rebuild"), controller(tables)
+    report(tables, 0, at=time.time() - 1)
+    begun, world = submitted(tables, "rebuild"), controller(tables)
     brought_on(world)
     record_failures(tables.engine, {CHESS.key: StreamControl(parked_at=1.0, failures=9)})
-    tell(tables, 0, Lane.QUARANTINED)
+    report(tables, 0, Lane.QUARANTINED)
     brought_on(world)
     done = now(tables, begun)
     assert (done.state, "Parked again, to be tried again" in str(done.outcome)) == ("succeeded", True)
@@ -166,7 +165,7 @@ def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
 
 def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
     """What landed, what was refused again and what is left in quarantine is counted; each row lands once."""
-    begun = asked(tables, "replay")
+    begun = submitted(tables, "replay")
     brought_on(controller(tables))
     done = now(tables, begun)
     assert (done.state, done.outcome) == (
@@ -185,7 +184,7 @@ def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
 @pytest.mark.proves("G107")
 def test_a_controller_killed_anywhere_is_carried_on(tables: Tables, kind: str, lives: int) -> None:
     """Whatever a controller wrote last, the next one ends the repair; a table is switched and a row lands once."""
-    begun, left = asked(tables, kind), lives
+    begun, left = submitted(tables, kind), lives
 
     def dies(real: object) -> object:
         def call(*arguments: object, **more: object) -> object:
@@ -227,7 +226,7 @@ def test_a_controller_that_is_killed_in_the_work_is_carried_on(
     tables: Tables, tmp_path: Path, kind: str, point: str
 ) -> None:
     """A29 with SIGKILL of the controller right after the repair's commit: the next one does what is left."""
-    begun = asked(tables, kind)
+    begun = submitted(tables, kind)
     folder = tmp_path / "kill"
     folder.mkdir()
     (folder / "armed").write_text(f"{point} crash 2\n")
@@ -253,7 +252,7 @@ def test_a_controller_that_is_killed_in_the_work_is_carried_on(
 @pytest.mark.proves("G107")
 def test_two_controllers_do_no_harm(tables: Tables, kind: str) -> None:
     """D7: two that do the same repair at once switch a table once and land each row once."""
-    begun, worlds = asked(tables, kind), [controller(tables), controller(tables)]
+    begun, worlds = submitted(tables, kind), [controller(tables), controller(tables)]
     for _ in range(6):
         for world in worlds:
             tick(world, KINDS)
@@ -267,7 +266,7 @@ def test_two_controllers_do_no_harm(tables: Tables, kind: str) -> None:
 
 def test_a_repair_that_kills_its_controllers_is_given_up(tables: Tables) -> None:
     """A row that kills who reads it does not kill controllers without end."""
-    begun = asked(tables, "replay")
+    begun = submitted(tables, "replay")
     for _ in range(3):
         died = controller(tables)
         with (
@@ -286,26 +285,26 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     tables.register(GO)
     tables.ingest(good(4, GO))
     with pytest.raises(Refused, match=r"No such game: chess\. `turnout games list`"):
-        wished(tables, "replay", "chess")
+        intent_for(tables, "replay", "chess")
     with pytest.raises(Refused, match=r"go_.*: It has no table yet. Its stream makes one from bronze"):
-        wished(tables, "rebuild", GO.key)
+        intent_for(tables, "rebuild", GO.key)
     tables.forget()
     with pytest.raises(Refused, match=r"chess_.*: No schema is registered for it.*Register one first"):
-        wished(tables, "rebuild", CHESS.key)
+        intent_for(tables, "rebuild", CHESS.key)
     epoch = read_assignments(tables.engine)[CHESS.key].epoch
     with tables.engine.begin() as connection:
         retire(connection, {CHESS.key: epoch})
     with pytest.raises(Refused, match=r"chess_.*: It is retired: no group carries it until it is restored"):
-        wished(tables, "replay", CHESS.key)
+        intent_for(tables, "replay", CHESS.key)
 
 
 def test_a_table_that_was_rebuilt_since_it_was_shown_is_left_alone(tables: Tables) -> None:
     """The generation stands in what the actor was shown: somebody else's rebuild is not done again."""
-    intent = wished(tables, "rebuild", CHESS.key)
-    first = asked(tables, "rebuild")
+    intent = intent_for(tables, "rebuild", CHESS.key)
+    first = submitted(tables, "rebuild")
     brought_on(controller(tables))
     assert now(tables, first).state == "succeeded"
-    late = ask(tables.engine, intent)
+    late = submit(tables.engine, intent)
     brought_on(controller(tables))
     assert (now(tables, late).state, newest(tables)) == ("failed", 2)
     assert "changed since you looked" in str(now(tables, late).outcome)
@@ -325,7 +324,7 @@ def test_each_game_of_a_rebuild_has_the_schemas_of_its_turn(tables: Tables, monk
         tables.split(GO)
 
     monkeypatch.setattr(rebuilds, "hit", meanwhile)
-    begun = ask(tables.engine, wished(tables, "rebuild", CHESS.key, GO.key))
+    begun = submit(tables.engine, intent_for(tables, "rebuild", CHESS.key, GO.key))
     brought_on(controller(tables))
     assert now(tables, begun).state == "succeeded"
     assert [row["points"] for row in tables.contents(GO)] == [4, 5]
@@ -338,7 +337,7 @@ def test_one_game_that_cannot_be_rebuilt_does_not_stop_the_others(tables: Tables
     for number in (4, 5):
         tables.ingest(good(number, GO))
     tables.split(GO)
-    begun = ask(tables.engine, wished(tables, "rebuild", CHESS.key, GO.key))
+    begun = submit(tables.engine, intent_for(tables, "rebuild", CHESS.key, GO.key))
     DeltaTable(tables.paths.bronze).delete(f"seq = 2 and game_key = '{GO.key}'")
     brought_on(controller(tables))
     done = now(tables, begun)

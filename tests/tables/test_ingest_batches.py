@@ -124,7 +124,7 @@ def arm(ingest: Ingest, step: str, patch: pytest.MonkeyPatch) -> None:
             ingest._bronze, "commit", lambda files, *rest, **more: (killing() if files else real)(files, *rest, **more)
         )
     elif step == "delete":
-        patch.setattr("pipeline.ingest.attempts.forget_refused", killing(None))
+        patch.setattr("pipeline.ingest.batch_attempts.forget_refused", killing(None))
 
 
 lives = st.lists(

@@ -18,7 +18,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity, landing_log, topic
-from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, TopicSeen
+from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
 from pipeline.ingest.landing_log import LANDING
 from pipeline.settings import load
 from pipeline.store import sources
@@ -37,14 +37,14 @@ ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 @pytest.mark.proves("G16")
 def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dict[int, int]) -> None:
     """A25, A26: each unread offset is in a named gap or still read, never both; gaps have no existing offset."""
-    seen = TopicSeen(
+    seen = TopicObservation(
         "t", "id", {n: low for n, (low, _) in enumerate(ends)}, {n: high for n, (_, high) in enumerate(ends)}
     )
     read = {number: min(at, seen.latest[number]) for number, at in read.items() if number in seen.latest}
-    trouble = identity.judge(Known("id", len(ends)), Offsets(read), seen)
-    onward = Offsets(read) if trouble is None else trouble.onward
+    problem = identity.judge(SourceRecord("id", len(ends)), Offsets(read), seen)
+    onward = Offsets(read) if problem is None else problem.onward
     assert isinstance(onward, Offsets)
-    gaps = () if trouble is None else trouble.gaps
+    gaps = () if problem is None else problem.gaps
     for number, end in seen.latest.items():
         unread = set(range(read.get(number, 0), end))
         named = {at for gap in gaps if gap.partition == number for at in range(gap.first, (gap.last or 0) + 1)}
@@ -58,77 +58,83 @@ def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dic
 @pytest.mark.parametrize(
     ("known", "read", "reason", "words", "gaps"),
     [
-        (Known("new", 2), {0: 5, 1: 7}, None, "", ()),
-        (Known(None, None), {0: 5, 1: 7}, None, "", ()),
+        (SourceRecord("new", 2), {0: 5, 1: 7}, None, "", ()),
+        (SourceRecord(None, None), {0: 5, 1: 7}, None, "", ()),
         (
-            Known("old", 2), {0: 5, 1: 7}, "recreated",
+            SourceRecord("old", 2), {0: 5, 1: 7}, "recreated",
             "deleted and recreated: its id is new, ingest has read old.*partition 0 offsets from 5 on; partition 1",
             (Gap(0, 5, None), Gap(1, 7, None), Gap(0, 0, 3), Gap(1, 0, 3)),
         ),
         (
-            Known("new", 3), {0: 5, 1: 7, 2: 9}, "partitions",
+            SourceRecord("new", 3), {0: 5, 1: 7, 2: 9}, "partitions",
             "had 3 partitions and now has 2: partition 2 vanished.*partition 2 offsets from 9 on", (Gap(2, 9, None),),
         ),
         (
-            Known("new", 2), {0: 2, 1: 3}, "retention",
+            SourceRecord("new", 2), {0: 2, 1: 3}, "retention",
             "retention has removed partition 0 offsets 2 to 3; partition 1 offset 3", (Gap(0, 2, 3), Gap(1, 3, 3)),
         ),
         (
-            Known("new", 2), {0: 5, 1: 25}, "truncated",
+            SourceRecord("new", 2), {0: 5, 1: 25}, "truncated",
             "no longer has partition 1 offsets 10 to 24, which ingest has read", (Gap(1, 10, 24),),
         ),
     ],
 )  # fmt: skip
 def test_a_topic_that_changed_is_named_exactly(
-    known: Known, read: dict[int, int], reason: str | None, words: str, gaps: tuple[Gap, ...]
+    known: SourceRecord, read: dict[int, int], reason: str | None, words: str, gaps: tuple[Gap, ...]
 ) -> None:
     """A24, A25: the sentence names the topic, the partitions and both ends of what is missing."""
-    seen = TopicSeen("events", "new", {0: 4, 1: 4}, {0: 10, 1: 10})
-    trouble = identity.judge(known, Offsets(read), seen)
+    seen = TopicObservation("events", "new", {0: 4, 1: 4}, {0: 10, 1: 10})
+    problem = identity.judge(known, Offsets(read), seen)
     if reason is None:
-        assert trouble is None
+        assert problem is None
         return
-    assert trouble is not None
-    assert (reason, gaps) == (trouble.reason, trouble.gaps)
-    assert trouble.sentence.startswith("The Kafka topic 'events'")
-    assert re.search(words, trouble.sentence), trouble.sentence
+    assert problem is not None
+    assert (reason, gaps) == (problem.reason, problem.gaps)
+    assert problem.sentence.startswith("The Kafka topic 'events'")
+    assert re.search(words, problem.sentence), problem.sentence
 
 
 @pytest.mark.parametrize(
     ("position", "seen", "reason", "words", "onward"),
     [
-        (Commits(6), LandingSeen("L", "id", 0, 5), None, "", None),
-        (Commits(None), LandingSeen("L", "id", 3, 5), None, "", None),
-        (Commits(6), LandingSeen("L", "other", 0, 5), "recreated", "its id is other, ingest has read id", Commits(0)),
-        (Commits(6), LandingSeen("L", "other", 2, 5), "recreated", "commits from 6 on", Commits(None)),
-        (Commits(8), LandingSeen("L", "id", 0, 5), "truncated", "ends at commit 5, but .* commits 6 to 7", Commits(6)),
-        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "unread commits: commits 2 to 3", Commits(4)),
+        (Commits(6), LandingObservation("L", "id", 0, 5), None, "", None),
+        (Commits(None), LandingObservation("L", "id", 3, 5), None, "", None),
         (
-            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) removed 1 of its files"}), "rewritten",
+            Commits(6), LandingObservation("L", "other", 0, 5), "recreated", "its id is other, ingest has read id",
+            Commits(0),
+        ),
+        (Commits(6), LandingObservation("L", "other", 2, 5), "recreated", "commits from 6 on", Commits(None)),
+        (
+            Commits(8), LandingObservation("L", "id", 0, 5), "truncated", "ends at commit 5, but .* commits 6 to 7",
+            Commits(6),
+        ),
+        (Commits(2), LandingObservation("L", "id", 4, 5), "retention", "unread commits: commits 2 to 3", Commits(4)),
+        (
+            Commits(2), LandingObservation("L", "id", 0, 5, {3: "(DELETE) removed 1 of its files"}), "rewritten",
             r"commit 3 \(DELETE\) removed 1 of its files\. To skip: commits 2 to 3", Commits(4),
         ),
         (
-            Commits(None, frozenset("a")), LandingSeen("L", "id", 3, 5, replaced="a"), "rewritten",
+            Commits(None, frozenset("a")), LandingObservation("L", "id", 3, 5, replaced="a"), "rewritten",
             "a is no longer in it. To skip: commits 0 to 5", Commits(6),
         ),
         (
-            Commits(2), LandingSeen("L", "id", 0, 5, {}, {2: "a.parquet"}), "retention",
+            Commits(2), LandingObservation("L", "id", 0, 5, {}, {2: "a.parquet"}), "retention",
             "commit 2 added a.parquet. To skip: commit 2", Commits(3),
         ),
     ],
 )  # fmt: skip
 def test_a_landing_table_that_changed_is_named_exactly(
-    position: Commits, seen: LandingSeen, reason: str | None, words: str, onward: Commits | None
+    position: Commits, seen: LandingObservation, reason: str | None, words: str, onward: Commits | None
 ) -> None:
     """The sentence names the table, what happened, and the commits that would be left out."""
-    trouble = identity.judge(Known("id"), position, seen)
+    problem = identity.judge(SourceRecord("id"), position, seen)
     if reason is None:
-        assert trouble is None
+        assert problem is None
         return
-    assert trouble is not None
-    assert (reason, onward) == (trouble.reason, trouble.onward)
-    assert trouble.sentence.startswith("The landing table L ")
-    assert re.search(words, trouble.sentence), trouble.sentence
+    assert problem is not None
+    assert (reason, onward) == (problem.reason, problem.onward)
+    assert problem.sentence.startswith("The landing table L ")
+    assert re.search(words, problem.sentence), problem.sentence
 
 
 @given(
@@ -144,18 +150,18 @@ def test_a_position_is_read_back_as_it_was(position: Offsets | Commits) -> None:
 
 def test_the_first_start_is_fixed_in_numbers() -> None:
     """`latest` and Spark's JSON become offsets at the first start, so a lost checkpoint cannot move the beginning."""
-    seen = TopicSeen("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4})
+    seen = TopicObservation("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4})
     assert [
         identity.first_offsets(setting, seen).next
         for setting in ("earliest", "latest", '{"t": {"0": -1, "1": 3}}', '{"t": {"0": -2, "1": 4}}')
     ] == [
         {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 9, 1: 3}, {0: 2, 1: 4},
     ]  # fmt: skip
-    committed = TopicSeen("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 6, 1: 4})
+    committed = TopicObservation("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 6, 1: 4})
     assert identity.first_offsets("latest", committed).next == {0: 6, 1: 4}
     assert identity.first_offsets('{"t": {"0": -1, "1": 3}}', committed).next == {0: 6, 1: 3}
     assert json.loads(
-        identity.offsets_json("t", Offsets({0: 2}), TopicSeen("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))
+        identity.offsets_json("t", Offsets({0: 2}), TopicObservation("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))
     ) == {"t": {"0": 2, "1": 0, "2": 0}}
     for wrong in ("soon", '{"u": {"0": 1}}', '{"t": [1]}'):
         with pytest.raises(Refused, match="expected earliest, latest, or JSON"):
@@ -170,7 +176,7 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "untold"),
+    ("options", "reported", "unreported"),
     [
         ({}, {}, ()),
         ({"max.poll.records": "10", "kafka.fetch.min.bytes": "1"}, {}, ()),
@@ -199,10 +205,10 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
     ],
 )
 def test_options_are_translated_or_named(
-    options: dict[str, str], told: dict[str, str], untold: tuple[str, ...]
+    options: dict[str, str], reported: dict[str, str], unreported: tuple[str, ...]
 ) -> None:
     """A connection option is either translated for the other client or named as untranslatable."""
-    assert topic.Connection(told, untold) == topic.translate(options)
+    assert topic.Connection(reported, unreported) == topic.translate(options)
 
 
 # --------------------------------------------------------------------------------------------------- how far bronze is
@@ -215,13 +221,13 @@ def test_options_are_translated_or_named(
 def test_an_open_transaction_is_named_exactly(ends: list[list[int]], read: dict[int, int]) -> None:
     """Law L1: what was read behind the end of what is committed is waited for, partition by partition, and no gap."""
     latest = {number: max(high, read.get(number, 0)) for number, (_, high) in enumerate(ends)}
-    seen = TopicSeen("t", "id", dict.fromkeys(latest, 0), latest, {n: low for n, (low, _) in enumerate(ends)})
+    seen = TopicObservation("t", "id", dict.fromkeys(latest, 0), latest, {n: low for n, (low, _) in enumerate(ends)})
     position = Offsets({number: at for number, at in read.items() if number in latest})
-    assert identity.judge(Known("id", len(ends)), position, seen) is None
+    assert identity.judge(SourceRecord("id", len(ends)), position, seen) is None
     hidden = identity.open_transactions(position, seen)
     behind = [number for number, at in sorted(position.next.items()) if at > ends[number][0]]
     assert [int(number) for number in re.findall(r"partition (\d+)", hidden or "")] == behind
-    anyone = TopicSeen("t", "id", dict.fromkeys(latest, 0), latest)
+    anyone = TopicObservation("t", "id", dict.fromkeys(latest, 0), latest)
     assert identity.open_transactions(position, anyone) is None
 
 

@@ -13,7 +13,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import topic
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Offsets, TopicSeen
+from pipeline.ingest.identity import Offsets, TopicObservation
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.source_checks import Begin, verify_source
 from pipeline.settings import Source
@@ -70,7 +70,7 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law L1: a source that was read under another name does not begin again; adopted, it goes on behind bronze."""
-    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicSeen("t", "id", {0: 0}, {0: 5}))
+    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
     monkeypatch.setattr("pipeline.ingest.source._check_kafka", lambda _: None)
     world = World(tmp_path / "env")
     world.settings = replace(world.settings, source=Source(kind="kafka", topic="t", bootstrap_servers="a:1"))

@@ -11,7 +11,7 @@ import pytest
 from pipeline.ingest import query, topic
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.identity import TopicSeen
+from pipeline.ingest.identity import TopicObservation
 from pipeline.settings import Source
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Killed, Rows, World, arm, killing, rows_of
@@ -24,7 +24,7 @@ TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """An environment of which every name is unknown, so that each row is refused, and a broker."""
-    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicSeen("t", "id", {0: 0}, {0: 5}))
+    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
     monkeypatch.setattr("pipeline.ingest.source._check_kafka", lambda _: None)
     return World(tmp_path / "env")
 

@@ -51,7 +51,7 @@ def batch_of(rows: list[tuple[str, int]], first: int, files: list[str] | None = 
 
 
 def landed(folder: Path, batches: list[pa.RecordBatch], **job: Any) -> list[dict[str, Any]]:
-    fields = {"seq": 7, "heads": HEADS, "bronze_files": 2, "known": KEYS, **job}
+    fields = {"seq": 7, "last_seqs": HEADS, "bronze_files": 2, "known": KEYS, **job}
     work = IngestJob(onboarding=Onboarding(), bronze=folder / "bronze", quarantine=folder / "quarantine", **fields)
     return [json.loads(row["report"][0].as_py()) for row in land(iter(batches), work)]
 

@@ -30,8 +30,8 @@ def append(landing: Path, *values: bytes) -> None:
     write_deltalake(landing, rows, mode="append")
 
 
-def reader(landing: Path, begin: Offset | None = None, most_bytes: int = MUCH) -> LandingReader:
-    return LandingReader(landing, begin or offset("id", 0), DeltaTable(landing).version(), most_bytes)
+def reader(landing: Path, begin: Offset | None = None, max_bytes: int = MUCH) -> LandingReader:
+    return LandingReader(landing, begin or offset("id", 0), DeltaTable(landing).version(), max_bytes)
 
 
 def rows(landing: Path, files: Iterator[tuple[str]], skip: frozenset[str] = frozenset()) -> list[bytes]:
@@ -109,7 +109,7 @@ def test_a_large_commit_is_read_in_parts_that_can_be_read_again(tmp_path: Path) 
         pq.write_table(pa.table({"key": pa.nulls(1, pa.binary()), "value": [b"x%d" % number]}), tmp_path / name)
         adds.append(landing_file(name, (tmp_path / name).stat().st_size))
     table.create_write_transaction(adds, mode="append", schema=table.schema())
-    source = reader(tmp_path, most_bytes=1)
+    source = reader(tmp_path, max_bytes=1)
     place = source.initialOffset()
     seen: list[list[bytes]] = []
     while True:
@@ -147,7 +147,7 @@ def test_a_table_as_it_is_comes_before_the_commits_after_it(tmp_path: Path) -> N
         append(tmp_path, b"%d" % number)
     assert names_in_files(DeltaTable(tmp_path)) == SAME_NAMES
     begin = offset("id", 1, is_starting=True)
-    source = reader(tmp_path, begin, most_bytes=1)
+    source = reader(tmp_path, begin, max_bytes=1)
     files, half = source.read(begin)
     assert (rows(tmp_path, files), half) == ([b"0"], offset("id", 1, 0, is_starting=True))
     again = reader(tmp_path, begin)

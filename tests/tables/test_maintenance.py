@@ -43,8 +43,8 @@ from tests.tables.maintenance_world import (
     game_rows,
     game_table,
     live,
+    maintain,
     quarantine_rows,
-    tend,
 )
 
 
@@ -121,7 +121,7 @@ def test_an_open_table_goes_on_over_a_merge(tmp_path: Path, plain: bool) -> None
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
     table = game_table(path, 6, plain=plain)
-    tend(paths)
+    maintain(paths)
     assert len(live(path)) == 1
     for seq in range(7, 10):
         table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1, seq)
@@ -143,7 +143,7 @@ def test_a_games_files_become_one_sorted_file_and_older_columns_stay_null(tmp_pa
         rows = pa.table({**{name: game_rows(seq).column(name) for name in ROWS.names}, **extra}, schema=target)
         table.commit([write_file(rows, path, ["_seq"])], seq - 1, seq)
     before, newest_ms = content(path), max(each.modified_ms for each in table_files(DeltaTable(path)))
-    tend(paths)
+    maintain(paths)
     (merged,) = table_files(DeltaTable(path))
     assert merged.modified_ms == newest_ms  # it stays among its neighbours, which are ordered by age
     assert (merged.low["_seq"], merged.high["_seq"], merged.rows) == (1, 5, 5)
@@ -158,7 +158,7 @@ def test_sorted_bronze_keeps_each_row_and_each_pair_in_one_file(tmp_path: Path) 
     bronze_table(paths.bronze, 40)
     before = content(paths.bronze)
     tiny = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, file_megabytes=0))
-    tend(paths, settings=tiny)
+    maintain(paths, settings=tiny)
     assert before == content(paths.bronze)
     assert DeltaTable(paths.bronze).transaction_version(bronze_app_id("test")) == 40
     files = table_files(DeltaTable(paths.bronze))
@@ -200,10 +200,10 @@ def test_young_bronze_and_what_a_reader_still_needs_stay(tmp_path: Path) -> None
     bronze_table(paths.bronze, 12)
     untouched = live(paths.bronze)
     old = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, bronze_age_minutes=60.0))
-    tend(paths, settings=old)
+    maintain(paths, settings=old)
     assert untouched == live(paths.bronze)
     checkpoint_of(paths, DeltaTable(paths.bronze).metadata().id, next_version=7)
-    tend(paths)
+    maintain(paths)
     kept = live(paths.bronze)
     assert len(kept & untouched) == 2 * 6
     assert {each.high["seq"] for each in table_files(DeltaTable(paths.bronze)) if each.path not in untouched} == {6}
@@ -220,7 +220,7 @@ def test_a_lost_reader_is_told_of_and_not_waited_for(tmp_path: Path) -> None:
     entry.rename(tmp_path / "kept")
     assert passed_seq(paths.bronze, bronze_app_id("test"), 12, reader) is None
     (tmp_path / "kept").rename(entry)
-    done = tend(paths, after=31 * DAY)
+    done = maintain(paths, after=31 * DAY)
     assert any("does not wait for" in note for report in done.tables for note in report.notes)
     assert len(live(paths.bronze)) == 1
 
@@ -244,7 +244,7 @@ def test_quarantine_keeps_the_first_copy_of_each_row(tmp_path: Path, thorough: b
     chess, go = (CHESS, 1, 0), (GO, 1, 1)
     for commit in [[(*chess, 5.0), (*go, 5.0)], [(*chess, 3.0)], [(CHESS, 2, 0, 6.0)], [(*chess, 9.0)]]:
         table.append([write_file(quarantine_rows(*commit), paths.quarantine, ["seq", "game_key"])])
-    done = tend(paths, thorough=thorough)
+    done = maintain(paths, thorough=thorough)
     assert [report.rows_removed for report in done.tables] == [2]
     rows = {(row["game_key"], row["seq"], row["pos"]): row for row in content(paths.quarantine)}
     assert {chess, go, (CHESS, 2, 0)} == rows.keys()
@@ -258,9 +258,9 @@ def test_a_copy_among_large_files_is_found_by_a_thorough_round_only(tmp_path: Pa
     table = CursorTable.create(paths.quarantine, QUARANTINE, "turnout/test/quarantine/a")
     for _ in range(2):
         table.append([write_file(quarantine_rows((CHESS, 1, 0, 5.0)), paths.quarantine, ["seq", "game_key"])])
-    tend(paths, thorough=False)
+    maintain(paths, thorough=False)
     assert len(content(paths.quarantine)) == 2
-    tend(paths)
+    maintain(paths)
     assert len(content(paths.quarantine)) == 1
 
 
@@ -271,7 +271,7 @@ def test_the_table_wins_over_its_twin_in_quarantine(tmp_path: Path) -> None:
     table = CursorTable.create(paths.quarantine, QUARANTINE, "turnout/test/quarantine/a")
     rows = quarantine_rows((CHESS, 2, 0, 5.0), (CHESS, 2, 1, 5.0), (GO, 2, 0, 5.0))
     table.append([write_file(rows, paths.quarantine, ["seq", "game_key"])])
-    tend(paths)
+    maintain(paths)
     assert [(row["game_key"], row["seq"], row["pos"]) for row in content(paths.quarantine)] == [
         (CHESS, 2, 1),
         (GO, 2, 0),
@@ -286,10 +286,10 @@ def test_a_metrics_table_is_merged_within_its_days(tmp_path: Path) -> None:
     for at in range(8):
         day = pa.array([at % 2], pa.int32()).cast(pa.date32())
         write_deltalake(
-            path, pa.table({"event_date": day, "group": [f"g{at}"]}), mode="append", partition_by=["event_date"]
+            path, pa.table({"event_date": day, "cluster_group": [f"g{at}"]}), mode="append", partition_by=["event_date"]
         )
     before = sorted(map(str, content(path)))
-    tend(paths)
+    maintain(paths)
     assert before == sorted(map(str, content(path)))
     assert {"event_date=1970-01-01", "event_date=1970-01-02"} == {str(Path(each).parent) for each in live(path)}
     assert len(live(path)) == 2
@@ -313,7 +313,7 @@ def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> Non
     )
     before = [each() for each in read]
     wanted = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, small_files=2))
-    done = tend(paths, settings=wanted)
+    done = maintain(paths, settings=wanted)
     assert [report.files_merged for report in done.tables] == [6, 6]
     assert before == [each() for each in read]
 
@@ -368,7 +368,7 @@ def test_a_run_of_a_game_is_bounded_by_its_values(tmp_path: Path, monkeypatch: p
     game_table(path, 12)
     before = content(path)
     for _ in range(2):
-        tend(Paths(tmp_path))
+        maintain(Paths(tmp_path))
     assert taken == [4, 4, 4]
     assert [file.rows for file in table_files(DeltaTable(path))] == [4, 4, 4]
     assert content(path) == before

@@ -94,10 +94,10 @@ LOG = st.dictionaries(
 @given(LOG, st.floats(0, 100), st.floats(0, 100), st.integers(0, 300_000), st.integers(-1, 30))
 @pytest.mark.proves("G144")
 def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(
-    entries: dict[str, plan.LogFile], recent: float, oldest: float, most_bytes: int, pointed_to: int
+    entries: dict[str, plan.LogFile], recent: float, oldest: float, max_bytes: int, pointed_to: int
 ) -> None:
     """It begins with a checkpoint of before the last hour that no reader is sent past; nothing after it is deleted."""
-    window = plan.LogWindow(min(oldest, recent), most_bytes, recent)
+    window = plan.LogWindow(min(oldest, recent), max_bytes, recent)
     keep = plan.first_kept(entries, window, pointed_to)
     able = {
         int(name[:20]): entry.modified
@@ -110,11 +110,11 @@ def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(
     assert [int(name[:20]) for name in doomed] == sorted(int(name[:20]) for name in doomed)
     assert not any(at < window.oldest for version, at in able.items() if keep is None or version > keep)
     left = sum(entry.on_disk for name, entry in entries.items() if name not in doomed)
-    assert left <= most_bytes or not able or keep == max(able)
+    assert left <= max_bytes or not able or keep == max(able)
     older = [version for version, at in able.items() if keep is not None and version < keep and at >= window.oldest]
     assert all(
         any(later > version and at < window.oldest for later, at in able.items())
-        or sum(entry.on_disk for name, entry in entries.items() if int(name[:20]) >= version) > most_bytes
+        or sum(entry.on_disk for name, entry in entries.items() if int(name[:20]) >= version) > max_bytes
         for version in older
     )
 

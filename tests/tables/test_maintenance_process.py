@@ -117,13 +117,13 @@ def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest
         game_table(paths.table(key), 5)
     clock = [3600.0 * 21]
     monkeypatch.setattr(time, "time", lambda: clock[0])
-    tended: list[float] = []
+    worked_on: list[float] = []
 
-    def tend(*_: Any) -> None:
-        tended.append(clock[0] / 3600)
+    def work_on(*_: Any) -> None:
+        worked_on.append(clock[0] / 3600)
         clock[0] = 3600.0 * 6  # it takes the rest of the night
 
-    monkeypatch.setattr(run, "_tend", tend)
+    monkeypatch.setattr(run, "_maintain", work_on)
 
     class Passes(Stops):
         def wait(self, timeout: float | None = None) -> bool:
@@ -132,9 +132,9 @@ def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest
 
     night = Settings(environment="test", maintenance=Maintenance(hours="22-6"))
     assert maintain(paths, Passes(6), night) == 0
-    assert tended == [22.0]
+    assert worked_on == [22.0]
     assert maintain(paths, Stops(1), night, once=True) == 0
-    assert len(tended) > 1
+    assert len(worked_on) > 1
 
 
 def test_how_it_ended_by_an_error_is_told(paths: Paths, store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,13 +158,13 @@ def test_what_has_not_changed_is_not_opened(paths: Paths, monkeypatch: pytest.Mo
     """A round without work only checks for newer versions of tables; a changed table is maintained again."""
     tables = [game_table(paths.table(f"game_{number}"), 1) for number in range(30)]
     opened: list[str] = []
-    really = run._tend
+    really = run._maintain
 
-    def tend(job: Any, *rest: Any) -> Any:
+    def work_on(job: Any, *rest: Any) -> Any:
         opened.append(job.name)
         return really(job, *rest)
 
-    monkeypatch.setattr(run, "_tend", tend)
+    monkeypatch.setattr(run, "_maintain", work_on)
     unchanged, now = Unchanged(), time.time()
 
     def look(at: float = now) -> tuple[set[str], int]:

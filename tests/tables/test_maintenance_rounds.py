@@ -28,8 +28,8 @@ from tests.tables.maintenance_world import (
     game_rows,
     game_table,
     live,
+    maintain,
     on_disk,
-    tend,
 )
 
 
@@ -37,10 +37,10 @@ def test_merged_files_stay_for_the_retention_and_then_go(tmp_path: Path) -> None
     """Readers of the version before a merge have a week; then the files go, and none that the table has."""
     paths = Paths(tmp_path)
     game_table(paths.table(CHESS), 5)
-    tend(paths)
-    tend(paths, after=6 * DAY)
+    maintain(paths)
+    maintain(paths, after=6 * DAY)
     assert len(on_disk(paths.table(CHESS))) == 6
-    done = tend(paths, after=LATER)
+    done = maintain(paths, after=LATER)
     assert live(paths.table(CHESS)) == on_disk(paths.table(CHESS))
     assert [report.files_deleted for report in done.tables] == [5]
     assert len(content(paths.table(CHESS))) == 5
@@ -53,10 +53,10 @@ def test_a_file_whose_removal_is_young_stays_however_old_it_is(tmp_path: Path) -
     game_table(paths.table(CHESS), 5)
     for name in on_disk(paths.table(CHESS)):
         os.utime(paths.table(CHESS) / name, (1.0, 1.0))
-    tend(paths)
+    maintain(paths)
     assert len(on_disk(paths.table(CHESS))) == 6
     DeltaTable(paths.table(CHESS)).create_checkpoint()
-    tend(paths)
+    maintain(paths)
     assert len(on_disk(paths.table(CHESS))) == 6
 
 
@@ -68,7 +68,7 @@ def test_a_file_on_its_way_into_a_table_is_not_deleted(tmp_path: Path) -> None:
     coming = write_file(game_rows(2), paths.table(CHESS), ["_seq"])
     killed = write_file(game_rows(2), paths.table(CHESS), ["_seq"])
     os.utime(paths.table(CHESS) / killed.path, (1.0, 1.0))
-    tend(paths)
+    maintain(paths)
     table.commit([coming], 1, 2)
     assert [row["_seq"] for row in content(paths.table(CHESS))] == [1, 2]
     assert killed.path not in on_disk(paths.table(CHESS))
@@ -152,11 +152,11 @@ def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> No
     for seq in range(2, 32):
         table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1, seq, note={"turnout": "x" * 40_000})
     small = Settings(environment="test", maintenance=Maintenance(small_files=3, log_megabytes=1))
-    tend(paths, settings=small)
+    maintain(paths, settings=small)
     table.commit([write_file(game_rows(32), path, ["_seq"])], 31, 32)
-    tend(paths, settings=small)
+    maintain(paths, settings=small)
     assert len(list((path / "_delta_log").glob("0*.json"))) == 34
-    done = tend(paths, settings=small, after=2 * 3600)
+    done = maintain(paths, settings=small, after=2 * 3600)
     assert done.tables[0].log_entries_deleted > 0
     assert sum(entry.stat().st_size for entry in (path / "_delta_log").iterdir()) < 1_000_000
     assert [row["_seq"] for row in content(path)] == list(range(1, 33))
@@ -169,10 +169,10 @@ def test_the_log_is_cut_behind_an_old_checkpoint_and_the_table_stays_whole(tmp_p
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
     table = game_table(path, 130)
-    tend(paths)
+    maintain(paths)
     table.commit([write_file(game_rows(131), path, ["_seq"])], 130, 131)
     before = content(path)
-    done = tend(paths, after=31 * DAY)
+    done = maintain(paths, after=31 * DAY)
     kept = sorted(entry.name for entry in (path / "_delta_log").iterdir() if entry.name[0].isdigit())
     assert kept == [f"{131:020}.checkpoint.parquet", f"{131:020}.json", f"{132:020}.json"]
     assert done.tables[0].log_entries_deleted >= 131
@@ -200,10 +200,10 @@ def test_a28_transactions_do_not_expire(tmp_path: Path) -> None:
     table = game_table(paths.table(CHESS), 2)
     name = "delta.setTransactionRetentionDuration"
     DeltaTable(paths.table(CHESS)).alter.set_table_properties({name: "interval 1 days"})
-    done = tend(paths)
+    done = maintain(paths)
     assert any(name in note for report in done.tables for note in report.notes)
     assert DeltaTable(paths.table(CHESS)).metadata().configuration[name] == "interval 36500 days"
-    assert not any(report.notes for report in tend(paths).tables)
+    assert not any(report.notes for report in maintain(paths).tables)
     table.commit([write_file(game_rows(3), paths.table(CHESS), ["_seq"])], 2, 3)
     assert [row["_seq"] for row in content(paths.table(CHESS))] == [1, 2, 3]
 
@@ -226,6 +226,6 @@ def test_a_second_round_finds_nothing_to_do(tmp_path: Path) -> None:
     """Applying a plan and planning again gives nothing."""
     paths = Paths(tmp_path)
     before = full_world(paths)
-    assert any(report.touched for report in tend(paths).tables)
-    assert not any(report.touched for report in tend(paths).tables)
+    assert any(report.touched for report in maintain(paths).tables)
+    assert not any(report.touched for report in maintain(paths).tables)
     assert before == contents(paths)

@@ -96,9 +96,9 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
         cut_files(world.paths.bronze)
         world.ingest(good(3, GO))
     games = ("Chess", GO.key)
-    asked = turnout(world, "repair", kind, *games, "--reason", "damaged", "--no-wait")
+    submitted = turnout(world, "repair", kind, *games, "--reason", "damaged", "--no-wait")
     is_seen_first = kind == "replay"  # bronze is read when it is rebuilt
-    assert asked.exit_code == is_seen_first, asked.output
+    assert submitted.exit_code == is_seen_first, submitted.output
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)
@@ -106,7 +106,9 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
             begun.exception()
     (done,) = list_operations(world.engine)
     assert done.state == ("succeeded" if is_seen_first else "failed"), done.outcome
-    named = next(line for line in asked.output.splitlines() if "left out" in line) if is_seen_first else done.outcome
+    named = (
+        next(line for line in submitted.output.splitlines() if "left out" in line) if is_seen_first else done.outcome
+    )
     assert CHESS.key in str(named)
     if kind == "replay":
         assert world.rows(GO) == [(1, 2), (1, 3)]

@@ -370,8 +370,10 @@ def test_the_command_replaces_it_and_the_operation_is_done(world: World) -> None
     env_dir = os.fspath(world.paths.root)
     refused = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--env-dir", env_dir])
     assert f"`turnout repair rebuild {CHESS.key}`" in str(refused.exception)
-    asked = CliRunner().invoke(cli, ["repair", "rebuild", "Chess", "--reason", "r", "--no-wait", "--env-dir", env_dir])
-    assert asked.exit_code == 0, asked.output
+    submitted = CliRunner().invoke(
+        cli, ["repair", "rebuild", "Chess", "--reason", "r", "--no-wait", "--env-dir", env_dir]
+    )
+    assert submitted.exit_code == 0, submitted.output
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)

@@ -33,7 +33,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game
-from pipeline.store.operations import ask, list_operations, operation
+from pipeline.store.operations import list_operations, operation, submit
 from pipeline.streams.writing.split import READ, SplitJob, target_schema
 from pipeline.verify.report import as_dict, render_balance
 from tests.tables.repair_world import (
@@ -146,9 +146,9 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     """Its numbers are those of the removal that follows."""
     doubled(world)
     before = DeltaTable(world.paths.table(CHESS.key)).version()
-    told = run(world, dry_run=True)
+    reported = run(world, dry_run=True)
     assert DeltaTable(world.paths.table(CHESS.key)).version() == before
-    assert (told.removed, told.files) == (run(world).removed, told.files)
+    assert (reported.removed, reported.files) == (run(world).removed, reported.files)
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
@@ -376,7 +376,9 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
     """The command, the page and the operation say what is wrong; none of them dies of it."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    submitted = CliRunner().invoke(
+        cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
+    )
     newest = max((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:30])
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--json", *env])
@@ -387,7 +389,7 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
     with pytest.raises(Refused, match=r"cannot be opened: .*\. Repair its Delta log"):
         run(world)
     tick(Control(world.settings, world.engine, world.paths), KINDS)
-    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    done = operation(world.engine, json.loads(submitted.stdout)["operation_id"])
     assert (done.state, f"Nothing was done: {CHESS.key}: The table of" in str(done.outcome)) == ("failed", True)
 
 
@@ -435,15 +437,15 @@ def test_it_is_an_operation(world: World) -> None:
     dry = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env])
     assert (dry.exit_code, "4 second copies to remove from 1 table(s)" in dry.output) == (0, True)
     assert list_operations(world.engine) == []
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "old", "--no-wait", "--json", *env])
-    told = json.loads(asked.stdout)
-    assert (told["kind"], told["reason"], told["targets"]) == ("dedupe", "old", [f"game:{CHESS.key}"])
+    submitted = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "old", "--no-wait", "--json", *env])
+    reported = json.loads(submitted.stdout)
+    assert (reported["kind"], reported["reason"], reported["targets"]) == ("dedupe", "old", [f"game:{CHESS.key}"])
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)
         for begun in list(control.background_tasks._begun.values()):
             begun.exception()
-    done = operation(world.engine, told["operation_id"])
+    done = operation(world.engine, reported["operation_id"])
     assert done.state == "succeeded", done.outcome
     assert f"{CHESS.key}: 4 row(s) with more than one copy, 4 second copies in" in str(done.outcome)
     assert str(done.outcome).endswith("No row has a second copy now.")
@@ -457,10 +459,12 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
     """Dedupe does not apply to a table that another repair has changed since it was shown."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    submitted = CliRunner().invoke(
+        cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
+    )
     run(world)
     tick(Control(world.settings, world.engine, world.paths), KINDS)
-    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    done = operation(world.engine, json.loads(submitted.stdout)["operation_id"])
     assert (done.state, "it has changed since you looked" in str(done.outcome)) == ("failed", True)
 
 
@@ -468,12 +472,14 @@ def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> Non
     """A confirmation covers a number of rows: with another number the table stays, and needs another review."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    submitted = CliRunner().invoke(
+        cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
+    )
     commit(world, (0, 5))
     before = world.rows()
     more = len(before) - len(set(before))
     assert more > 4
-    done = _finish(world, json.loads(asked.stdout)["operation_id"])
+    done = _finish(world, json.loads(submitted.stdout)["operation_id"])
     assert (done.state, world.rows()) == ("failed", before)
     assert f"you confirmed 4 second copies, the table now has {more}. Nothing was removed" in str(done.outcome)
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
@@ -509,8 +515,8 @@ def test_a_page_does_not_read_large_tables_and_says_so(
     assert preview.intent.targets == (f"game:{CHESS.key}",)
     env = ["--env-dir", str(world.paths.root)]
     assert "4 second copies" in CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env]).output
-    asked = ask(world.engine, preview.intent)
-    assert _finish(world, asked.operation_id).state == "succeeded"
+    submitted = submit(world.engine, preview.intent)
+    assert _finish(world, submitted.operation_id).state == "succeeded"
     assert world.verify().ok
 
 
@@ -542,10 +548,10 @@ def test_a_game_that_cannot_be_decided_keeps_no_other_from_its_dedupe(world: Wor
     both = ["repair", "dedupe", "Chess", GO.key, "--reason", "doubled"]
     dry = CliRunner().invoke(cli, [*both, "--dry-run", *env])
     assert (dry.exit_code, f"left out: {CHESS.key}: the copies of 1 row(s) differ" in dry.output) == (1, True)
-    asked = CliRunner().invoke(cli, [*both, "--no-wait", "--json", *env])
-    told = json.loads(asked.stdout)
-    assert (asked.exit_code, told["targets"]) == (1, [f"game:{GO.key}"])
-    assert _finish(world, told["operation_id"]).state == "succeeded"
+    submitted = CliRunner().invoke(cli, [*both, "--no-wait", "--json", *env])
+    reported = json.loads(submitted.stdout)
+    assert (submitted.exit_code, reported["targets"]) == (1, [f"game:{GO.key}"])
+    assert _finish(world, reported["operation_id"]).state == "succeeded"
     alone = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", *env])
     assert isinstance(alone.exception, Refused)
 
@@ -556,14 +562,16 @@ def test_what_a_killed_try_removed_stands_in_the_outcome(
     """A controller that dies between the commit and the journal leaves the numbers in the table's history."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
-    told = json.loads(asked.stdout)
+    submitted = CliRunner().invoke(
+        cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
+    )
+    reported = json.loads(submitted.stdout)
     dying = Control(world.settings, world.engine, world.paths)
     tick(dying, KINDS)
     for begun in list(dying.background_tasks._begun.values()):
         begun.exception()
     assert world.verify().totals.duplicated == 0
-    done = _finish(world, told["operation_id"])
+    done = _finish(world, reported["operation_id"])
     assert done.state == "succeeded", done.outcome
     assert "which did not end: dedupe: 4 second copies of 4 row(s)." in str(done.outcome)
     assert "0 second copies" not in str(done.outcome)
@@ -573,11 +581,13 @@ def test_a_dedupe_that_always_dies_is_not_taken_for_a_replay(world: World) -> No
     """Given up after three tries, it speaks of the controller's memory: it reads no row of quarantine."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
-    told = json.loads(asked.stdout)
+    submitted = CliRunner().invoke(
+        cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
+    )
+    reported = json.loads(submitted.stdout)
     for _ in range(3):
         tick(Control(world.settings, world.engine, world.paths), KINDS)
-    done = _finish(world, told["operation_id"])
+    done = _finish(world, reported["operation_id"])
     assert done.state == "failed"
     assert "begun 3 times and never ended: perhaps the controller had too little memory" in str(done.outcome)
     assert "quarantine" not in str(done.outcome)

@@ -450,11 +450,11 @@ def test_a_bronze_whose_files_delta_rs_has_merged_is_read(tmp_path: Path) -> Non
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.booleans())
-def test_the_newest_generation_is_found_from_any_told_one(last: int, told: int, retired: bool) -> None:
+def test_the_newest_generation_is_found_from_any_told_one(last: int, reported: int, retired: bool) -> None:
     """Law L12: the table's log has the last word, also where an older copy of it lacks the number that was told."""
     versions = {stream_app_id("e", GameKey("g"), number): generation.RETIRED for number in range(1, last)}
     versions[stream_app_id("e", GameKey("g"), last)] = generation.RETIRED if retired else 7
-    assert generation.newest(versions.get, "e", GameKey("g"), told) == last
+    assert generation.newest(versions.get, "e", GameKey("g"), reported) == last
 
 
 @pytest.mark.parametrize("rebuilds", [1, 2])

@@ -258,10 +258,10 @@ def test_a_dry_run_tells_all_and_changes_nothing(world: World) -> None:
     """Its numbers are those of the replay that follows, and no table and no file is touched."""
     world.register(message=SECOND)
     before = sorted((str(path), path.stat().st_mtime_ns) for path in world.paths.root.rglob("*.parquet"))
-    told = run(world, dry_run=True)[CHESS.key]
+    reported = run(world, dry_run=True)[CHESS.key]
     assert before == sorted((str(path), path.stat().st_mtime_ns) for path in world.paths.root.rglob("*.parquet"))
     assert DeltaTable(world.paths.quarantine).version() == 2
-    assert told == Replayed(landed=2, refused={"malformed_payload": 1})
+    assert reported == Replayed(landed=2, refused={"malformed_payload": 1})
     assert run(world)[CHESS.key] == Replayed(landed=2, refused={"malformed_payload": 1}, removed=2)
 
 
@@ -342,12 +342,12 @@ def test_listing_counts_each_place_once_and_escapes_names(tmp_path: Path) -> Non
         assert all(letter.isprintable() or letter == "\n" for letter in done.output), command
         assert "\\x1b[2J\\u202e" in done.output or "\\u001b[2J\\u202e" in done.output
     counted = CliRunner().invoke(cli, ["quarantine", "list", "--json", "--env-dir", str(world.paths.root)])
-    told = json.loads(counted.output)
-    assert told["rows"] == 3
-    assert [(each["reason"], each["rows"], each["schema_ids"]) for each in told["counts"]] == [
+    reported = json.loads(counted.output)
+    assert reported["rows"] == 3
+    assert [(each["reason"], each["rows"], each["schema_ids"]) for each in reported["counts"]] == [
         ("malformed_payload", 2, [1]), ("unknown_schema", 1, [2]),
     ]  # fmt: skip
-    assert told["counts"][0]["first_seen"] <= told["counts"][0]["last_seen"]
+    assert reported["counts"][0]["first_seen"] <= reported["counts"][0]["last_seen"]
 
 
 def test_show_gives_position_reason_and_bytes_within_bounds(world: World) -> None:

@@ -16,7 +16,7 @@ from pipeline.health.status import IMPROVE_AFTER
 from pipeline.settings import Settings
 from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group
-from pipeline.store.stream_control import StreamControl, ask_retry, decided
+from pipeline.store.stream_control import StreamControl, decided, submit_retry
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.lanes import Failure
 from pipeline.streams.passes import Passes
@@ -95,7 +95,7 @@ def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(worl
     wait_over(world)
     roster.sync()
     assert roster.streams[CHESS.key].unreadable
-    ask_retry(world.engine, CHESS.key, "ann")
+    submit_retry(world.engine, CHESS.key, "ann")
     roster.sync()
     assert roster.streams[CHESS.key].cursor == 3
 
@@ -118,11 +118,11 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     commits(world)[-1].write_bytes(b"{")
     with world.engine.begin() as connection:
         connection.execute(update(games).values(last_seq=0))
-    roster, told = roster_of(world), list[StreamState]()
+    roster, reported = roster_of(world), list[StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
-    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: told.extend(states))
+    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     watchdog.evaluate(active=True)
-    (chess,) = (state for state in told if state.game_key == CHESS.key)
+    (chess,) = (state for state in reported if state.game_key == CHESS.key)
     assert chess.backlog_age_seconds is None
     assert chess.status != "RUNNING"
     assert "DeltaError" in str(chess.last_error)
@@ -132,24 +132,24 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
 def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
     world.ingest(good(4), good(4, GO))
-    roster, told = roster_of(world), dict[str, StreamState]()
+    roster, reported = roster_of(world), dict[str, StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
 
     def tell(states: list[StreamState], _changes: object, _sample: object) -> None:
-        told.update({state.game_key: state for state in states})
+        reported.update({state.game_key: state for state in states})
 
     watchdog = Watchdog(Settings(), world.engine, group, tell)
     watchdog.evaluate(active=True)
-    assert told[CHESS.key].status != "FAILED"
+    assert reported[CHESS.key].status != "FAILED"
     roster.settle({CHESS.key: Failure("transient", "OSError: no space left")}, (), 2)
     assert f"{CHESS.key}: failed: OSError: no space left" in caplog.messages
     watchdog.evaluate(active=True)
-    assert (told[CHESS.key].status, told[CHESS.key].lane) == ("FAILED", "CATCHUP")
-    assert told[GO.key].status != "FAILED"
+    assert (reported[CHESS.key].status, reported[CHESS.key].lane) == ("FAILED", "CATCHUP")
+    assert reported[GO.key].status != "FAILED"
     roster.settle({}, [CHESS.key], 2)
     for _ in range(IMPROVE_AFTER):
         watchdog.evaluate(active=True)
-    assert told[CHESS.key].status != "FAILED"
+    assert reported[CHESS.key].status != "FAILED"
 
 
 @pytest.mark.proves("D9")
@@ -157,13 +157,13 @@ def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D9: a driver that began before goes on to judge its streams by what is seen of them now."""
-    roster, told = roster_of(world), list[StreamState]()
+    roster, reported = roster_of(world), list[StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
-    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: told.extend(states))
+    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     real = time.time
     monkeypatch.setattr("time.time", lambda: real() - 3600.0)
     watchdog.evaluate(active=True)
-    assert {state.status for state in told} == {"RUNNING"}
+    assert {state.status for state in reported} == {"RUNNING"}
 
 
 @pytest.mark.proves("G51")

@@ -25,7 +25,7 @@ from pipeline.names import bronze_app_id
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
-from pipeline.store.stream_control import StreamControl, ask
+from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import DemuxContext
@@ -184,12 +184,12 @@ def test_two_queries_never_read_one_stream(world: World, roster: Roster) -> None
     """Law L11: a game that changes to a query of its own, or back, is read there when the other's pass has ended."""
     shared = roster.for_pass(0)
     assert set(shared) == {KEY}
-    ask(world.engine, KEY, "test", own_query=True)
+    submit_control(world.engine, KEY, "test", own_query=True)
     roster.sync()
     assert roster.for_pass(0, KEY) == {}
     roster.end_pass()
     assert roster.for_pass(0, KEY) == shared
-    ask(world.engine, KEY, "test", own_query=False)
+    submit_control(world.engine, KEY, "test", own_query=False)
     roster.sync()
     assert roster.for_pass(0) == {}
     roster.end_pass(KEY)

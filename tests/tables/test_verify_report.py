@@ -22,11 +22,11 @@ def balance_of(*games: GameBalance, problems: tuple[Problem, ...] = ()) -> Balan
 def test_json_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON document has every promised key, and games do not include the malformed wrappers."""
     code = run(verify(clean().write(tmp_path), ENVIRONMENT), as_json=True)
-    told = json.loads(capsys.readouterr().out)
+    reported = json.loads(capsys.readouterr().out)
     promised = "bronze_rows games landed quarantined pending lost duplicated misrouted phantom early broken_chain"
-    assert {*promised.split(), "ok", "by_reason", "problems"} <= told.keys()
-    assert (code, told["ok"], told["games"], told["bronze_rows"]) == (0, True, 2, 9)
-    assert told["problems"] == []
+    assert {*promised.split(), "ok", "by_reason", "problems"} <= reported.keys()
+    assert (code, reported["ok"], reported["games"], reported["bronze_rows"]) == (0, True, 2, 9)
+    assert reported["problems"] == []
 
 
 def test_exit_codes(tmp_path: Path) -> None:

@@ -25,15 +25,15 @@ from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources
 from pipeline.verify.balance import Balance, verify
 from pipeline.verify.report import as_dict, render_balance
-from pipeline.verify.sources import Era, PassedOffsets, Probe, Sources, observe
+from pipeline.verify.sources import PassedOffsets, Probe, SourcePeriod, Sources, observe
 from tests.tables.value_world import ValueWorld, value_world, wrapped
 
 GAME = "Chess"
-OLD, NEW = Era("events", 0, "one"), Era("events", 1, "two")
+OLD, NEW = SourcePeriod("events", 0, "one"), SourcePeriod("events", 1, "two")
 
 
-def known(*eras: Era, mixed: frozenset[str] = frozenset()) -> Sources:
-    return Sources(eras, mixed, None, "The broker does not answer.")
+def known(*periods: SourcePeriod, mixed: frozenset[str] = frozenset()) -> Sources:
+    return Sources(periods, mixed, None, "The broker does not answer.")
 
 
 def check(world: ValueWorld, known: Sources) -> Balance:
@@ -54,16 +54,18 @@ def arrive(world: ValueWorld, count: int, offset: int | None = None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eras", "expected"),
+    ("periods", "expected"),
     [((OLD,), 2), ((OLD, replace(NEW, identity="one")), 2), ((OLD, NEW), 0)],
     ids=["one source", "adopted", "made anew"],
 )
 @pytest.mark.proves("G160")
-def test_a_record_that_was_read_twice_is_named(world: ValueWorld, eras: tuple[Era, ...], expected: int) -> None:
+def test_a_record_that_was_read_twice_is_named(
+    world: ValueWorld, periods: tuple[SourcePeriod, ...], expected: int
+) -> None:
     """A topic's offset counts once, also after an adoption; a topic that was made anew has its own offsets."""
     arrive(world, 3)
     arrive(world, 3, offset=1)
-    balance = check(world, known(*eras))
+    balance = check(world, known(*periods))
     assert balance.totals.source_duplicates == expected
     assert balance.ok == (expected == 0)
     named = [(each.seq, each.pos, each.detail) for each in balance.problems if each.kind == "source_duplicates"]
@@ -76,7 +78,7 @@ def test_a_landing_file_that_was_read_twice_is_named(world: ValueWorld) -> None:
     world.topic, world.partition = "part-1.parquet", None
     arrive(world, 2)
     arrive(world, 2, offset=0)
-    balance = check(world, known(Era("", 0, "table")))
+    balance = check(world, known(SourcePeriod("", 0, "table")))
     assert balance.totals.source_duplicates == 2
     assert "part-1.parquet/0 was read before" in render_balance(balance)
 
@@ -104,13 +106,13 @@ def offsets(following: int, probe: Probe | None, *accepted: tuple[int, int, int]
 
 
 def _probe(answer: bool | None) -> tuple[Probe, list[tuple[int, int, int]]]:
-    asked: list[tuple[int, int, int]] = []
+    submitted: list[tuple[int, int, int]] = []
 
     def probe(partition: int, first: int, last: int) -> bool | None:
-        asked.append((partition, first, last))
+        submitted.append((partition, first, last))
         return answer
 
-    return probe, asked
+    return probe, submitted
 
 
 @pytest.mark.parametrize(("answer", "records"), [(True, 5), (False, 0), (None, None)])
@@ -124,12 +126,12 @@ def test_offsets_that_ingest_has_passed_and_bronze_lacks(
     """
     arrive(world, 3)
     arrive(world, 2, offset=6)
-    probe, asked = _probe(answer)
+    probe, submitted = _probe(answer)
     balance = check(world, offsets(10, probe))
-    assert asked == [(0, 8, 9), (0, 3, 5)]
-    assert balance.behind is not None
-    assert (balance.behind.records, balance.ok) == (records, records != 5)
-    assert bool(balance.behind.not_compared) == (records is None)
+    assert submitted == [(0, 8, 9), (0, 3, 5)]
+    assert balance.lagging is not None
+    assert (balance.lagging.records, balance.ok) == (records, records != 5)
+    assert bool(balance.lagging.not_compared) == (records is None)
 
 
 def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
@@ -151,11 +153,11 @@ def test_holes_that_nobody_asked_about_are_told_of(
     monkeypatch.setattr(sources, "_MAX_RANGES", most)
     for offset in (0, 2, 4, 7):
         arrive(world, 1, offset=offset)
-    probe, asked = _probe(False)
+    probe, submitted = _probe(False)
     balance = check(world, offsets(8, probe))
-    assert asked == [(0, 5, 6), (0, 1, 1), (0, 3, 3)][:most]
-    assert balance.behind is not None
-    assert [said in each for each in balance.behind.not_compared if said is not None] == [True] * (said is not None)
+    assert submitted == [(0, 5, 6), (0, 1, 1), (0, 3, 3)][:most]
+    assert balance.lagging is not None
+    assert [said in each for each in balance.lagging.not_compared if said is not None] == [True] * (said is not None)
     assert (said or "") in render_balance(balance)
 
 
@@ -179,8 +181,8 @@ def landing(world: ValueWorld) -> Callable[[int], Sources]:
         query = world.paths.checkpoints / "ingest" / str(number) / "query"
         for log in ("offsets", "commits"):
             (query / log).mkdir(parents=True, exist_ok=True)
-            told = {"reservoirVersion": version, "index": -1, "isStartingVersion": False}
-            (query / log / "0").write_text(f"v1\n{{}}\n{json.dumps(told)}\n")
+            reported = {"reservoirVersion": version, "index": -1, "isStartingVersion": False}
+            (query / log / "0").write_text(f"v1\n{{}}\n{json.dumps(reported)}\n")
         return observe(settings, world.paths, world.engine)
 
     return passed
@@ -193,8 +195,8 @@ def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     """Bronze put back from an older copy lacks files of the landing table; files that wait to be read are no loss."""
     assert check(world, landing(1)).ok
     balance = check(world, landing(3))
-    assert balance.behind is not None
-    assert (balance.behind.records, balance.ok) == (4, False)
+    assert balance.lagging is not None
+    assert (balance.lagging.records, balance.ok) == (4, False)
     assert "bronze lacks 2 of 2 rows" in render_balance(balance)
     shutil.rmtree(world.paths.landing)
     gone = check(world, landing(3))
@@ -308,16 +310,16 @@ def test_a_landing_file_of_which_bronze_has_a_part(world: ValueWorld, landing: C
     world.seq = 0
     arrive(world, 1, offset=1)
     balance = check(world, sources)
-    assert balance.behind is not None
-    assert balance.behind.records == 1
+    assert balance.lagging is not None
+    assert balance.lagging.records == 1
 
 
 def test_the_command_looks_at_the_source(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
     """`turnout verify --json` has the key and fails where bronze is behind."""
     landing(3)
     found = CliRunner().invoke(cli, ["verify", "--json", "--env-dir", str(world.paths.root)])
-    told = json.loads(found.stdout)
-    assert (found.exit_code, told["behind_source"], told["ok"]) == (1, 4, False)
+    reported = json.loads(found.stdout)
+    assert (found.exit_code, reported["behind_source"], reported["ok"]) == (1, 4, False)
 
 
 def test_a_cursor_above_bronzes_last_commit_counts_empty_commits(world: ValueWorld) -> None:

@@ -23,7 +23,7 @@ from pipeline.cli.main import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store.games import Game
@@ -84,7 +84,7 @@ def simulated(root: Path) -> ValueWorld:
         for version in range(1, 7)
         for game in game_names(6, 1, hostile=True)
     }
-    simulator = Simulator(Plan(games=6, versions=6, events=600, bad_share=0.1, skew=0, hostile=True), ids)
+    simulator = Simulator(SimulationPlan(games=6, versions=6, events=600, bad_share=0.1, skew=0, hostile=True), ids)
     for batch in simulator.batches(200):
         world.arrive(*(event.value for event in batch))
     world.split_all()
@@ -332,14 +332,14 @@ def test_the_command_prints_the_promised_keys(tmp_path: Path, nasty_root: Path) 
     world = copy_of(nasty_root, tmp_path)
     arguments = ["verify", "--values", "--json", "--env-dir", str(tmp_path)]
     clean = CliRunner().invoke(cli, arguments)
-    told = json.loads(clean.stdout)
-    assert (clean.exit_code, told["value_mismatches"], told["ok"]) == (0, 0, True)
-    assert told["values_compared"] > 100
+    reported = json.loads(clean.stdout)
+    assert (clean.exit_code, reported["value_mismatches"], reported["ok"]) == (0, 0, True)
+    assert reported["values_compared"] > 100
     world.alter(NAME, "playerName", lambda _: "\x1b[2J" + "x" * 10_000, (1, 0))
     wrong = CliRunner().invoke(cli, arguments)
-    told = json.loads(wrong.stdout)
-    assert (wrong.exit_code, told["value_mismatches"], told["ok"]) == (1, 1, False)
-    (found,) = told["value_problems"]
+    reported = json.loads(wrong.stdout)
+    assert (wrong.exit_code, reported["value_mismatches"], reported["ok"]) == (1, 1, False)
+    (found,) = reported["value_problems"]
     assert {"game_key", "game", "seq", "pos", "column", "expected", "found"} == found.keys()
     assert len(found["found"]) <= 80
     assert "\x1b" not in CliRunner().invoke(cli, arguments[:2] + arguments[3:]).stdout
@@ -349,15 +349,15 @@ def test_a_schema_that_is_registered_meanwhile_accuses_nobody(tmp_path: Path, na
     """The schemas are read after the tables are pinned: a row that landed just before has its schema among them."""
     world = copy_of(nasty_root, tmp_path)
     none, every = SchemaSet(0, {}, {}), world.registry.snapshot()
-    asked: list[SchemaSet] = []
+    submitted: list[SchemaSet] = []
 
     def late() -> SchemaSet:
         assert world.paths.bronze.exists()
-        asked.append(every)
+        submitted.append(every)
         return every
 
     balance = verify(world.paths, world.environment, wanted=Wanted(late))
-    assert (balance.ok, asked) == (True, [every])
+    assert (balance.ok, submitted) == (True, [every])
     assert not verify(world.paths, world.environment, wanted=Wanted(none)).ok
 
 

@@ -51,7 +51,7 @@ class ValueWorld(World):
         self.seq += 1
         job = IngestJob(
             seq=self.seq,
-            heads=self.heads,
+            last_seqs=self.last_seqs,
             known=self.names,
             onboarding=self.settings.onboarding,
             bronze=self.paths.bronze,
@@ -65,7 +65,7 @@ class ValueWorld(World):
             quarantine.append([DataFile(**report["quarantine"])])
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
         bronze.commit([DataFile(**file) for file in report["files"]], bronze.cursor, self.seq)
-        self.heads.update(dict.fromkeys(report["counts"], self.seq))
+        self.last_seqs.update(dict.fromkeys(report["counts"], self.seq))
         record_seen(self.engine, report["routed"], self.seq)
 
     def _records(self, wrappers: Sequence[bytes]) -> pa.RecordBatch:

@@ -134,12 +134,12 @@ def random_world(dice: random.Random) -> World:
         if dice.random() < 0.8:
             world.tables[key] = []
             world.cursors[key] = dice.randint(1, 6)
-    heads: dict[str, int] = {}
+    last_seqs: dict[str, int] = {}
     for seq in range(1, 6):
         rows = sorted(dice.choice(keys) for _ in range(dice.randint(0, 5)))
         for pos, key in enumerate(rows):
             refused = "invalid_name" if world.quarantine is not None and dice.random() < 0.15 else None
-            world.bronze.append(Row(key, seq, pos, heads.get(key, 0), refused))
+            world.bronze.append(Row(key, seq, pos, last_seqs.get(key, 0), refused))
             if refused is not None:
                 world.refuse(key, (seq, pos), refused)
             elif seq <= world.cursors.get(key, 0):
@@ -147,9 +147,9 @@ def random_world(dice: random.Random) -> World:
                     world.refuse(key, (seq, pos))
                 else:
                     world.tables[key].append((seq, pos))
-        heads |= dict.fromkeys(rows, seq)
+        last_seqs |= dict.fromkeys(rows, seq)
     for key, cursor in world.cursors.items():
-        world.cursors[key] = min(cursor, max(heads.values(), default=0))
+        world.cursors[key] = min(cursor, max(last_seqs.values(), default=0))
     return world
 
 
@@ -213,9 +213,9 @@ def oracle(world: World) -> dict[str, int]:
     for key in {row.key for row in world.bronze}:
         before = 0
         for seq in sorted({row.seq for row in world.bronze if row.key == key}):
-            told = {row.prev for row in world.bronze if row.key == key and row.seq == seq}
-            found["broken_chain"] += told != {before}
-            passed_over |= {each for each in range(before + 1, seq) if each <= max(each or 0 for each in told)}
+            reported = {row.prev for row in world.bronze if row.key == key and row.seq == seq}
+            found["broken_chain"] += reported != {before}
+            passed_over |= {each for each in range(before + 1, seq) if each <= max(each or 0 for each in reported)}
             before = seq
     somewhere = {*owner, *(place for places in held.values() for place in places), *(place for _, place in refused)}
     for seq in {row.seq for row in world.bronze} - passed_over:

@@ -23,7 +23,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, list_operations
+from pipeline.store.operations import Operation, list_operations, submit
 from tests.unit.catalog_world import Server, served
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -68,7 +68,7 @@ class House:
     def do(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
         world = self.world
         prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, intents)
-        ask(world.engine, prepared.to_intent(actor, "numbers"))
+        submit(world.engine, prepared.to_intent(actor, "numbers"))
         return self.finish()
 
 

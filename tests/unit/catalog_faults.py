@@ -97,18 +97,18 @@ class Faults:
             status, body = await answer(self._late, {**scope, "method": "GET"}, _nothing)
         if status != 200 or scope["method"] != "GET":
             return Response(body, status, media_type="application/json")
-        told = json.loads(body)
-        for each in told.get("privilege_assignments", []):
+        reported = json.loads(body)
+        for each in reported.get("privilege_assignments", []):
             if troubles.unknown_privileges:
                 each["privileges"] += _unknown(each["privileges"])
             if troubles.other_casing:
                 each.update(principal=each["principal"].swapcase(), privileges=[*map(_cased, each["privileges"])])
         if troubles.empty_pages and is_empty:
-            told = {"next_page_token": f"+{offset}:{query['page_token']}"}
+            reported = {"next_page_token": f"+{offset}:{query['page_token']}"}
         else:
             most = min(int(query.get("max_results", 0)) or troubles.page_rows, troubles.page_rows)
-            told = _page(told, offset, most, query["page_token"])
-        return JSONResponse(told)
+            reported = _page(reported, offset, most, query["page_token"])
+        return JSONResponse(reported)
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[int, bytes]:
@@ -140,14 +140,14 @@ def _place(token: str) -> tuple[bool, int, str]:
     return not token.startswith("+"), int(offset or 0), inner
 
 
-def _page(told: dict[str, Any], offset: int, most: int, token: str) -> dict[str, Any]:
+def _page(reported: dict[str, Any], offset: int, most: int, token: str) -> dict[str, Any]:
     """Return a part of a page, and where the next part or page begins."""
-    name = next((name for name, value in told.items() if isinstance(value, list)), None)
+    name = next((name for name, value in reported.items() if isinstance(value, list)), None)
     if name is None:
-        return told
-    end, following = offset + max(1, most), told.pop("next_page_token", None)
-    more = f"{end}:{token}" if end < len(told[name]) else f"0:{following}" if following else None
-    return {name: told[name][offset:end], **({"next_page_token": more} if more else {})}
+        return reported
+    end, following = offset + max(1, most), reported.pop("next_page_token", None)
+    more = f"{end}:{token}" if end < len(reported[name]) else f"0:{following}" if following else None
+    return {name: reported[name][offset:end], **({"next_page_token": more} if more else {})}
 
 
 def _unknown(privileges: list[Any]) -> list[Any]:

@@ -314,14 +314,14 @@ class Recorder:
     """An HTTP server that keeps what it was asked, raw, and answers as it is told."""
 
     url: str = ""
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)  # method, path as on the wire, body
+    submitted: list[tuple[str, str, Any]] = field(default_factory=list)  # method, path as on the wire, body
     headers: list[dict[str, str]] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)  # path without query → JSON, or what makes it of a request
     status: int = 200
     extra: dict[str, str] = field(default_factory=dict)  # headers of every answer
 
     def paths(self) -> list[str]:
-        return [path for _, path, _ in self.asked]
+        return [path for _, path, _ in self.submitted]
 
 
 Answer = Callable[[str, Mapping[str, str]], tuple[int, Any]]
@@ -338,9 +338,9 @@ def open_source_users(*users: Mapping[str, Any]) -> dict[str, Answer]:
             return 500, {"error_code": "INTERNAL", "message": "Couldn't unwrap service."}
         return 200, found({name: int(value) for name, value in parse_qsl(urlsplit(path).query)})
 
-    def page(asked: dict[str, int]) -> dict[str, Any]:
-        start = asked.get("startIndex", 1)
-        shown = users[start - 1 :][: asked.get("count", 50)]
+    def page(submitted: dict[str, int]) -> dict[str, Any]:
+        start = submitted.get("startIndex", 1)
+        shown = users[start - 1 :][: submitted.get("count", 50)]
         return {"totalResults": len(shown), "itemsPerPage": len(shown), "startIndex": start, "Resources": list(shown)}
 
     users = (open_source_user("admin"), *users)
@@ -366,12 +366,12 @@ def recorder(answers: Mapping[str, Any] | None = None) -> Iterator[Recorder]:
 
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            kept.asked.append((self.command, self.path, json.loads(body) if body else None))
+            kept.submitted.append((self.command, self.path, json.loads(body) if body else None))
             kept.headers.append(dict(self.headers))
-            status, told = kept.status, kept.answers.get(self.path.partition("?")[0], {})
-            if callable(told):
-                status, told = told(self.path, self.headers)
-            answer = json.dumps(told).encode()
+            status, reported = kept.status, kept.answers.get(self.path.partition("?")[0], {})
+            if callable(reported):
+                status, reported = reported(self.path, self.headers)
+            answer = json.dumps(reported).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **kept.extra}.items():
                 self.send_header(name, value)

@@ -8,7 +8,7 @@ from pipeline.control.controller import KINDS
 from pipeline.store import audit
 from pipeline.store.database.states import OPEN
 from pipeline.store.operations import list_operations, operation
-from tests.unit.control_seen import Picture, Row, has_effect, let_go, look, taken_over
+from tests.unit.control_seen import Row, StoreSnapshot, has_effect, let_go, look, taken_over
 from tests.unit.control_world import GAMES, GROUPS, Fleet
 
 STEPS: Final = {name: [step.name for step in kind.steps] for name, kind in KINDS.items()}
@@ -31,21 +31,21 @@ class Laws:
         self.epochs = dict.fromkeys(GAMES, 1)
         self.groups: dict[str, dict[int, set[str | None]]] = {key: {} for key in GAMES}  # by epoch
         self.wanted: dict[str, dict[int, str]] = {name: {} for name in GROUPS}  # of groups, by version
-        self.wished: dict[str, str] = dict.fromkeys(GAMES, "running")
+        self.decisions: dict[str, str] = dict.fromkeys(GAMES, "running")
         self.before: dict[str, tuple[str, list[str]]] = {}  # state and steps done, by operation
         self.effects: set[tuple[str, str]] = set()  # operation and step: what the step is for was there at some time
         self.made: dict[str, set[str]] = {}  # of an operation that has ended: the games it had assigned by then
         self.ended: set[str] = set()
         self.head = ""
         self.sound = True
-        self.seen = self.picture()
+        self.seen = self.snapshot()
 
-    def picture(self) -> Picture:
+    def snapshot(self) -> StoreSnapshot:
         return look(self.fleet.store, self.fleet.store_now)
 
     def the_laws_hold(self) -> None:
         self.sound = False
-        self.seen = self.picture()
+        self.seen = self.snapshot()
         self._note()
         self.never_two_owners()
         self.epochs_never_go_back()
@@ -55,7 +55,7 @@ class Laws:
         self.targets_belong_to_one_open_operation()
         self.nonsense_stands_still()
         self.steps_are_taken_in_order_and_success_is_no_claim()
-        self.the_last_wish_wins()
+        self.the_last_request_wins()
         self.sound = True
         Laws.looks += 1
 
@@ -181,10 +181,10 @@ class Laws:
             )  # its lease may have ended
             assert not ends or place.reported_group == group, "nobody has told of it"
 
-    def the_last_wish_wins(self) -> None:
+    def the_last_request_wins(self) -> None:
         """A stream is as the last pause or resume that was done says; an older one changes it no more."""
         under_way: set[str] = set()
-        said: dict[str, set[str]] = {key: {self.wished[key]} for key in GAMES}
+        said: dict[str, set[str]] = {key: {self.decisions[key]} for key in GAMES}
         for name, row in self.seen.rows.items():
             if name in self.spoilt:
                 under_way.update(self.spoilt[name])
@@ -198,11 +198,11 @@ class Laws:
             if row.state not in OPENING:
                 self.ended.add(name)
         for key in set(GAMES) - under_way:
-            found = self.seen.wished.get(key, "running")
+            found = self.seen.decisions.get(key, "running")
             assert found in said[key], key
-            self.wished[key] = found
+            self.decisions[key] = found
         for key in under_way:
-            self.wished[key] = self.seen.wished.get(key, "running")
+            self.decisions[key] = self.seen.decisions.get(key, "running")
 
     def _note(self) -> None:
         """Keep what is so now and may be asked for later."""

@@ -28,14 +28,14 @@ from pipeline.store.database.tables import games
 from pipeline.store.database.tables import operations as operations_table
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation, OperationConflict, ask, list_operations
+from pipeline.store.operations import Intent, Operation, OperationConflict, list_operations, submit
 from tests.unit.control_hands import NONSENSE, WRONG
 from tests.unit.control_rest import Resting
 from tests.unit.control_world import GAMES, GROUPS, Fate
 from tests.unit.leases_world import SECONDS
 
 STEPS: Final = 50  # of one sequence
-_MOST: Final = 25  # transactions of a tick before which it may be hit
+_MAX_STATEMENTS: Final = 25  # transactions of a tick before which it may be hit
 _WRITES: Final = ("INSERT INTO operation_steps",) * 2 + ("UPDATE operation_steps", "UPDATE operations", "UPDATE games")
 
 _ASKED: Final = (  # the next one that is possible, from where it was drawn
@@ -44,7 +44,7 @@ _ASKED: Final = (  # the next one that is possible, from where it was drawn
 )
 _HAPPENS: Final = (
     *("go on",) * 5,
-    *("ask",) * 4,
+    *("submit",) * 4,
     *("a controller stands still",) * 4,
     *("a controller dies",) * 2,
     *("a driver stands still", "a driver dies", "a driver ends", "a second driver", "a driver is cut off"),
@@ -91,8 +91,8 @@ class Steering(Resting, RuleBasedStateMachine):
         self.data = data
         for driver in self.fleet.drivers.values():
             driver.act(boundary=True)
-        self.ask()
-        self.ask()
+        self.submit()
+        self.submit()
 
     @rule(data=st.data(), what=st.sampled_from(_HAPPENS))
     def happens(self, data: st.DataObject, what: str) -> None:
@@ -125,7 +125,7 @@ class Steering(Resting, RuleBasedStateMachine):
 
     # --------------------------------------------------------------------------------------------------------- people
 
-    def ask(self) -> None:
+    def submit(self) -> None:
         """Somebody whose clock may be wrong asks for something; the command may be killed."""
         first = self.draw(*range(len(_ASKED)))
         for kind in (*_ASKED[first:], *_ASKED[:first], "move"):
@@ -134,17 +134,17 @@ class Steering(Resting, RuleBasedStateMachine):
             except Refused:
                 continue
             if intent is not None:
-                self._ask(intent, self.draw(*(None,) * 7, self.draw(*range(10))))
+                self._submit(intent, self.draw(*(None,) * 7, self.draw(*range(10))))
                 return
 
     def opposites(self) -> None:
         """What is under way comes to its end, then people want the opposite of it, which is done too."""
         self.come_to_rest()
-        for key, seat in self._carried().items():
-            paused = self.seen.wished.get(key) == "paused"
-            facts = pauses.plan("resume" if paused else "pause", [key], {key: seat}, self._decided())
+        for key, assignment in self._carried().items():
+            paused = self.seen.decisions.get(key) == "paused"
+            facts = pauses.plan("resume" if paused else "pause", [key], {key: assignment}, self._decided())
             if facts:
-                self._ask(pauses.intent("resume" if paused else "pause", facts, "eve", ""))
+                self._submit(pauses.intent("resume" if paused else "pause", facts, "eve", ""))
         self.come_to_rest()
 
     def _intent(self, kind: str) -> Intent | None:
@@ -155,12 +155,12 @@ class Steering(Resting, RuleBasedStateMachine):
         group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
-            drivers = assignments.read_group_drivers(self.engine, now=now)
+            drivers = assignments.read_group_liveness(self.engine, now=now)
             plan = moves.plan(dict.fromkeys(keys, group), there, drivers)
             return plan.intent("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            drivers = assignments.read_group_drivers(self.engine, now=now)
+            drivers = assignments.read_group_liveness(self.engine, now=now)
             return moves.drain(group, there, drivers, loads).intent("ann", "because")
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]
@@ -176,17 +176,21 @@ class Steering(Resting, RuleBasedStateMachine):
         return pauses.intent(kind, facts, "bob", "") if facts else None
 
     def _carried(self) -> dict[str, assignments.GameAssignment]:
-        return {key: seat for key, seat in assignments.read_assignments(self.engine).items() if seat.retired_at is None}
+        return {
+            key: assignment
+            for key, assignment in assignments.read_assignments(self.engine).items()
+            if assignment.retired_at is None
+        }
 
     def _decided(self) -> dict[str, stream_control.StreamControl]:
         return stream_control.decided(self.engine)
 
-    def _ask(self, intent: Intent, cut: int | None = None) -> None:
+    def _submit(self, intent: Intent, cut: int | None = None) -> None:
         self.drawer.append(intent)
 
         def command() -> None:
             try:
-                ask(self.engine, intent)
+                submit(self.engine, intent)
             except Refused:
                 pass
             except OperationalError:
@@ -200,7 +204,7 @@ class Steering(Resting, RuleBasedStateMachine):
         waiting = [each for each in list_operations(self.engine) if each.state == "needs_human"]
         if not waiting or self.fleet.locked:
             if self.drawer:  # the second click on one button; the preview may be old by now
-                self._ask(self.draw(*self.drawer[-4:]))
+                self._submit(self.draw(*self.drawer[-4:]))
             return
         chosen = self.draw(*waiting)
         if chosen.operation_id in self.frozen or self.draw(False, True):
@@ -237,23 +241,23 @@ class Steering(Resting, RuleBasedStateMachine):
     def controller_dies(self) -> None:
         """It is killed before a statement, or between two transactions."""
         if self.draw(False, True):
-            self.ask()
+            self.submit()
         if self.draw(False, True, True):
             self.fleet.tick(self._moment(None))
         else:
-            self.fleet.tick(Fate(statements=self.draw(*range(2 * _MOST))))
+            self.fleet.tick(Fate(statements=self.draw(*range(2 * _MAX_STATEMENTS))))
 
     def controller_stands_still(self) -> None:
         """It stands still between two transactions; others, another controller too, go on meanwhile."""
         if self.draw(False, True, True):
-            self.ask()
+            self.submit()
         self.fleet.tick(self._moment(self._meanwhile))
 
     def _moment(self, meanwhile: Callable[[], None] | None) -> Fate:
         """Between two transactions: mostly after one that begins a step, acts, or notes what was done."""
         after = self.draw(None, *_WRITES)
         if after is None:
-            return Fate(None, self.draw(*range(_MOST)), meanwhile)
+            return Fate(None, self.draw(*range(_MAX_STATEMENTS)), meanwhile)
         return Fate(None, None, meanwhile, (after, self.draw(0, 0, 1, 2)))
 
     def _meanwhile(self) -> None:
@@ -279,7 +283,7 @@ class Steering(Resting, RuleBasedStateMachine):
         self._any_driver().act(boundary=self.draw(False, True), fate=Fate(None, self.draw(*range(10)), self._meanwhile))
 
     def driver_dies(self) -> None:
-        fate = Fate(statements=self.draw(*range(_MOST)))
+        fate = Fate(statements=self.draw(*range(_MAX_STATEMENTS)))
         self._any_driver().act(boundary=self.draw(False, True), fate=fate)
 
     def driver_ends(self) -> None:
@@ -314,7 +318,7 @@ class Steering(Resting, RuleBasedStateMachine):
     def edit(self) -> None:
         """Somebody assigns a game by hand, best one that is on its way."""
         key = self.draw(*(sorted({each.removeprefix("game:") for each in self.seen.taken} & set(GAMES)) or GAMES))
-        if self.fleet.locked or self.picture().places[key].retired_at is not None:
+        if self.fleet.locked or self.snapshot().places[key].retired_at is not None:
             return
         with self.engine.begin() as connection:
             mine = update(games).where(games.c.game_key == key)
@@ -353,7 +357,7 @@ class Steering(Resting, RuleBasedStateMachine):
             )
             connection.execute(text(query), {**values, "key": row.operation_id})
         if how == "freeze":
-            self.frozen[row.operation_id] = self.picture().rows[row.operation_id]
+            self.frozen[row.operation_id] = self.snapshot().rows[row.operation_id]
 
     # ------------------------------------------------------------------------------------------------------- the end
 

@@ -70,7 +70,7 @@ class Resting(Laws):
                 continue
             assert place.group == place.held_by == place.reported_group, key
             assert key in self.fleet.drivers[str(place.group)].reads()
-            assert (place.lane == "PAUSED") == (self.seen.wished.get(key) == "paused")
+            assert (place.lane == "PAUSED") == (self.seen.decisions.get(key) == "paused")
 
     def _rest(self) -> None:
         for _ in range(_ROUNDS):
@@ -91,7 +91,7 @@ class Resting(Laws):
 
     def _let_groups_run(self) -> None:
         """Somebody wants again what was stopped or drained, once no operation is about it: else games stand still."""
-        self.seen = self.picture()
+        self.seen = self.snapshot()
         rows = self.seen.rows
         going_on = {
             name for name in rows.keys() - self.frozen.keys() if rows[name].state in set(OPEN) - {"needs_human"}

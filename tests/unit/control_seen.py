@@ -40,14 +40,14 @@ class Row(NamedTuple):
     preview_hash: str
 
 
-class Picture(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """The store at one moment."""
 
     places: dict[str, Place]
     rows: dict[str, Row]
     done: dict[str, list[str]]  # the steps that are done, by operation
     taken: dict[str, str]  # target -> operation
-    wished: dict[str, str]  # game -> what was decided of it
+    decisions: dict[str, str]  # game -> what was decided of it
     desired: dict[str, str]  # of groups
     versions: dict[str, int]  # of what is wanted of them
     driving: dict[str, float]  # group -> since when its lease is its holder's
@@ -56,7 +56,7 @@ class Picture(NamedTuple):
     head: str  # of the audit log
 
 
-def look(store: sqlite3.Connection, now: float) -> Picture:
+def look(store: sqlite3.Connection, now: float) -> StoreSnapshot:
     """Read all of it at one moment."""
     store.execute("BEGIN")
     try:
@@ -66,12 +66,12 @@ def look(store: sqlite3.Connection, now: float) -> Picture:
         ):
             done.setdefault(name, []).append(step)
         rows = (Row(*row) for row in store.execute(f"SELECT {', '.join(Row._fields)} FROM operations"))
-        return Picture(
+        return StoreSnapshot(
             places={key: Place(*rest) for key, *rest in store.execute(_PLACES, (now,))},
             rows={row.operation_id: row for row in rows},
             done=done,
             taken=dict(store.execute("SELECT target, operation_id FROM operation_targets")),
-            wished=dict(store.execute("SELECT game_key, desired FROM stream_control")),
+            decisions=dict(store.execute("SELECT game_key, desired FROM stream_control")),
             desired=dict(store.execute("SELECT name, desired FROM groups")),
             versions=dict(store.execute("SELECT name, version FROM groups")),
             driving=dict(store.execute(_DRIVING, (now,))),
@@ -83,7 +83,7 @@ def look(store: sqlite3.Connection, now: float) -> Picture:
         store.execute("COMMIT")
 
 
-def let_go(row: Row, seen: Picture) -> bool:
+def let_go(row: Row, seen: StoreSnapshot) -> bool:
     """Tell whether the games of a move or a retirement are assigned anew, and no old driver holds one.
 
     Of one that was assigned again since nobody has to let go: it may be back in its old group.
@@ -95,7 +95,7 @@ def let_go(row: Row, seen: Picture) -> bool:
     )
 
 
-def taken_over(row: Row, seen: Picture) -> bool:
+def taken_over(row: Row, seen: StoreSnapshot) -> bool:
     """Tell whether the new drivers of a move hold all of its games that were not moved on since."""
     return all(
         seen.places[key].epoch > epoch + 1 or (seen.places[key].epoch, seen.places[key].held_by) == (epoch + 1, group)
@@ -103,7 +103,7 @@ def taken_over(row: Row, seen: Picture) -> bool:
     )
 
 
-def has_effect(row: Row, seen: Picture) -> bool:
+def has_effect(row: Row, seen: StoreSnapshot) -> bool:
     """Tell whether all that an operation is for can be seen in the store now."""
     if row.kind in {"start", "stop", "restart"}:
         return all(_group_is_so(row, name, seen) for name in json.loads(row.preview))
@@ -112,7 +112,7 @@ def has_effect(row: Row, seen: Picture) -> bool:
     if row.kind == "move":
         return all(
             seen.places[key].epoch > epoch + 1
-            or (seen.places[key].epoch == epoch + 1 and _is_told(row, seen.places[key], group))
+            or (seen.places[key].epoch == epoch + 1 and _is_reported(row, seen.places[key], group))
             for key, (_, group, epoch) in json.loads(row.preview).items()
         )
     return all(_game_is_so(row, seen.places[key]) for key in json.loads(row.parameters)["games"])
@@ -122,14 +122,14 @@ def _game_is_so(row: Row, place: Place) -> bool:
     if row.kind == "restore" and place.retired_at is not None:
         return True  # retired again since
     lanes = {"pause": place.lane == "PAUSED", "resume": place.lane != "PAUSED", "retry": place.lane != "QUARANTINED"}
-    return _is_told(row, place, place.group) and lanes.get(row.kind, True)
+    return _is_reported(row, place, place.group) and lanes.get(row.kind, True)
 
 
-def _is_told(row: Row, place: Place, group: str | None) -> bool:
+def _is_reported(row: Row, place: Place, group: str | None) -> bool:
     return place.reported_group == group and place.reported_at is not None and place.reported_at > row.requested_at
 
 
-def _group_is_so(row: Row, name: str, seen: Picture) -> bool:
+def _group_is_so(row: Row, name: str, seen: StoreSnapshot) -> bool:
     if row.kind == "stop":
         return seen.desired[name] != "stopped" or (name not in seen.running and name not in seen.driving)
     if seen.desired[name] == "stopped":

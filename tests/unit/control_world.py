@@ -32,7 +32,7 @@ from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assign_waiting, record_seen, register_group
-from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
 from pipeline.streams import lanes
 from pipeline.streams.roster import Roster
@@ -196,7 +196,7 @@ class Fleet:
             if run is not None and not driver.alive:
                 store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_requested_at is None)
             elif run is not None and (group.desired == "stopped" or run.stop_requested_at is not None):
-                store.ask_to_stop(self.engine, run.run_id)
+                store.submit_stop(self.engine, run.run_id)
                 driver.stop()
             elif run is None and self.others[name].alive:  # found running
                 self.drivers[name], self.others[name] = self.others[name], driver
@@ -275,7 +275,7 @@ class Driver:
         self.wall = 0.0  # how far its machine's clock is ahead
         self.cut_off = False  # it does not reach the store
         self.reference = ""  # of its last process
-        self.beaten_until = 0.0  # before then it does not tell again that it lives
+        self.heartbeat_until = 0.0  # before then it does not tell again that it lives
         self.busy = False  # it stands still in the middle of something
 
     @property
@@ -296,9 +296,9 @@ class Driver:
         except Refused:
             return
         self.lease, self.until = lease, self.fleet.clock.now + SECONDS
-        self.beaten_until = 0.0
+        self.heartbeat_until = 0.0
         start_driver(self.fleet.engine, "group", self.group, None)
-        beat(self.fleet.engine, "group", self.group, "running", 0)
+        heartbeat(self.fleet.engine, "group", self.group, "running", 0)
         self.roster = Roster(Settings(), Paths(self.fleet.paths.root), self.fleet.engine, self.group, lease)
         self.roster.for_pass(LAST_SEQ)
 
@@ -362,9 +362,9 @@ class Driver:
         for stream in roster.streams.values():
             if lanes.may_run(stream.decision, wall):
                 stream.complete_through, stream.behind = stream.last_seq, False
-        if self.until > self.beaten_until:
-            self.beaten_until = self.until + HEARTBEAT_SECONDS
-            beat(self.fleet.engine, "group", self.group, "running", LAST_SEQ)
+        if self.until > self.heartbeat_until:
+            self.heartbeat_until = self.until + HEARTBEAT_SECONDS
+            heartbeat(self.fleet.engine, "group", self.group, "running", LAST_SEQ)
         write_streams(
             self.fleet.engine,
             [

@@ -15,7 +15,7 @@ def table_of(key: str) -> Securable:
     return Securable((*SCHEMA.path, key))
 
 
-def picture(
+def catalog_snapshot(
     direct: dict[Securable, dict[str, set[str]]] | None = None,
     *,
     groups: dict[str, set[str]] | None = None,
@@ -38,7 +38,7 @@ def picture(
     )  # fmt: skip
 
 
-def random_picture(rng: Random, *, unread: bool = True, emulated: bool = False) -> Observed:
+def random_catalog(rng: Random, *, unread: bool = True, emulated: bool = False) -> Observed:
     """Return a catalog with nested groups, circles among them, odd spelling, strangers, and what was not read."""
     users = [f"u{number}" for number in range(rng.randint(1, 4))]
     groups = [f"g{number}" for number in range(rng.randint(1, 4))]

@@ -33,7 +33,7 @@ class Drawn:
     fragments: tuple[str, ...]
 
 
-def ask(origin: str, path: str, headers: Sent = (), method: str = "GET") -> Answer:
+def request(origin: str, path: str, headers: Sent = (), method: str = "GET") -> Answer:
     """Send one request with exactly these headers; the own host is named where none of them is a host."""
     place = urlsplit(origin)
     assert place.hostname is not None
@@ -54,7 +54,7 @@ def ask(origin: str, path: str, headers: Sent = (), method: str = "GET") -> Answ
 
 def shake_hands(origin: str, headers: Sent = ()) -> Answer:
     """Ask for the websocket of the pages: 101 is a connection."""
-    return ask(origin, STREAM, (*UPGRADE, *headers))
+    return request(origin, STREAM, (*UPGRADE, *headers))
 
 
 @contextmanager

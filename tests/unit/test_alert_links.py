@@ -33,9 +33,9 @@ def annotations(settings: Settings) -> list[tuple[str, dict[str, str]]]:
 def test_every_link_of_every_alert_is_absolute_and_leads_to_something(dashboard: Dashboard, address: str) -> None:
     """Each rule links its runbook, which the dashboard serves and begins with its name, and a page that there is."""
     runbooks = server._runbooks()
-    told = annotations(Settings(dashboard=dashboard))
-    assert [name for name, _ in told] == [each.name for each in alerts.alerts()]
-    for name, texts in told:
+    reported = annotations(Settings(dashboard=dashboard))
+    assert [name for name, _ in reported] == [each.name for each in alerts.alerts()]
+    for name, texts in reported:
         assert texts["runbook_url"].startswith(f"{address}/runbooks/")
         assert runbooks[texts["runbook_url"].removeprefix(f"{address}/runbooks/")].startswith(f"# {name}\n")
         assert texts["dashboard_url"].startswith(f"{address}/")

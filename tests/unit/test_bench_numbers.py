@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.access_reads import most_in_a_second
+from bench.access_reads import max_in_a_second
 from bench.load import Arrivals
 from bench.log import Commit, parse_commit
 from bench.numbers import Slope, Spread, applied_at, backlog_age, block_means, held, quantile, spread, theil_sen
@@ -171,6 +171,6 @@ def test_a_summary_shows_every_number_of_every_contender() -> None:
 
 def test_the_fullest_second_counts_wherever_it_begins() -> None:
     """Of requests on both sides of a full second none is left out, and one that comes a second later is not in it."""
-    assert most_in_a_second([]) == 0
-    assert most_in_a_second([0.0, 1.0, 2.0]) == 1
-    assert most_in_a_second([1.1, 0.9, 0.2, 1.89, 1.95]) == 3
+    assert max_in_a_second([]) == 0
+    assert max_in_a_second([0.0, 1.0, 2.0]) == 1
+    assert max_in_a_second([1.1, 0.9, 0.2, 1.89, 1.95]) == 3

@@ -23,7 +23,7 @@ from pipeline.contracts.decode import Decoder
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.schemas import PLAIN, Placement, Schema, SchemaSet
+from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.delta.bronze import BRONZE
 from pipeline.demo.simulator import FAMILIES, game_names
 from pipeline.names import game_key
@@ -113,9 +113,9 @@ def test_phases_are_read_from_the_page_of_metrics() -> None:
     """What limits a catch-up is told by the passes themselves, and other metrics are not taken for them."""
     page = (
         "# HELP turnout_group_pass_phase_seconds_total x\n"
-        'turnout_group_pass_phase_seconds_total{group="a",phase="decode"} 1.5\n'
-        'turnout_group_pass_phase_seconds_total{group="a",phase="write"} 2.0\n'
-        'turnout_group_pass_phase_seconds_created{group="a",phase="write"} 99.0\n'
+        'turnout_group_pass_phase_seconds_total{cluster_group="a",phase="decode"} 1.5\n'
+        'turnout_group_pass_phase_seconds_total{cluster_group="a",phase="write"} 2.0\n'
+        'turnout_group_pass_phase_seconds_created{cluster_group="a",phase="write"} 99.0\n'
     )
     assert outage.phase_seconds(page) == {"decode": 1.5, "write": 2.0}
 
@@ -178,8 +178,8 @@ def test_costs_are_compared_within_a_round() -> None:
     assert found["several versions with policies"] == [1.5, 2.0]
 
 
-def _registered(family: str, *, changed: bool) -> list[tuple[Schema, Placement]]:
-    held: list[tuple[Schema, Placement]] = []
+def _registered(family: str, *, changed: bool) -> list[tuple[Schema, FieldPlacement]]:
+    held: list[tuple[Schema, FieldPlacement]] = []
     for version in range(1, 5):
         name, definition = policies.schema(family, version, changed=changed)
         made = Schema(version, "protobuf", name, canonical(name, definition))

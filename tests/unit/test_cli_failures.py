@@ -24,7 +24,7 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import assign_waiting, record_seen
-from pipeline.store.operations import Intent, ask, change, list_operations, operation
+from pipeline.store.operations import Intent, change, list_operations, operation, submit
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -119,8 +119,8 @@ def test_a_working_folder_that_is_gone_is_refused(
 def test_an_operation_that_another_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two people who close one operation the second is told that it was changed."""
     engine = open_store(*load(tmp_path, {}))
-    asked = ask(engine, Intent("pause", ("game:a",), "ann", "r", {"games": ["a"]}, {}))
-    waiting = change(engine, change(engine, asked, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "stuck")
+    submitted = submit(engine, Intent("pause", ("game:a",), "ann", "r", {"games": ["a"]}, {}))
+    waiting = change(engine, change(engine, submitted, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "stuck")
     change(engine, waiting, OperationState.FAILED, "closed by another")
     monkeypatch.setattr("pipeline.store.operations.operation", lambda *_: waiting)
     words = ["ops", "close", waiting.operation_id, "--reason", "x", "--env-dir", str(tmp_path)]

@@ -18,7 +18,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Intent, ask, change, operation
+from pipeline.store.operations import Intent, change, operation, submit
 
 ROOT = Path(__file__).parents[2]
 READS = {
@@ -178,20 +178,20 @@ def test_who_acts_on_an_operation_needs_the_role_of_its_kind(kind: str, role: st
     """Nobody brings on, closes or cancels what they might not have asked for."""
     (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
     engine = open_store(*load(tmp_path))
-    asked = ask(engine, Intent(kind, ("game:go",), "max", "r", {"games": ["go"]}, {}))
-    change(engine, change(engine, asked, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "stuck")
+    submitted = submit(engine, Intent(kind, ("game:go",), "max", "r", {"games": ["go"]}, {}))
+    change(engine, change(engine, submitted, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "stuck")
     for act in ("resume", "close", "cancel"):
-        words = ["ops", act, asked.operation_id, "--reason", "r", "--env-dir", str(tmp_path)]
+        words = ["ops", act, submitted.operation_id, "--reason", "r", "--env-dir", str(tmp_path)]
         refused = CliRunner().invoke(cli, words).exception
         assert f"may not {kind}: it needs the role {role}" in str(refused)
-    assert operation(engine, asked.operation_id).state == "needs_human"
+    assert operation(engine, submitted.operation_id).state == "needs_human"
 
 
 def test_an_undo_needs_the_role_before_it_is_planned(tmp_path: Path) -> None:
     """Who may not is told that, whatever is in the row of the operation."""
     (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
     engine = open_store(*load(tmp_path))
-    done = change(engine, ask(engine, Intent("pause", ("game:go",), "max", "r", {}, {})), OperationState.SUCCEEDED)
+    done = change(engine, submit(engine, Intent("pause", ("game:go",), "max", "r", {}, {})), OperationState.SUCCEEDED)
     refused = CliRunner().invoke(cli, ["ops", "undo", done.operation_id, "--env-dir", str(tmp_path)])
     assert isinstance(refused.exception, Refused)
     assert "may not resume: it needs the role operator" in str(refused.exception)

@@ -25,12 +25,12 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
-from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
+from pipeline.store.operations import Intent, begin_step, change, end_step, list_operations, submit
 from pipeline.store.processes import drivers
 from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.tables.repair_world import Event, broken, make_world
-from tests.unit.grants_world import picture
+from tests.unit.grants_world import catalog_snapshot
 
 HOSTILE = "evil\x1b[2J\x9b31m\x7f\x07\u202egnihton\u2066\u200b\r\nturnout: all is well"
 NAME, WAITS, REFUSED = f"Go {HOSTILE}", f"Waits {HOSTILE}", f"Refused {HOSTILE}"
@@ -59,13 +59,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = groups.begin_run(engine, "a")
     assert run is not None
     groups.end_run(engine, run, HOSTILE, died=True)
-    waits = ask(engine, Intent("pause", (f"game:{KEY}",), HOSTILE, HOSTILE))
+    waits = submit(engine, Intent("pause", (f"game:{KEY}",), HOSTILE, HOSTILE))
     step = begin_step(engine, waits, "pause", HOSTILE)
     end_step(engine, waits, step, "failed", HOSTILE)
     change(engine, change(engine, waits, OperationState.RUNNING), OperationState.NEEDS_HUMAN, HOSTILE)
     wanted = AccessIntent(HOSTILE, KEY, read=True, reason=HOSTILE)
-    requests.ask(engine, HOSTILE, [asdict(wanted)], HOSTILE)
-    snapshot.keep(engine, picture(people=(HOSTILE,), keys=(KEY,)))
+    requests.submit(engine, HOSTILE, [asdict(wanted)], HOSTILE)
+    snapshot.keep(engine, catalog_snapshot(people=(HOSTILE,), keys=(KEY,)))
     snapshot.keep(engine, None, HOSTILE)
     first = sources.open_generation(engine, "a topic")
     gap = sources.AcceptedGap(0, f"topic {HOSTILE}", 0, 1, 2, "retention", HOSTILE, now)
@@ -165,7 +165,7 @@ def test_every_alarm_of_the_controller_has_a_line(tmp_path: Path) -> None:
     """`turnout status` prints one line for each alarm, below the controller, and none with escapes."""
     engine = open_store(*load(tmp_path, {}))
     drivers.start_driver(engine, "controller", "main", None)
-    drivers.beat(engine, "controller", "main", "running", None, "group b has no driver\ngroup c is frozen")
+    drivers.heartbeat(engine, "controller", "main", "running", None, "group b has no driver\ngroup c is frozen")
     printed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)]).output
     assert {"  group b has no driver", "  group c is frozen"} <= set(printed.splitlines())
     assert "controller main: running (2 alarms)" in printed.splitlines()
@@ -177,9 +177,9 @@ def test_an_error_of_several_lines_is_no_alarms(tmp_path: Path) -> None:
     engine = open_store(*load(tmp_path, {}))
     for kind, name in (("ingest", "main"), ("group", "a")):
         drivers.start_driver(engine, kind, name, None)  # type: ignore[arg-type]  # the pairs are kinds
-        drivers.beat(engine, kind, name, "running", 1)  # type: ignore[arg-type]  # the pairs are kinds
-    drivers.beat(engine, "ingest", "main", "failed", 1, "no broker\nCaused by: refused")
-    drivers.beat(engine, "group", "a", "failed", 1, "job aborted\nCaused by: disk full")
+        drivers.heartbeat(engine, kind, name, "running", 1)  # type: ignore[arg-type]  # the pairs are kinds
+    drivers.heartbeat(engine, "ingest", "main", "failed", 1, "no broker\nCaused by: refused")
+    drivers.heartbeat(engine, "group", "a", "failed", 1, "job aborted\nCaused by: disk full")
     printed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)]).output.splitlines()
     assert printed[1:6] == [
         "ingest main: failed", "  ingest has failed: no broker", "  Caused by: refused",

@@ -9,7 +9,7 @@ from pipeline.contracts.layout import Registered
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.plans import Step
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
-from pipeline.contracts.schemas import PLAIN, Placement, Schema
+from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
 from tests.unit.test_contracts_messages import Fields, bundle, define, message
@@ -75,12 +75,12 @@ def grown(*definitions: Schema, policies: Policies = DEFAULTS) -> Registered:
     return held
 
 
-def evolved(edits: Edits, policies: Policies = DEFAULTS) -> tuple[tuple[Step, ...], Placement]:
+def evolved(edits: Edits, policies: Policies = DEFAULTS) -> tuple[tuple[Step, ...], FieldPlacement]:
     """Return what edits of BASE change."""
     return evolve(grown(schema(BASE)), schema(changed(edits)), policies)
 
 
-def told(steps: Sequence[Step]) -> list[tuple[str, str, str | None]]:
+def reported(steps: Sequence[Step]) -> list[tuple[str, str, str | None]]:
     return [(step.path, f"{step.kind}: {step.policy}", step.column) for step in steps]
 
 
@@ -177,7 +177,7 @@ def test_a_recursive_definition_has_no_table(edits: Edits, reason: str) -> None:
 def test_widening_needs_no_new_column(edits: Edits, path: str) -> None:
     """B23: where every old value is a new one, the column holds both as it is; the table's schema does not change."""
     steps, placement = evolved(edits)
-    assert (path, "widen: widen", path) in told(steps)
+    assert (path, "widen: widen", path) in reported(steps)
     assert placement == PLAIN
     held = grown(schema(BASE))
     assert table_schema(held) == table_schema((*held, (schema(changed(edits)), placement)))
@@ -186,9 +186,9 @@ def test_widening_needs_no_new_column(edits: Edits, path: str) -> None:
 def test_what_a_column_is_too_narrow_for_widens_beside_it() -> None:
     """B23: uint32 lies in a long, which cannot hold a uint64: the wide values get a column of their own."""
     steps, placement = evolved({"M": {"kills": (10, "uint64")}})
-    assert told(steps) == [("kills", "widen: side-column", "kills__v2")]
+    assert reported(steps) == [("kills", "widen: side-column", "kills__v2")]
     assert steps[0].type == "decimal(20, 0)"
-    assert placement == Placement((("kills", "kills__v2"),))
+    assert placement == FieldPlacement((("kills", "kills__v2"),))
 
 
 @pytest.mark.parametrize("kind", ["string", "Pos", "repeated int32", "map<string, int32>", "uint32"])
@@ -198,7 +198,7 @@ def test_with_a_side_column_an_incompatible_change_lands(kind: str) -> None:
     held = grown(schema(BASE))
     new = schema(changed({"M": {"level": (9, kind)}}))
     steps, placement = evolve(held, new, choose("incompatible=side-column"))
-    assert told(steps) == [("level", "incompatible: side-column", "level__v2")]
+    assert reported(steps) == [("level", "incompatible: side-column", "level__v2")]
     assert [*table_schema(held), table_schema((*held, (new, placement))).field("level__v2")] == [
         *table_schema((*held, (new, placement)))
     ]
@@ -209,7 +209,7 @@ def test_a_side_column_never_takes_the_name_of_a_field() -> None:
     base = changed({"M": {"Level__V2": (30, "bool")}})
     new = schema(changed({"M": {"level": (9, "string")}}, base))
     _, placement = evolve(grown(schema(base)), new, choose("incompatible=side-column"))
-    assert placement == Placement((("level", "level__v3"),))
+    assert placement == FieldPlacement((("level", "level__v3"),))
 
 
 def test_a_member_changes_inside_its_message() -> None:
@@ -227,8 +227,8 @@ def test_a_rename_that_widens_does_both() -> None:
     """One field may change its name and widen at once; each is told, and each may be refused."""
     edits: Edits = {"M": {"level": None, "rank": (9, "int64")}}
     steps, placement = evolved(edits)
-    assert told(steps) == [("rank", "rename: keep", "level"), ("rank", "widen: widen", "level")]
-    assert placement == Placement((("rank", "level"),))
+    assert reported(steps) == [("rank", "rename: keep", "level"), ("rank", "widen: widen", "level")]
+    assert placement == FieldPlacement((("rank", "level"),))
     assert [step.policy for step in evolved(edits, choose("widen=refuse"))[0]] == ["keep", "refuse"]
 
 
@@ -241,8 +241,8 @@ def test_a_name_no_table_can_have_is_changed_by_its_number(field: str, column: s
     held = grown(schema(BASE))
     new = schema(changed({"M": {"level": None, field: (30, "int32")}}))
     steps, placement = evolve(held, new, choose("name=side-column"))
-    assert told(steps)[-1] == (field, "name: side-column", column)
-    assert placement == Placement(((field, column),))
+    assert reported(steps)[-1] == (field, "name: side-column", column)
+    assert placement == FieldPlacement(((field, column),))
     names = [name.lower() for name in table_schema((*held, (new, placement))).names]
     assert len(names) == len(set(names))
 
@@ -276,7 +276,7 @@ def test_quarantine_keeps_a_whole_schema_out_of_the_table(kind: str) -> None:
     held = grown(schema(BASE))
     steps, placement = evolve(held, new, Policies(((kind, "quarantine"),)))
     (cause,) = [step for step in steps if step.policy == "quarantine"]
-    assert placement == Placement((), str(cause))
+    assert placement == FieldPlacement((), str(cause))
     assert table_schema((*held, (new, placement))) == table_schema(held)
 
 

@@ -10,7 +10,7 @@ from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
-from tests.unit.test_contracts_evolution import BASE, changed, choose, grown, schema, told
+from tests.unit.test_contracts_evolution import BASE, changed, choose, grown, reported, schema
 from tests.unit.test_contracts_messages import Fields
 
 
@@ -31,11 +31,11 @@ def test_a_removed_field_keeps_its_column_and_its_number() -> None:
     held = grown(schema(BASE))
     gone = schema(changed({"M": {"level": None}}))
     steps, placement = evolve(held, gone, DEFAULTS)
-    assert told(steps) == [("level", "remove: keep", "level")]
+    assert reported(steps) == [("level", "remove: keep", "level")]
     held = (*held, (gone, placement))
     assert "level" in table_schema(held).names
     back, _ = evolve(held, schema(BASE), DEFAULTS)
-    assert told(back) == [("level", "add: add", "level")]
+    assert reported(back) == [("level", "add: add", "level")]
     for fields in (
         {"level": None, "mana": (9, "int32")},
         {"level": (31, "int32")},
@@ -74,7 +74,7 @@ def test_a_renamed_field_keeps_its_column() -> None:
         {"rank": "level"},
     ]
     assert table_schema(held) == table_schema(held[:1])
-    assert told(evolve(held[:1], versions[1], DEFAULTS)[0]) == [("rank", "rename: keep", "level")]
+    assert reported(evolve(held[:1], versions[1], DEFAULTS)[0]) == [("rank", "rename: keep", "level")]
     assert evolve(held[:2], versions[0], DEFAULTS)[0] == ()  # a name that is known already is no change
 
 

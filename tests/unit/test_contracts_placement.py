@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contracts.decode import Decoder, placed
-from pipeline.contracts.schemas import PLAIN, Placement
+from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.contracts.shape import placed_columns
 from tests.unit.test_contracts_decode import message_class, payloads, schema
 from tests.unit.test_contracts_messages import Fields
@@ -15,7 +15,7 @@ NAMED: dict[str, Fields] = {
 }
 
 
-RENAMED = Placement((("a", "b"), ("by.x", "p"), ("many.y", "q"), ("s", "t"), ("s.x", "z")))
+RENAMED = FieldPlacement((("a", "b"), ("by.x", "p"), ("many.y", "q"), ("s", "t"), ("s.x", "z")))
 
 
 SUB = st.fixed_dictionaries({}, optional={"x": st.integers(-9, 9), "y": st.text(max_size=3)})

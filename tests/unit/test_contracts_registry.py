@@ -9,7 +9,7 @@ from sqlalchemy import Engine, event, func, select
 from pipeline.contracts.plans import render_plan
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
-from pipeline.contracts.schemas import PLAIN, Placement
+from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.errors import Refused
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Paths, Settings
@@ -79,7 +79,7 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     checked = Registration("chess", "t.M", retyped("string"), SIDE)
     shown = registry.plan(checked)
     assert registry.latest_version() == 1
-    assert shown.placement == Placement((("a", "a__v2"),))
+    assert shown.placement == FieldPlacement((("a", "a__v2"),))
     assert list(render_plan(shown)) == [
         "'t.M' as version 2 of the game 'chess'",
         "  a: its type changed from int32 to string",
@@ -91,7 +91,7 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     with pytest.raises(Refused, match=r"Review the plan again"):
         registry.register_many([replace(checked, plan_hash=shown.hash)])
     again = registry.plan(checked)
-    assert again.placement == Placement((("a", "a__v3"),))
+    assert again.placement == FieldPlacement((("a", "a__v3"),))
     (done,) = registry.register_many([replace(checked, plan_hash=again.hash)])
     assert done == Registered(done.schema_id, 3, new=True)
     assert registry.snapshot().placement(game_key("chess"), done.schema_id) == again.placement
@@ -124,7 +124,7 @@ def test_placements_are_part_of_a_schema_set(registry: LocalRegistry, engine: En
     assert other.snapshot(sided.version) == sided
     assert plain.placements == {}
     assert sided.placement(key, first.schema_id) == PLAIN
-    assert sided.placement(key, second.schema_id) == Placement((("a", "a__v2"),))
+    assert sided.placement(key, second.schema_id) == FieldPlacement((("a", "a__v2"),))
     assert sided.placement(game_key("go"), second.schema_id) == PLAIN  # the same schema, another game
     assert pickle.loads(pickle.dumps(sided)) == sided
 
@@ -144,7 +144,7 @@ def test_a_quarantined_schema_may_be_let_in_later(registry: LocalRegistry) -> No
     assert landed == Registered(parked.schema_id, 3, new=True)
     after = registry.snapshot()
     assert after.games == before.games
-    assert after.placement(game_key("chess"), parked.schema_id) == Placement((("a", "a__v2"),))
+    assert after.placement(game_key("chess"), parked.schema_id) == FieldPlacement((("a", "a__v2"),))
     assert registry.snapshot(before.version) == before
     assert registry.register("chess", "t.M", retyped("string"), SIDE) == replace(landed, new=False)
 

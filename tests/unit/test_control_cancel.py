@@ -15,7 +15,7 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
-from tests.unit.test_control_moves import ALIVE, Drivers, asked, drivers, others, state
+from tests.unit.test_control_moves import ALIVE, Drivers, drivers, others, state, submitted
 
 __all__ = ["drivers"]  # a fixture
 
@@ -33,13 +33,13 @@ def cancelled(drivers: Drivers, begun: Operation) -> Operation:
 def test_what_nobody_has_begun_is_never_done(drivers: Drivers, world: ControlContext) -> None:
     """It ends as cancelled, its games are free, the audit log has both acts, and no later look takes it up."""
     source = str(drivers.group_of("g1"))
-    ended = cancelled(drivers, asked(drivers, {"g1": others(drivers, "g1")[0]}))
+    ended = cancelled(drivers, submitted(drivers, {"g1": others(drivers, "g1")[0]}))
     assert (ended.state, ended.outcome) == ("cancelled", "Cancelled by bob: too late. Nothing was done.")
     tick(world, KINDS)
     assert drivers.group_of("g1") == source
     assert open_by_target(drivers.store, ["game:g1"]) == {}
-    told = [(each.actor, each.action, each.phase, each.outcome) for each in audit.entries(drivers.store)]
-    assert told == [
+    reported = [(each.actor, each.action, each.phase, each.outcome) for each in audit.entries(drivers.store)]
+    assert reported == [
         ("ann", "move", "begun", None), ("bob", "cancel", "begun", None),
         ("ann", "move", "ended", "cancelled"), ("bob", "cancel", "ended", "succeeded"),
     ]  # fmt: skip
@@ -51,7 +51,7 @@ def test_what_nobody_has_begun_is_never_done(drivers: Drivers, world: ControlCon
 def test_what_only_waits_ends_and_what_was_done_is_taken_back(drivers: Drivers, world: ControlContext) -> None:
     """A move whose games are assigned already says so; undo asks for the way back, which is done like any other."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     tick(world, KINDS)
     ended = cancelled(drivers, begun)
     assert ended.outcome is not None
@@ -68,7 +68,7 @@ def test_what_only_waits_ends_and_what_was_done_is_taken_back(drivers: Drivers, 
 
 def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlContext) -> None:
     """While a controller assigns nobody can say that nothing was done, so nobody cancels."""
-    begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), OperationState.RUNNING)
+    begun = change(drivers.store, submitted(drivers, {"g1": others(drivers, "g1")[0]}), OperationState.RUNNING)
     begin_step(drivers.store, begun, "assign")
     with pytest.raises(Refused, match="its step assign is running and cannot be interrupted"):
         cancelled(drivers, begun)
@@ -79,7 +79,7 @@ def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlConte
 
 def test_what_has_ended_or_needs_a_person_is_not_cancelled(drivers: Drivers) -> None:
     """Each has its own way out, and the sentence names it; so has what was changed since it was seen."""
-    seen = asked(drivers, {"g1": others(drivers, "g1")[0]})
+    seen = submitted(drivers, {"g1": others(drivers, "g1")[0]})
     waits = change(drivers.store, seen, OperationState.NEEDS_HUMAN, "Look.")
     with pytest.raises(Refused, match="end it with `turnout ops close"):
         cancelled(drivers, waits)

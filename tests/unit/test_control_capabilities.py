@@ -14,7 +14,7 @@ from pipeline.errors import Refused
 from pipeline.store.assignments import retire
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import register_group
-from pipeline.store.operations import Intent, ask, change
+from pipeline.store.operations import Intent, change, submit
 from pipeline.store.processes.drivers import start_driver
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, broken, early, good, make_world
@@ -137,7 +137,7 @@ def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
     assert "silent for 199 s" in str(read_facts(made.engine, made.paths, CHESS.key, now + 199).silence)
     record_failures(made.engine, {CHESS.key: PARKED})
     for target in (f"game:{CHESS.key}", "group:a"):
-        begun = ask(made.engine, Intent("rebuild", (target,), "ann"))
+        begun = submit(made.engine, Intent("rebuild", (target,), "ann"))
         facts = read_facts(made.engine, made.paths, CHESS.key, now)
         assert (facts.busy or facts.group_busy, facts.decision) == (f"rebuild {begun.operation_id[:8]} by ann", PARKED)
         change(made.engine, begun, OperationState.SUCCEEDED)

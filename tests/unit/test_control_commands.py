@@ -19,8 +19,8 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import groups
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.operations import Intent, ask, change, list_operations
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.operations import Intent, change, list_operations, submit
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import write_backlog
 from pipeline.store.sources import Identity, record_identity
 
@@ -83,9 +83,9 @@ def test_wrong_use_is_one_sentence(
 
 def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlContext, tmp_path: Path) -> None:
     """From asking to the audit log: each command tells what is so, by the beginning of the operation's id."""
-    asked = turnout(tmp_path, "move", "Chess", "--to", "b", "--reason", "hot", "--no-wait", "--json")
-    operation = json.loads(asked.stdout)
-    assert (asked.exit_code, operation["state"], operation["reason"]) == (0, "planned", "hot")
+    submitted = turnout(tmp_path, "move", "Chess", "--to", "b", "--reason", "hot", "--no-wait", "--json")
+    operation = json.loads(submitted.stdout)
+    assert (submitted.exit_code, operation["state"], operation["reason"]) == (0, "planned", "hot")
     tick(world, KINDS)
     name = operation["operation_id"][:8]
     shown = turnout(tmp_path, "ops", "show", name).output
@@ -115,7 +115,7 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
 @pytest.mark.parametrize("reason", ["", "   ", "\u200b", "\u202e", "\u3164", "\U0001d159"])
 def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: Path, reason: str) -> None:
     """Where a reason must be given, one without a visible character is refused, and nothing is done."""
-    planned, stuck = (ask(world.engine, Intent("pause", (f"game:{each}",), "ann")) for each in "ab")
+    planned, stuck = (submit(world.engine, Intent("pause", (f"game:{each}",), "ann")) for each in "ab")
     stuck = change(world.engine, stuck, OperationState.NEEDS_HUMAN, "look")
     for words in (
         ("ops", "close", stuck.operation_id), ("ops", "cancel", planned.operation_id),
@@ -151,8 +151,8 @@ def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlCont
     hostile = "calm\u202e\u0085\rfailed"
     turnout(tmp_path, "pause", "Go", "--no-wait", "--reason", hostile)
     turnout(tmp_path, "games", "reject", hostile, "--reason", hostile)
-    (asked,) = list_operations(world.engine)
-    waiting = change(world.engine, asked, OperationState.NEEDS_HUMAN, hostile)
+    (submitted,) = list_operations(world.engine)
+    waiting = change(world.engine, submitted, OperationState.NEEDS_HUMAN, hostile)
     printed = [
         *(turnout(tmp_path, "ops", "show", waiting.operation_id), turnout(tmp_path, "ops", "list")),
         turnout(tmp_path, "ops", "close", waiting.operation_id, "--reason", hostile),
@@ -194,15 +194,15 @@ def start_measured(engine: Engine) -> None:
 
 def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) -> None:
     """`turnout status` ends with 1 where a person should look, unknown included, and names where."""
-    told = turnout(tmp_path, "status")
-    assert told.exit_code == 1
-    assert told.output.splitlines()[:2] == [
+    reported = turnout(tmp_path, "status")
+    assert reported.exit_code == 1
+    assert reported.output.splitlines()[:2] == [
         "2 streams level with bronze (2 starting); ingest was never started",
         "ingest main: not started (was never started)",
     ]
-    assert "STARTING     chess_1" not in told.output
+    assert "STARTING     chess_1" not in reported.output
     assert "STARTING     chess_1" in turnout(tmp_path, "status", "--all").output
-    assert "latency is measured from a source time of an unknown clock" in told.output
+    assert "latency is measured from a source time of an unknown clock" in reported.output
     record_identity(world.engine, Identity(1, None, None, "bronze", 0, None, source_clock="producer"))
     start_measured(world.engine)
     well = turnout(tmp_path, "status", "--json")
@@ -218,16 +218,16 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     )
     assert "Start `turnout controller run`." in waits.output
     change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "look at it")
-    asked = turnout(tmp_path, "status")
-    assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
-    assert "latency is measured from the producer's clock" in asked.output
+    submitted = turnout(tmp_path, "status")
+    assert (submitted.exit_code, "pause: look at it" in submitted.output) == (1, True)
+    assert "latency is measured from the producer's clock" in submitted.output
 
 
 def test_status_of_a_group_that_was_stopped_on_purpose_is_healthy(world: ControlContext, tmp_path: Path) -> None:
     """A group that somebody has stopped is no reason for exit code 1, with games or without; its games are paused."""
     start_measured(world.engine)
     for name in "ab":
-        beat(world.engine, "group", name, "stopped", None)
+        heartbeat(world.engine, "group", name, "stopped", None)
     assert turnout(tmp_path, "status").exit_code == 1, "both games of a stand still, and nobody wanted that"
     want(world, "a", desired="stopped")
     stopped = turnout(tmp_path, "status", "--json")
@@ -254,30 +254,38 @@ def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: ControlCon
     assert "chess_1: a → b, evens out the load: a is the fullest group" in shown
     assert "0 restarts, catch-up time unknown." in shown
     assert "1 to move, 0 fit nowhere. Highest load:" in shown
-    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
-    (move,) = told["moves"]
+    reported = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    (move,) = reported["moves"]
     assert (move["game_key"], move["from"], move["to"], move["cores_known"]) == ("chess_1", "a", "b", False)
-    assert (move["catch_up_seconds"], move["needed"], told["restarts"], told["unplaced"]) == (None, False, 0, [])
-    assert [told[when]["a"]["games"] for when in ("before", "after")] == [2, 1]
+    assert (move["catch_up_seconds"], move["needed"], reported["restarts"], reported["unplaced"]) == (
+        None,
+        False,
+        0,
+        [],
+    )
+    assert [reported[when]["a"]["games"] for when in ("before", "after")] == [2, 1]
     assert json.loads(turnout(tmp_path, "groups", "propose", "--json", "--most", "0").stdout)["moves"] == []
     assert list_operations(world.engine) == []
-    asked = turnout(tmp_path, "groups", "propose", "--apply", "--no-wait", "--json", "--reason", "hot")
-    assert (json.loads(asked.stdout)["kind"], json.loads(asked.stdout)["targets"]) == ("move", ["game:chess_1"])
+    submitted = turnout(tmp_path, "groups", "propose", "--apply", "--no-wait", "--json", "--reason", "hot")
+    assert (json.loads(submitted.stdout)["kind"], json.loads(submitted.stdout)["targets"]) == ("move", ["game:chess_1"])
     tick(world, KINDS)
-    assert {key: seat.group for key, seat in read_assignments(world.engine).items()} == {"chess_1": "b", "go_1": "a"}
+    assert {key: assignment.group for key, assignment in read_assignments(world.engine).items()} == {
+        "chess_1": "b",
+        "go_1": "a",
+    }
     assert "0 to move" in turnout(tmp_path, "groups", "propose").output
 
 
 def test_games_that_cannot_stay_come_first_in_a_proposal(world: ControlContext, tmp_path: Path) -> None:
     """Who is in a group that is stopped is proposed to move; a game is named once, and what fits nowhere is told of."""
     want(world, "a", desired="stopped")
-    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
-    assert [(move["game_key"], move["to"], move["needed"]) for move in told["moves"]] == [
+    reported = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    assert [(move["game_key"], move["to"], move["needed"]) for move in reported["moves"]] == [
         ("chess_1", "b", True), ("go_1", "b", True),
     ]  # fmt: skip
     want(world, "b", capacity_cores=0.002)
-    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
-    assert [each["game_key"] for each in told["unplaced"]] == ["go_1"]
+    reported = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    assert [each["game_key"] for each in reported["unplaced"]] == ["go_1"]
     assert "go_1: nowhere: group a is stopped; it stays" in turnout(tmp_path, "groups", "propose").output
 
 
@@ -286,11 +294,11 @@ def test_a_group_is_drained_as_shown(world: ControlContext, tmp_path: Path) -> N
     shown = turnout(tmp_path, "groups", "drain", "a", "--dry-run")
     assert (shown.exit_code, "a: running → drained\nchess_1: a → b" in shown.output) == (0, True)
     assert list_operations(world.engine) == []
-    asked = json.loads(turnout(tmp_path, "groups", "drain", "a", "--reason", "old", "--no-wait", "--json").stdout)
-    assert (asked["kind"], asked["targets"]) == ("move", ["game:chess_1", "game:go_1", "group:a"])
-    assert asked["parameters"]["desired"] == {"a": ["running", "drained"]}
+    submitted = json.loads(turnout(tmp_path, "groups", "drain", "a", "--reason", "old", "--no-wait", "--json").stdout)
+    assert (submitted["kind"], submitted["targets"]) == ("move", ["game:chess_1", "game:go_1", "group:a"])
+    assert submitted["parameters"]["desired"] == {"a": ["running", "drained"]}
     tick(world, KINDS)
-    assert {seat.group for seat in read_assignments(world.engine).values()} == {"b"}
+    assert {assignment.group for assignment in read_assignments(world.engine).values()} == {"b"}
     with pytest.raises(Refused, match=r"Group b cannot be drained: 2 of its 2 games .* no other group takes games"):
         turnout(tmp_path, "groups", "drain", "b")
     with pytest.raises(Refused, match="Group a takes no games: it is drained"):

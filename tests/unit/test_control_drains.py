@@ -16,38 +16,41 @@ from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.tables import drivers as drivers_table
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assigned, record_seen
-from pipeline.store.operations import Operation, ask, operation
+from pipeline.store.operations import Operation, operation, submit
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 
 
 @pytest.fixture
 def drivers(engine: Engine) -> Drivers:
-    return beating(engine)
+    return heartbeats(engine)
 
 
-def beating(engine: Engine) -> Drivers:
+def heartbeats(engine: Engine) -> Drivers:
     """Return the drivers of three groups that also beat."""
     made = Drivers(engine)
     with engine.begin() as connection:
-        told = {"kind": "group", "pid": os.getpid(), "host": socket.gethostname(), "started_at": 0.0}
-        told |= {"heartbeat_at": NOW, "state": "running"}
-        connection.execute(drivers_table.insert(), [{**told, "name": name} for name in "abc"])
+        reported = {"kind": "group", "pid": os.getpid(), "host": socket.gethostname(), "started_at": 0.0}
+        reported |= {"heartbeat_at": NOW, "state": "running"}
+        connection.execute(drivers_table.insert(), [{**reported, "name": name} for name in "abc"])
     return made
 
 
 def loads(drivers: Drivers, **capacities: float) -> Loads:
     """Return loads in which each game takes a tenth of a core."""
-    games = ((key, seat.group, Load(0.1 / 12e-6, 0.0, 0.0)) for key, seat in read_assignments(drivers.store).items())
+    games = (
+        (key, assignment.group, Load(0.1 / 12e-6, 0.0, 0.0))
+        for key, assignment in read_assignments(drivers.store).items()
+    )
     return tallied(games, [GroupLoad(name, "running", True, None, capacities.get(name)) for name in "abc"])
 
 
-def planned(drivers: Drivers, group: str) -> moves.Plan:
-    seats = read_group_drivers(drivers.store, now=NOW)
-    return drain(group, read_assignments(drivers.store), seats, loads(drivers))
+def planned(drivers: Drivers, group: str) -> moves.MovePlan:
+    game_assignments = read_group_liveness(drivers.store, now=NOW)
+    return drain(group, read_assignments(drivers.store), game_assignments, loads(drivers))
 
 
 def desired(drivers: Drivers) -> dict[str, tuple[str, int]]:
@@ -75,7 +78,7 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     intent = plan.intent("ann", "new machine")
     assert intent.kind == "move"
     assert set(intent.targets) == {"group:a", *(f"game:{key}" for key in mine)}
-    done = carried_out(drivers, ask(drivers.store, intent))
+    done = carried_out(drivers, submit(drivers.store, intent))
     assert done.state == "succeeded", done.outcome
     assert done.outcome == "Moved and seen: 1 in b, 1 in c, group a is drained."
     assert desired(drivers) == {"a": ("drained", 2), "b": ("running", 1), "c": ("running", 1)}
@@ -89,18 +92,18 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
 def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Drivers) -> None:
     """What the drain has done is taken back as one operation, and not where somebody has changed the group since."""
     mine = {each.game_key for each in assigned(drivers.store, "a")}
-    done = carried_out(drivers, ask(drivers.store, planned(drivers, "a").intent("ann", "")))
+    done = carried_out(drivers, submit(drivers.store, planned(drivers, "a").intent("ann", "")))
     proposal = undo(Settings(), drivers.store, done, "bob", now=NOW)
     assert proposal.lines[0] == "a: drained → running"
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped"))
     with pytest.raises(Refused, match="Group a was changed since: it is stopped now, not drained"):
         undo(Settings(), drivers.store, done, "bob", now=NOW)
-    late = carried_out(drivers, ask(drivers.store, proposal.intent))
+    late = carried_out(drivers, submit(drivers.store, proposal.intent))
     assert (late.state, late.outcome) == ("failed", "Nothing was done: group a is stopped now.")
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="drained"))
-    undone = carried_out(drivers, ask(drivers.store, undo(Settings(), drivers.store, done, "bob", now=NOW).intent))
+    undone = carried_out(drivers, submit(drivers.store, undo(Settings(), drivers.store, done, "bob", now=NOW).intent))
     assert undone.state == "succeeded", undone.outcome
     assert {each.game_key for each in assigned(drivers.store, "a")} == mine
     assert desired(drivers)["a"][0] == "running"
@@ -121,7 +124,7 @@ def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
 
 def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
     """A game that came to the group meanwhile, or a target that was drained itself, is seen before anything is done."""
-    begun = ask(drivers.store, planned(drivers, "a").intent("ann", ""))
+    begun = submit(drivers.store, planned(drivers, "a").intent("ann", ""))
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name != "a").values(desired="stopped"))
     record_seen(drivers.store, {"new": "New"}, 10)
@@ -131,7 +134,7 @@ def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name != "a").values(desired="running"))
     plan = planned(drivers, "a")
-    begun = ask(drivers.store, plan.intent("ann", ""))
+    begun = submit(drivers.store, plan.intent("ann", ""))
     target = min(each.target for each in plan.moves)
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == target).values(desired="drained"))

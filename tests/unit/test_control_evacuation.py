@@ -1,4 +1,4 @@
-"""A dead group is relieved of its games once, by the move a person would ask for; nothing else is done unasked."""
+"""A dead group is evacuated once, by the move a person would ask for; nothing else is done unasked."""
 
 import os
 import socket
@@ -18,12 +18,12 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
-from pipeline.control.supervision.evacuation import Dead, Evacuator, Facts, Relief, dead, plan
+from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
-from pipeline.settings import Paths, Placement, Settings, load
+from pipeline.settings import Paths, PlacementSettings, Settings, load
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import drivers as drivers_table
@@ -32,12 +32,12 @@ from pipeline.store.database.tables import groups as groups_table
 from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups, reset_restart_budget
-from pipeline.store.operations import Intent, Operation, ask, change, list_operations, operation
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.operations import Intent, Operation, change, list_operations, operation, submit
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.reports import keep_waiting, waiting_in
 from tests.unit.condition_world import DIED_AT, NOW, Known, begun, driver, lease, lives, look, tries
-from tests.unit.test_control_drains import beating
+from tests.unit.test_control_drains import heartbeats
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
 FOREIGN = Known(driver=driver())  # gone, and another tool starts it
@@ -117,20 +117,20 @@ def an_operation(state: OperationState, *games: str, kind: str = "move") -> Oper
 
 def planned(
     capacity: float | None,
-    *asked: Operation,
+    *submitted: Operation,
     taken: Mapping[str, Operation] = MappingProxyType({}),
     found: Sequence[Dead] = (BROKEN,),
-) -> list[Relief]:
-    """Return the reliefs of a dead group with three games of 0.1 cores, beside one that has so much room."""
+) -> list[EvacuationPlan]:
+    """Return the evacuations of a dead group with three games of 0.1 cores, beside one that has so much room."""
     there = {key: GameAssignment(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
     games = ((key, "a", Load(0.1 / 12e-6, 0.0, 0.0)) for key in there)
     groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]
     loads: Loads = tallied(games, groups)
-    by_key = dict(zip(BROKEN.keys, asked, strict=False))
+    by_key = dict(zip(BROKEN.keys, submitted, strict=False))
     return plan(found, Facts(by_key, taken, there, SEATS, loads))
 
 
-def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
+def test_an_evacuation_is_the_drain_a_person_would_submit() -> None:
     """All games go in one move, with which the group takes no more; the controller asks, and says why."""
     (only,) = planned(None)
     assert only.alarms == ()
@@ -138,7 +138,7 @@ def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
     assert (only.intent.kind, only.intent.actor, only.intent.idempotency_key) == (
         "move",
         CONTROLLER,
-        "relieve-a-999300",
+        "evacuate-a-999300",
     )
     assert only.intent.parameters == {
         "assignments": dict.fromkeys(("g1", "g2", "g3"), "b"), "desired": {"a": ["running", "drained"]},
@@ -175,8 +175,8 @@ def test_dead_groups_share_what_room_there_is_by_priority() -> None:
     ]
     gone = [GroupLoad(name, "running", alive=False, silence="gone") for name in "ac"]
     loads = tallied(games, [*gone, GroupLoad("b", "running", True, None, 0.25)])
-    seats = {**SEATS, "c": GroupCondition("c", FAILED)}
-    first, second = plan([BROKEN, replace(BROKEN, group="c")], Facts({}, {}, there, seats, loads))
+    game_assignments = {**SEATS, "c": GroupCondition("c", FAILED)}
+    first, second = plan([BROKEN, replace(BROKEN, group="c")], Facts({}, {}, there, game_assignments, loads))
     assert first.intent is None
     assert first.staying == {"large"}
     assert second.intent is not None
@@ -192,8 +192,8 @@ def test_no_game_goes_where_a_driver_only_starts() -> None:
             [("g1", "a", Load(0.1 / 12e-6, 0.0, 0.0))],
             [gone, GroupLoad("b", "running", True), GroupLoad("c", "running", True, None, full)],
         )
-        seats = {**SEATS, "b": GroupCondition("b", Liveness("starting", NOW, None))}
-        (only,) = plan([BROKEN], Facts({}, {}, there, seats, loads))
+        game_assignments = {**SEATS, "b": GroupCondition("b", Liveness("starting", NOW, None))}
+        (only,) = plan([BROKEN], Facts({}, {}, there, game_assignments, loads))
         assert (only.intent and only.intent.parameters["assignments"]) == (target and {"g1": target})
         assert only.staying == (frozenset() if target else {"g1"})
 
@@ -230,7 +230,7 @@ def test_what_came_free_of_another_operation_goes_then() -> None:
     for state in (OperationState.NEEDS_HUMAN, OperationState.SUCCEEDED):
         (second,) = planned(None, an_operation(state, "g1", "g3"))
         assert second.intent is not None
-        assert (second.intent.idempotency_key, second.intent.targets) == ("relieve-a-999300/2", ("game:g2",))
+        assert (second.intent.idempotency_key, second.intent.targets) == ("evacuate-a-999300/2", ("game:g2",))
 
 
 def test_a_move_that_failed_before_it_began_is_asked_for_again() -> None:
@@ -248,11 +248,11 @@ def test_moves_of_one_death_are_bounded() -> None:
 
 
 def test_a_group_that_cannot_take_games_any_more_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that falls silent while a relief is planned makes that one wait, and does not end the controller."""
+    """A driver that falls silent while an evacuation is planned makes it wait, and does not end the controller."""
     monkeypatch.setitem(SEATS, "b", GroupCondition("b", FAILED))
     (only,) = planned(None)
     assert only.intent is None
-    assert only.alarms[0].startswith("group a waits for its relief: Group b cannot take games")
+    assert only.alarms[0].startswith("group a waits for its evacuation: Group b cannot take games")
     assert only.staying == {"g1", "g2", "g3"}
 
 
@@ -265,8 +265,8 @@ class Dying:
     living = "bc"
 
     def __init__(self, store: Engine, minutes: float = 10.0) -> None:
-        self.fleet, self.store = beating(store), store
-        self.reliever = Evacuator(store, Placement(evacuate_after_minutes=minutes))
+        self.fleet, self.store = heartbeats(store), store
+        self.evacuator = Evacuator(store, PlacementSettings(evacuate_after_minutes=minutes))
         self.fleet.leases["a"].release()
         with store.begin() as connection:  # whoever holds a lease is who beats, as in any driver
             theirs = update(leases_table).where(leases_table.c.name.in_(list(self.living)))
@@ -288,7 +288,7 @@ class Dying:
             for name in self.living:
                 self.heard_of(name, now)
             conditions = judge_groups(read_drivers(self.store, now=now))
-            self.reliever.tick(replace(conditions, mass_failure=failure or conditions.mass_failure))
+            self.evacuator.tick(replace(conditions, mass_failure=failure or conditions.mass_failure))
         return list_operations(self.store)
 
     def carry_out(self) -> Operation:
@@ -301,7 +301,7 @@ class Dying:
 
 
 @pytest.mark.proves("D22", "G100")
-def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> None:
+def test_a_dead_group_is_evacuated_once_and_it_can_be_undone(engine: Engine) -> None:
     """D22: watched long enough it is asked for, done, never asked for again, and taken back once the driver lives."""
     world = Dying(engine)
     mine = {each.game_key for each in assigned(engine, "a")}
@@ -313,7 +313,7 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     assert assigned(engine, "a") == []
     assert read_groups(engine)["a"].desired == "drained"
     assert len(world.look(5)) == 1
-    assert world.reliever.alarms == ()
+    assert world.evacuator.alarms == ()
     with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
         undo(Settings(), engine, done, "ann", now=world.fleet.clock.now)
     world.heard_of("a", world.fleet.clock.now)
@@ -323,7 +323,7 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
 
 
 @pytest.mark.proves("D22")
-def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
+def test_nothing_is_evacuated_in_a_mass_failure(engine: Engine) -> None:
     """D22: a failure of many groups is no time for moves."""
     world = Dying(engine)
     assert world.look(6, failure="9 of 10 groups died") == []
@@ -333,7 +333,7 @@ def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
 def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(engine: Engine) -> None:
     """An ordinary restart evacuates nobody, whatever became of the group before."""
     for between in (replace(TRYING, driver=driver(ago=1.0, pid=8), run=begun(60.0)), replace(LOCAL, desired="stopped")):
-        evacuator = Evacuator(engine, Placement(), _dead={"a": BROKEN})
+        evacuator = Evacuator(engine, PlacementSettings(), _dead={"a": BROKEN})
         for at in range(0, 70, 5):
             evacuator.tick(replace(look(between, lives("b")), now=NOW + at))
         evacuator.tick(replace(look(TRYING, lives("b")), now=NOW + 70))
@@ -343,7 +343,7 @@ def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(e
 def test_how_long_games_wait_is_kept_while_nobody_can_judge(engine: Engine) -> None:
     """A controller that follows meets a try: games of a dead group wait until somebody sees that they do not."""
     keep_waiting(engine, {"a": 2}, NOW - 500)
-    evacuator = Evacuator(engine, Placement())
+    evacuator = Evacuator(engine, PlacementSettings())
     for at in range(0, 90, 5):
         evacuator.tick(replace(look(TRYING, lives("b"), lives("c")), now=NOW + at))
         assert waiting(engine) == {"a": (2, NOW - 500)}
@@ -367,10 +367,10 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
 
 
 @pytest.mark.proves("D9")
-def test_a_clock_that_was_set_back_delays_a_relief_by_its_own_minutes_only(engine: Engine) -> None:
+def test_a_clock_that_was_set_back_delays_an_evacuation_by_its_own_minutes_only(engine: Engine) -> None:
     """D9: a group that last lived an hour ahead of the store's clock has lived when the watch began, not in an hour."""
     ahead = replace(LOCAL, lived=NOW + 3600)
-    evacuator = Evacuator(engine, Placement(), _watched_since=NOW + 3000, _looked_at=NOW + 3600)
+    evacuator = Evacuator(engine, PlacementSettings(), _watched_since=NOW + 3000, _looked_at=NOW + 3600)
     died = {}
     for at in range(0, 700, 20):
         evacuator.tick(replace(look(ahead, lives("b"), lives("c")), now=NOW + at))
@@ -382,10 +382,10 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     """What somebody else asks for comes first, for its own games; they follow when it has ended."""
     world = Dying(engine)
     mine = {f"game:{each.game_key}" for each in assigned(engine, "a")}
-    theirs = ask(engine, Intent("pause", (min(mine),), "ann"))
+    theirs = submit(engine, Intent("pause", (min(mine),), "ann"))
     first = next(each for each in world.look(4) if each.kind == "move")
     assert set(first.targets) == mine - {min(mine)}
-    assert f"wait for another operation: {min(mine)[5:]} for {theirs.operation_id[:8]}" in world.reliever.alarms[0]
+    assert f"wait for another operation: {min(mine)[5:]} for {theirs.operation_id[:8]}" in world.evacuator.alarms[0]
     change(engine, theirs, OperationState.FAILED, "ended")
     second = next(each for each in world.look() if each.targets == (min(mine),))
     assert (second.kind, second.actor) == ("move", CONTROLLER)
@@ -400,7 +400,7 @@ def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) 
     """How many wait stands in the store, since the first look that saw it, also for a controller that follows."""
     world = Dying(engine)
     mine = sorted(f"game:{each.game_key}" for each in assigned(engine, "a"))
-    first, second = (ask(engine, Intent("pause", (each,), "ann")) for each in mine[:2])
+    first, second = (submit(engine, Intent("pause", (each,), "ann")) for each in mine[:2])
     world.look(3)
     assert waiting(engine) == {}, "nobody was judged yet"
     world.look()
@@ -409,7 +409,7 @@ def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) 
     change(engine, first, OperationState.FAILED, "ended")
     world.look()
     assert waiting(engine) == {"a": (1, since)}, "that one goes now"
-    world.reliever = Evacuator(engine, Placement())
+    world.evacuator = Evacuator(engine, PlacementSettings())
     world.look(3)
     assert waiting(engine) == {"a": (1, since)}, "a new controller that does not judge yet forgets nothing"
     world.look(1, failure="9 of 10 groups died")
@@ -423,7 +423,7 @@ def test_games_still_wait_while_more_groups_die(engine: Engine) -> None:
     """Where most groups are down nobody is judged; that is said, and it is not taken for nobody waiting."""
     world = Dying(engine)
     mine = sorted(f"game:{each.game_key}" for each in assigned(engine, "a"))
-    ask(engine, Intent("pause", (mine[0],), "ann"))
+    submit(engine, Intent("pause", (mine[0],), "ann"))
     world.look(4)
     since = world.fleet.clock.now
     world.living = "c"
@@ -431,7 +431,7 @@ def test_games_still_wait_while_more_groups_die(engine: Engine) -> None:
     world.heard_of("b", since - 700)
     world.look()
     assert waiting(engine) == {"a": (1, since)}
-    assert world.reliever.alarms == (), "the controller's alarm is that of the failure"
+    assert world.evacuator.alarms == (), "the controller's alarm is that of the failure"
 
 
 def test_games_whose_move_is_refused_at_the_last_moment_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,14 +442,14 @@ def test_games_whose_move_is_refused_at_the_last_moment_wait(engine: Engine, mon
     def refuse(*_arguments: object) -> Operation:
         raise Refused("1 of 3 targets belong to another operation now")
 
-    monkeypatch.setattr(evacuation, "ask", refuse)
+    monkeypatch.setattr(evacuation, "submit", refuse)
     world.look(4)
     assert waiting(engine) == {"a": (len(mine), world.fleet.clock.now)}
 
 
 @pytest.mark.parametrize("minutes", [10.0, 0.0])
-def test_a_group_that_lives_again_or_is_never_relieved_has_no_games_that_wait(engine: Engine, minutes: float) -> None:
-    """Once its driver is back its games go nowhere and need not; where relief is turned off nobody waits for it."""
+def test_a_group_that_lives_again_or_is_never_evacuated_has_no_games_that_wait(engine: Engine, minutes: float) -> None:
+    """Once its driver is back its games go nowhere and need not; where evacuation is turned off nobody waits for it."""
     keep_waiting(engine, {"a": 2}, NOW)
     world = Dying(engine, minutes)
     if minutes:
@@ -466,7 +466,7 @@ def test_the_controller_looks_after_dead_groups(
     for name in "ab":
         register_group(engine, name)
         start_driver(engine, "group", name, None)
-        beat(engine, "group", name, "running", None)
+        heartbeat(engine, "group", name, "running", None)
     record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
     with engine.begin() as connection:
         connection.execute(update(drivers_table).where(drivers_table.c.name == "a").values(heartbeat_at=1.0))

@@ -15,7 +15,7 @@ from pipeline.control.processes.backends import Local, process_of, reference_of
 from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import Placement, Settings, load
+from pipeline.settings import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
@@ -94,7 +94,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
         raise ValueError("no such setting")
 
     supervisor = Supervisor(store, {}, lambda _: None)
-    evacuator = Evacuator(store, Placement())
+    evacuator = Evacuator(store, PlacementSettings())
     evacuate = controller._parts(store, Settings(), supervisor, evacuator, [])["Evacuation"]
     supervisor.tick()
     assert evacuate() == ()

@@ -25,9 +25,9 @@ def test_what_disturbs_is_not_submitted_without_a_reason(engine: Engine, tmp_pat
         with pytest.raises(Refused, match=lacks):
             gate.submit(settings, engine, Intent("move", ("game:go",), actor, reason))
     assert (list_operations(engine), list(audit.entries(engine))) == ([], [])
-    asked = gate.submit(settings, engine, Intent("move", ("game:go",), "max", "r"))
+    submitted = gate.submit(settings, engine, Intent("move", ("game:go",), "max", "r"))
     (entry,) = audit.entries(engine)
-    assert (entry.operation_id, entry.actor, entry.phase) == (asked.operation_id, "max", "begun")
+    assert (entry.operation_id, entry.actor, entry.phase) == (submitted.operation_id, "max", "begun")
 
 
 def test_an_act_is_entered_with_the_role_and_audited(engine: Engine, tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_page_submits_nothing_that_disturbs_without_a_reason(tmp_path: Path, m
     open_store(*load(tmp_path))
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(tmp_path)})
     with pytest.raises(Refused, match="Say why"):
-        previews.ask(environment, Intent("move", ("game:go",), "ann"))
+        previews.submit(environment, Intent("move", ("game:go",), "ann"))

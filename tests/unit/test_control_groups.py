@@ -23,7 +23,6 @@ from pipeline.store.database.tables import operation_steps
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import (
     Group,
-    ask_to_stop,
     begin_run,
     change,
     create,
@@ -32,19 +31,20 @@ from pipeline.store.groups import (
     open_runs,
     read_groups,
     record_process,
+    submit_stop,
 )
-from pipeline.store.operations import Operation, ask, list_operations, operation, steps
+from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from pipeline.store.operations import change as begun
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, Process
 from tests.unit.leases_world import StoreClock
 
 LOCAL = Group("a", backend="local")
 
 
-def asked(engine: Engine, kind: str, *names: str) -> Operation:
+def submitted(engine: Engine, kind: str, *names: str) -> Operation:
     facts = steering.plan(kind, names, read_groups(engine))
-    return ask(engine, steering.intent(kind, facts, "ann", "why"))
+    return submit(engine, steering.intent(kind, facts, "ann", "why"))
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def drive(engine: Engine) -> Lease:
     lease = Lease(engine, "group", "a", 30.0)
     lease.acquire()
     start_driver(engine, "group", "a", None)
-    beat(engine, "group", "a", "running", None)
+    heartbeat(engine, "group", "a", "running", None)
     return lease
 
 
 def end(engine: Engine, lease: Lease) -> None:
     """End the run in order."""
-    beat(engine, "group", "a", "stopped", None)
+    heartbeat(engine, "group", "a", "stopped", None)
     lease.release()
     end_run(engine, open_runs(engine)["a"].run_id, "exit code 0", died=False)
 
@@ -94,8 +94,8 @@ def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "more")
     with pytest.raises(Refused):
         change(engine, seen, replace(seen, priority="high"), "eve", "late")
-    told = [(each.actor, each.action, each.phase, each.detail["reason"]) for each in audit.entries(engine)]
-    assert told == [
+    reported = [(each.actor, each.action, each.phase, each.detail["reason"]) for each in audit.entries(engine)]
+    assert reported == [
         ("ann", "create group", "begun", "new"),
         ("ann", "create group", "ended", "new"),
         ("bob", "change group", "begun", "more"),
@@ -151,7 +151,7 @@ def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], No
     """A stop that was asked for is not done before the driver has ended and given its lease back."""
     create(engine, LOCAL, "ann", "")
     lease = drive(engine)
-    stop = asked(engine, "stop", "a")
+    stop = submitted(engine, "stop", "a")
     act()
     assert read_groups(engine)["a"].desired == "stopped"
     assert operation(engine, stop.operation_id).state == "verifying"
@@ -161,11 +161,11 @@ def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], No
     assert steering.plan("stop", ["a"], read_groups(engine)) == {}, "planning again gives nothing"
 
 
-def test_a_stop_ends_where_somebody_wished_otherwise_since(engine: Engine, act: Callable[[], None]) -> None:
+def test_a_stop_ends_where_somebody_decided_otherwise_since(engine: Engine, act: Callable[[], None]) -> None:
     """A hand sets the group running while it is being stopped: no end of its driver is waited for any more."""
     create(engine, LOCAL, "ann", "")
     drive(engine)
-    stop = asked(engine, "stop", "a")
+    stop = submitted(engine, "stop", "a")
     act()
     assert operation(engine, stop.operation_id).state == "verifying"
     change(engine, read_groups(engine)["a"], replace(read_groups(engine)["a"], desired="running"), "bob", "")
@@ -176,13 +176,13 @@ def test_a_stop_ends_where_somebody_wished_otherwise_since(engine: Engine, act: 
 def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
     """The inverse of a stop is a start, checked like any other and done when a new driver tells that it runs."""
     create(engine, LOCAL, "ann", "")
-    asked(engine, "stop", "a")
+    submitted(engine, "stop", "a")
     act()
     stopped = operation(engine, newest(engine))
     proposal = undo(Settings(), engine, stopped, "ann", "again")
     back = proposal.intent
     assert (back.kind, back.undoes, proposal.lines[0]) == ("start", stopped.operation_id, "group a: stopped, 0 games")
-    start = ask(engine, back)
+    start = submit(engine, back)
     act()
     assert operation(engine, start.operation_id).state == "verifying"
     drive(engine)
@@ -194,7 +194,7 @@ def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: C
     """A restart is done when another driver than the one that ran tells that it runs; deaths before it are forgiven."""
     create(engine, LOCAL, "ann", "")
     lease = drive(engine)
-    restart = asked(engine, "restart", "a")
+    restart = submitted(engine, "restart", "a")
     act()
     assert open_runs(engine)["a"].stop_requested_at is not None
     assert operation(engine, restart.operation_id).state == "running"
@@ -212,12 +212,12 @@ def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine
     seen = create(engine, LOCAL, "ann", "")
     lease = drive(engine)
     change(engine, seen, replace(seen, desired="stopped"), "ann", "")
-    started = asked(engine, "start", "a")
+    started = submitted(engine, "start", "a")
     act()
     assert operation(engine, started.operation_id).state == "succeeded"
     change(engine, read_groups(engine)["a"], replace(read_groups(engine)["a"], desired="stopped"), "ann", "")
-    ask_to_stop(engine, open_runs(engine)["a"].run_id)
-    again = asked(engine, "start", "a")
+    submit_stop(engine, open_runs(engine)["a"].run_id)
+    again = submitted(engine, "start", "a")
     act()
     assert operation(engine, again.operation_id).state == "verifying", "the one that is asked to end is not it"
     end(engine, lease)
@@ -236,8 +236,8 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
     lease = Lease(engine, "group", "a", 30.0)
     lease.acquire()
     start_driver(engine, "group", "a", None)
-    beat(engine, "group", "a", "running", None)
-    restart = asked(engine, "restart", "a")
+    heartbeat(engine, "group", "a", "running", None)
+    restart = submitted(engine, "restart", "a")
     clock.now += 31.0 if lapsed else 1.0
     act()
     assert operation(engine, restart.operation_id).state == ("verifying" if lapsed else "running")
@@ -258,7 +258,7 @@ def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> N
     run_id = begin_run(engine, "a")
     assert run_id is not None
     end_run(engine, run_id, "exit code 1", died=True)
-    asked(engine, "restart", "a")
+    submitted(engine, "restart", "a")
     act()
     assert not any(run.died for run in ended_runs(engine, 0)["a"])
 
@@ -266,7 +266,7 @@ def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> N
 def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[[], None]) -> None:
     """What changed since it was shown is not done: look again."""
     seen = create(engine, LOCAL, "ann", "")
-    stop = asked(engine, "stop", "a")
+    stop = submitted(engine, "stop", "a")
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "")
     act()
     assert "it has changed since you looked" in str(operation(engine, stop.operation_id).outcome)
@@ -277,7 +277,7 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
     """A change between a controller's look and its act stays: the stop is refused there and has done nothing."""
     settings, paths = load(tmp_path, {})
     seen = create(engine, LOCAL, "ann", "")
-    running = begun(engine, asked(engine, "stop", "a"), OperationState.RUNNING)
+    running = begun(engine, submitted(engine, "stop", "a"), OperationState.RUNNING)
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
     with pytest.raises(Refused, match="group a was changed meanwhile"):
         KINDS["stop"].steps[0].act(ControlContext(settings, engine, paths), running)
@@ -288,7 +288,7 @@ def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[],
     """A stop whose effect is not seen in time needs a person, and says whose driver it waits for."""
     create(engine, LOCAL, "ann", "")
     drive(engine)
-    stop = asked(engine, "stop", "a")
+    stop = submitted(engine, "stop", "a")
     act()
     with engine.begin() as connection:
         connection.execute(update(operation_steps).values(started_at=operation_steps.c.started_at - 130))
@@ -305,7 +305,7 @@ def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:
     assert run_id is not None
     end_run(engine, run_id, "exit code 1", died=True)
     end_run(engine, run_id, "later", died=False)
-    ask_to_stop(engine, run_id)
+    submit_stop(engine, run_id)
     run = ended_runs(engine, 0)["a"][0]
     assert (run.exit_message, run.died) == ("exit code 1", True)
 

@@ -18,7 +18,7 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups
-from pipeline.store.operations import Intent, Operation, ask, change, open_by_target, operation
+from pipeline.store.operations import Intent, Operation, change, open_by_target, operation, submit
 from tests.unit.leases_world import SECONDS
 from tests.unit.test_control_moves import ALIVE, Drivers
 
@@ -61,16 +61,16 @@ REQUESTS: Final[Mapping[str, Callable[[Drivers], Intent]]] = {
 
 def run_late(drivers: Drivers, world: ControlContext, intent: Intent) -> Operation:
     """Request it, and let its time pass while the drivers live and do nothing."""
-    asked = ask(drivers.store, intent)
+    submitted = submit(drivers.store, intent)
     for _ in range(8):
         tick(world, KINDS)
         drivers.clock.now += SECONDS
         for lease in drivers.leases.values():
             lease.renew()
-    late = operation(drivers.store, asked.operation_id)
+    late = operation(drivers.store, submitted.operation_id)
     assert late.state == "needs_human"
     assert tick(world, KINDS) == 0, "there is nothing to do, and its effect is not there"
-    assert operation(drivers.store, asked.operation_id) == late
+    assert operation(drivers.store, submitted.operation_id) == late
     return late
 
 
@@ -99,15 +99,15 @@ def test_what_comes_late_ends_the_operation_without_a_person(
 
 def test_what_broke_stays_a_persons(drivers: Drivers, world: ControlContext) -> None:
     """One that met a bug waits for nothing: that its effect is there does not say that it may go on."""
-    asked = ask(drivers.store, decision("pause")(drivers))
+    submitted = submit(drivers.store, decision("pause")(drivers))
     tick(world, KINDS)
     change(
         drivers.store,
-        operation(drivers.store, asked.operation_id),
+        operation(drivers.store, submitted.operation_id),
         OperationState.NEEDS_HUMAN,
         "It cannot go on: KeyError: 7",
     )
     for name in "abc":
         drivers.boundary(name, Lane.PAUSED)
     tick(world, KINDS)
-    assert operation(drivers.store, asked.operation_id).state == "needs_human"
+    assert operation(drivers.store, submitted.operation_id).state == "needs_human"

@@ -14,7 +14,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.placement.planner import place
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.fleet import read_fleet
@@ -76,16 +76,16 @@ def test_steering_asks_who_lives_as_status_does(
     fleet = read_fleet(store, heartbeat_seconds=heartbeat_seconds)
     judged = fleet.state("group", "a")
     assert judged is not None
-    seat = read_group_drivers(store, heartbeat_seconds, fleet.read_at)["a"]
+    assignment = read_group_liveness(store, heartbeat_seconds, fleet.read_at)["a"]
     room = read_loads(store, fleet.read_at, heartbeat_seconds=heartbeat_seconds).groups["a"]
-    assert (judged.liveness.state, seat.liveness) == (state, judged.liveness)
+    assert (judged.liveness.state, assignment.liveness) == (state, judged.liveness)
     assert (room.alive, room.silence) == (judged.liveness.is_live, judged.liveness.silence)
     homeless = {key: replace(each, group=None) for key, each in read_assignments(store).items()}
     if judged.liveness.is_live:
-        assert len(moves.plan({game_key("x"): "a"}, homeless, {"a": seat}).moves) == 1
+        assert len(moves.plan({game_key("x"): "a"}, homeless, {"a": assignment}).moves) == 1
         return
     with pytest.raises(Refused, match=re.escape(f"cannot take games: its driver {judged.liveness.reason}. Start it")):
-        moves.plan({game_key("x"): "a"}, homeless, {"a": seat})
+        moves.plan({game_key("x"): "a"}, homeless, {"a": assignment})
 
 
 @pytest.mark.parametrize("reference", ['{"run": 7}', "7", "purple"])

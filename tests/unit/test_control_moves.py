@@ -25,7 +25,7 @@ from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import games, operations
 from pipeline.store.games import carried, let_go, record_seen, register_group
-from pipeline.store.operations import Operation, ask, hash_of, operation, steps
+from pipeline.store.operations import Operation, hash_of, operation, steps, submit
 from pipeline.store.processes.drivers import write_streams
 from pipeline.store.processes.leases import Lease, store_time
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
@@ -49,7 +49,7 @@ class Drivers:
         for name in "abc":
             self.boundary(name)
 
-    def boundary(self, name: str, lane: Lane = Lane.RUN, *, told: bool = True, lag: float | None = None) -> None:
+    def boundary(self, name: str, lane: Lane = Lane.RUN, *, reported: bool = True, lag: float | None = None) -> None:
         """Let go, take, and tell, as a group's driver does between two passes."""
         self.clock.now += 1.0
         lease = self.leases[name]
@@ -58,7 +58,7 @@ class Drivers:
         if leaving := self.held.get(name, set()) - wanted:
             let_go(self.store, lease, leaving)
         self.held[name] = wanted
-        if told:
+        if reported:
             write_streams(self.store, [self._state(key, name, lane, lag) for key in wanted])
 
     def _state(self, key: str, group: str, lane: Lane, lag: float | None) -> StreamState:
@@ -83,12 +83,12 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
     return ControlContext(Settings(), drivers.store, Paths(tmp_path))
 
 
-def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:
+def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.MovePlan:
     return moves.plan(wanted, read_assignments(drivers.store), ALIVE)
 
 
-def asked(drivers: Drivers, wanted: dict[str, str]) -> Operation:
-    return ask(drivers.store, planned(drivers, wanted).intent("ann", "too busy"))
+def submitted(drivers: Drivers, wanted: dict[str, str]) -> Operation:
+    return submit(drivers.store, planned(drivers, wanted).intent("ann", "too busy"))
 
 
 def state(drivers: Drivers, begun: Operation) -> str:
@@ -129,7 +129,7 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
 ) -> None:
     """Request sent is not done: each step waits for its effect, and a second plan is empty."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     tick(world, KINDS)
     assert drivers.group_of("g1") == target
     assert names(drivers, begun) == [("assign", "done"), ("release", "running")]
@@ -139,7 +139,7 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     drivers.boundary(source)
     tick(world, KINDS)
     assert names(drivers, begun)[-1] == ("acquire", "running")
-    drivers.boundary(target, told=False)
+    drivers.boundary(target, reported=False)
     tick(world, KINDS)
     assert (names(drivers, begun)[-1], state(drivers, begun)) == (("verify", "running"), "verifying")
     drivers.boundary(target, Lane.CATCHUP)
@@ -162,10 +162,10 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
 def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: ControlContext) -> None:
     """The time left comes from a lag that was seen to fall in its new group; without that there is no estimate."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     for name in (source, target, source, target):
         tick(world, KINDS)
-        drivers.boundary(name, told=False)
+        drivers.boundary(name, reported=False)
     said = []
     for lag in (300.0, 320.0, 320.0, 280.0, 40.0):
         drivers.boundary(target, Lane.CATCHUP, lag=lag)
@@ -187,7 +187,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         groups = {**ALIVE, target: GroupCondition(target, Liveness("running", 0.0, None), desired)}
         with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
             moves.plan({"g1": target}, there, groups)
-    games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]
+    games = [(key, assignment.group, Load(1e4, 0.0, 1.0, 9.0)) for key, assignment in there.items()]
     rooms = [GroupLoad(name, "running", True, None, 0.3 if name == target else 2.0) for name in "abc"]
     loads = tallied(games, rooms)
     most = max(set("abc") - {target})
@@ -198,7 +198,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         moves.plan({"g1": target}, there, ALIVE, loads)
     with pytest.raises(Refused, match=r"and placement.max_games_per_group is 2; no other group"):
         moves.plan({"g1": target}, there, ALIVE, tallied(games, [GroupLoad(target, alive=True)], 2))
-    mine = next(key for key, seat in there.items() if seat.group == target)
+    mine = next(key for key, assignment in there.items() if assignment.group == target)
     swap = moves.plan({"g1": target, mine: most}, there, ALIVE, loads)
     assert len(swap.moves) == 2, "what leaves makes room for what comes"
     lines = moves.render_preview(swap, there, loads, 5.0)
@@ -214,7 +214,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: ControlContext) -> None:
     """D17: of two people who move one game, the one with a stale preview is told so, and nothing of theirs is done."""
     target, other = others(drivers, "g1")
-    begun = asked(drivers, {"g1": target, "g2": target} if drivers.group_of("g2") != target else {"g1": target})
+    begun = submitted(drivers, {"g1": target, "g2": target} if drivers.group_of("g2") != target else {"g1": target})
     with drivers.store.begin() as connection:
         connection.execute(update(games).where(games.c.game_key == "g1").values(group_name=other, epoch=7))
     tick(world, KINDS)
@@ -228,7 +228,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
     """A game that somebody else moves between preview and act keeps the whole set where it is."""
     wanted = {key: others(drivers, key)[0] for key in ("g1", "g2", "g3")}
     before = {key: drivers.group_of(key) for key in wanted}
-    begun = asked(drivers, wanted)
+    begun = submitted(drivers, wanted)
     real = moves._facts
 
     def late(*arguments: object) -> object:
@@ -249,7 +249,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
 def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
     """D1 to D5: whatever was the last thing a controller wrote, the next one ends the operation, each step once."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     left = lives
 
     def dies(real: object) -> object:
@@ -283,7 +283,7 @@ def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: Con
 def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> None:
     """D7: two controllers at once end each operation once, and no game is assigned twice."""
     wanted = {f"g{number}": others(drivers, f"g{number}")[0] for number in range(1, 7)}
-    begun = [asked(drivers, {key: group}) for key, group in wanted.items()]
+    begun = [submitted(drivers, {key: group}) for key, group in wanted.items()]
     for _ in range(6):
         together = threading.Barrier(2)
 
@@ -296,7 +296,7 @@ def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> 
         for name in "abc":
             drivers.boundary(name)
     assert {state(drivers, each) for each in begun} == {"succeeded"}
-    assert {seat.epoch for seat in read_assignments(drivers.store).values()} == {2}
+    assert {assignment.epoch for assignment in read_assignments(drivers.store).values()} == {2}
     assert audit.verify(drivers.store).entries == 2 * len(begun)
 
 
@@ -304,7 +304,7 @@ def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> 
 def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: ControlContext) -> None:
     """D10: an old driver that lives and is stuck in a pass keeps its game; the operation says so and what to do."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     tick(world, KINDS)
     for _ in range(5):
         drivers.clock.now += SECONDS
@@ -331,7 +331,7 @@ def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, w
 def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Drivers, world: ControlContext) -> None:
     """A game whose old driver is gone waits for that one's lease and no longer."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     tick(world, KINDS)
     drivers.clock.now += SECONDS + 1
     drivers.boundary(target)
@@ -344,7 +344,7 @@ def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Driver
 def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: ControlContext) -> None:
     """Undo is an operation like any other, for a day, and not where somebody has moved the game on."""
     source, (target, other) = str(drivers.group_of("g1")), others(drivers, "g1")
-    begun = asked(drivers, {"g1": target})
+    begun = submitted(drivers, {"g1": target})
     with pytest.raises(Refused, match="only one that has ended"):
         require_undoable(drivers.store, begun)
     for _ in range(4):
@@ -355,7 +355,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
     require_undoable(drivers.store, done)
     back = moves.undo(done, read_assignments(drivers.store), ALIVE)
     assert [(each.game_key, each.source, each.target) for each in back.moves] == [("g1", target, source)]
-    undone = ask(drivers.store, back.intent("bob", "", undoes=done.operation_id))
+    undone = submit(drivers.store, back.intent("bob", "", undoes=done.operation_id))
     for _ in range(4):
         tick(world, KINDS)
         for name in "abc":
@@ -375,8 +375,8 @@ def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(
     drivers: Drivers, world: ControlContext
 ) -> None:
     """D18: what cannot be done needs a person; the controller lives, and everybody else's games move."""
-    spoilt = {key: asked(drivers, {key: others(drivers, key)[0]}) for key in ("g2", "g3")}
-    well = asked(drivers, {"g4": others(drivers, "g4")[0]})
+    spoilt = {key: submitted(drivers, {key: others(drivers, key)[0]}) for key in ("g2", "g3")}
+    well = submitted(drivers, {"g4": others(drivers, "g4")[0]})
     columns: dict[str, dict[str, object]] = {
         "g2": {"preview": '{"g2": 5}', "preview_hash": hash_of({"g2": 5}), "state": "running"},
         "g3": {"preview": '{"g3": ["a", "b", 1], "g1": ["a", "b", 1]}'},
@@ -404,17 +404,17 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(
 ) -> None:
     """A pause that no driver has heard of is not said to be one; what would change nothing is left out."""
     if kind == "resume":
-        stream_control.ask(drivers.store, "g1", "ann", desired="paused")
+        stream_control.submit_control(drivers.store, "g1", "ann", desired="paused")
     if kind == "retry":
         stream_control.record_failures(
             drivers.store, {"g1": stream_control.StreamControl(parked_at=1.0, failures=3, evidence="x")}
         )
     left = {"pause": ["g2"], "resume": ["g1"], "retry": ["g1"]}[kind]
     if kind == "pause":
-        stream_control.ask(drivers.store, "g1", "ann", desired="paused")
+        stream_control.submit_control(drivers.store, "g1", "ann", desired="paused")
     facts = pauses.plan(kind, ["g1", "g2"], read_assignments(drivers.store), stream_control.decided(drivers.store))
     assert list(facts) == left
-    begun = ask(drivers.store, pauses.intent(kind, facts, "bob", ""))
+    begun = submit(drivers.store, pauses.intent(kind, facts, "bob", ""))
     tick(world, KINDS)
     assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("verify", "running")], "verifying")
     made = stream_control.decided(drivers.store)[left[0]]
@@ -433,7 +433,7 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(
 def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) -> None:
     """The inverse is asked for like any other operation; a retry has none."""
     facts = pauses.plan("pause", ["g1"], read_assignments(drivers.store), {})
-    begun = ask(drivers.store, pauses.intent("pause", facts, "ann", ""))
+    begun = submit(drivers.store, pauses.intent("pause", facts, "ann", ""))
     for _ in range(2):
         tick(world, KINDS)
         for name in "abc":
@@ -445,6 +445,6 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) 
     assert lines[-1] == "1 to resume. No other stream is touched."
     stream_control.record_failures(drivers.store, {"g1": stream_control.StreamControl(failures=1)})
     facts = pauses.plan("retry", ["g1"], read_assignments(drivers.store), stream_control.decided(drivers.store))
-    retried = ask(drivers.store, pauses.intent("retry", facts, "ann", ""))
+    retried = submit(drivers.store, pauses.intent("retry", facts, "ann", ""))
     with pytest.raises(Refused, match="is a retry, which has no inverse"):
         require_undoable(drivers.store, retried)

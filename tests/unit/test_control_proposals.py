@@ -18,8 +18,8 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
-from pipeline.store.operations import ask
 from pipeline.store.operations import change as change_operation
+from pipeline.store.operations import submit
 from pipeline.store.processes.drivers import start_driver
 from tests.unit.app_world import sign_in
 
@@ -55,10 +55,10 @@ def undone(environment: Environment, kind: str) -> str:
     """Return an operation that has paused a game, or stopped a group."""
     store = open_store(environment.settings, environment.paths)
     if kind == "pause":
-        done = ask(store, previews.preview_named(environment, kind, ["chess_1"]).intent)
-        stream_control.ask(store, "chess_1", "ann", desired="paused")
+        done = submit(store, previews.preview_named(environment, kind, ["chess_1"]).intent)
+        stream_control.submit_control(store, "chess_1", "ann", desired="paused")
     else:
-        done = ask(store, previews.preview_named(environment, kind, ["a"]).intent)
+        done = submit(store, previews.preview_named(environment, kind, ["a"]).intent)
         group = read_groups(store)["a"]
         change(store, group, replace(group, desired="stopped"), "ann", "")
     return change_operation(store, done, OperationState.SUCCEEDED).operation_id

@@ -16,14 +16,14 @@ from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
-from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.games import known_priorities, record_seen
 from pipeline.store.groups import Group, begin_run, change, create, end_run, ended_runs, read_groups, remove
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Operation, ask, operation
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease
 from pipeline.store.processes.liveness import read_drivers
 
@@ -43,10 +43,10 @@ def removed(engine: Engine, name: str = "b") -> None:
 def a_move_to_b(engine: Engine) -> Operation:
     for name in "ab":
         start_driver(engine, "group", name, None)
-    drivers = read_group_drivers(engine)
+    drivers = read_group_liveness(engine)
     drivers["b"] = replace(drivers["b"], desired="running")
     there = read_assignments(engine)
-    return ask(engine, moves.plan({"g1": "b"}, there, drivers).intent("ann", ""))
+    return submit(engine, moves.plan({"g1": "b"}, there, drivers).intent("ann", ""))
 
 
 def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group) -> None:
@@ -103,7 +103,7 @@ def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained
         connection.execute(theirs.values(heartbeat_at=time.time() + 50))
     with pytest.raises(Refused, match="still has a driver that may live: it sent a heartbeat that is"):
         removed(engine)
-    beat(engine, "group", "b", "stopped", None)
+    heartbeat(engine, "group", "b", "stopped", None)
     removed(engine)
     assert set(read_groups(engine)) == {"a"}
 

@@ -17,8 +17,8 @@ from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
 from pipeline.store.fleet import read_fleet
-from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
-from pipeline.store.operations import Operation, ask, operation, steps
+from pipeline.store.games import assigned, record_last_seqs, record_seen, register_group, retired_games
+from pipeline.store.operations import Operation, operation, steps, submit
 from pipeline.verify.balance import verify
 from pipeline.verify.report import render_balance
 from tests.tables.repair_world import CHESS, good, make_world
@@ -35,9 +35,9 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
     return ControlContext(Settings(), drivers.store, Paths(tmp_path))
 
 
-def asked(drivers: Drivers, kind: str, *keys: str) -> Operation:
+def submitted(drivers: Drivers, kind: str, *keys: str) -> Operation:
     facts = retirement.plan(kind, keys, read_assignments(drivers.store))
-    return ask(drivers.store, retirement.intent(kind, facts, "ann", "closed"))
+    return submit(drivers.store, retirement.intent(kind, facts, "ann", "closed"))
 
 
 def boundaries(drivers: Drivers) -> None:
@@ -62,7 +62,7 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
 ) -> None:
     """D19: its driver lets it go; new rows, a start of ingest and a new group give it none, until it is restored."""
     source = str(drivers.group_of("g1"))
-    begun = asked(drivers, "retire", "g1")
+    begun = submitted(drivers, "retire", "g1")
     tick(world, KINDS)
     assert (drivers.group_of("g1"), now(drivers, begun).state) == (None, "verifying")
     assert steps(drivers.store, begun.operation_id)[-1].detail.startswith(f"Group {source} still holds 1: g1")
@@ -70,26 +70,26 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     assert now(drivers, begun).state == "succeeded"
     assert all("g1" not in held for held in drivers.held.values())
     record_seen(drivers.store, {"g1": "One"}, 12)
-    record_heads(drivers.store, {"g1": 13})
+    record_last_seqs(drivers.store, {"g1": 13})
     register_group(drivers.store, "d")
-    seat = read_assignments(drivers.store)["g1"]
-    assert (seat.group, seat.held_by, seat.last_seq) == (None, None, 13)
+    assignment = read_assignments(drivers.store)["g1"]
+    assert (assignment.group, assignment.held_by, assignment.last_seq) == (None, None, 13)
     assert retired_games(drivers.store) == {"g1"}
     assert retirement.plan("retire", ["g1"], read_assignments(drivers.store)) == {}
-    back = asked(drivers, "restore", "g1")
+    back = submitted(drivers, "restore", "g1")
     tick(world, KINDS)
     group = str(drivers.group_of("g1"))
     assert "g1" in {each.game_key for each in assigned(drivers.store, group)}
-    record_heads(drivers.store, {})
+    record_last_seqs(drivers.store, {})
     assert now(drivers, back).state == "verifying", "no driver has told of it"
 
 
 @pytest.mark.proves("G88")
 def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: ControlContext) -> None:
     """A restore ends when the new driver tells of the game and it has caught up; then there is nothing to plan."""
-    asked(drivers, "retire", "g1", "g2")
+    submitted(drivers, "retire", "g1", "g2")
     brought_on(drivers, world)
-    back = asked(drivers, "restore", "g1", "g2")
+    back = submitted(drivers, "restore", "g1", "g2")
     brought_on(drivers, world)
     assert (now(drivers, back).state, now(drivers, back).outcome) == ("succeeded", "Restored: g1, g2.")
     assert retirement.plan("restore", ["g1", "g2"], read_assignments(drivers.store)) == {}
@@ -98,7 +98,7 @@ def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: ControlCo
 
 def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: ControlContext) -> None:
     """Undo asks for the inverse, which has its own steps."""
-    begun = asked(drivers, "retire", "g1")
+    begun = submitted(drivers, "retire", "g1")
     brought_on(drivers, world)
     proposal = undo(Settings(), drivers.store, now(drivers, begun), "bob")
     intent, lines = proposal.intent, proposal.lines
@@ -109,7 +109,7 @@ def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: 
 
 def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: Drivers, world: ControlContext) -> None:
     """A retired game is neither moved nor paused nor tried again: nobody would act on it."""
-    asked(drivers, "retire", "g1")
+    submitted(drivers, "retire", "g1")
     brought_on(drivers, world)
     there = read_assignments(drivers.store)
     with pytest.raises(Refused, match=r"g1 is retired.*turnout games restore g1"):
@@ -148,7 +148,7 @@ def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> Non
 
 def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: ControlContext) -> None:
     """What somebody wanted is no fault: the game is paused, the reason says why, and its last numbers do not count."""
-    asked(drivers, "retire", "g1")
+    submitted(drivers, "retire", "g1")
     brought_on(drivers, world)
     row = read_fleet(drivers.store, drivers.clock.now).row("g1")
     assert row is not None

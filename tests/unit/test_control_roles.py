@@ -21,7 +21,7 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.database.tables import role_members
 from pipeline.store.games import record_seen
-from pipeline.store.operations import ask, operation
+from pipeline.store.operations import operation, submit
 from pipeline.store.stream_control import decided
 
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
@@ -128,8 +128,8 @@ def test_a_role_that_was_taken_away_meanwhile_counts(engine: Engine, tmp_path: P
     """The controller checks again when it begins: who may no longer gets nothing done."""
     record_seen(engine, {"g": "G"}, 1)
     facts = pauses.plan("pause", ["g"], read_assignments(engine), {})
-    asked = ask(engine, pauses.intent("pause", facts, "olga", ""))
+    submitted = submit(engine, pauses.intent("pause", facts, "olga", ""))
     settings, paths = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})
     tick(ControlContext(settings, engine, paths), KINDS)
-    assert "Nothing was done: 'olga' may not pause" in str(operation(engine, asked.operation_id).outcome)
+    assert "Nothing was done: 'olga' may not pause" in str(operation(engine, submitted.operation_id).outcome)
     assert decided(engine) == {}

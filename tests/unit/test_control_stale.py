@@ -26,13 +26,13 @@ from pipeline.store.operations import (
     Intent,
     Operation,
     OperationConflict,
-    ask,
     begin_step,
     change,
     end_step,
     list_operations,
     operation,
     steps,
+    submit,
 )
 from pipeline.store.stream_control import decided
 from tests.unit.leases_world import StoreClock, group_lease
@@ -50,35 +50,35 @@ def world(engine: Engine) -> ControlContext:
     return ControlContext(Settings(), engine, Paths(Path()))
 
 
-def asked(world: ControlContext, kind: str) -> Operation:
+def submitted(world: ControlContext, kind: str) -> Operation:
     """Ask for something about both games."""
     if kind == "move":
-        return ask(
+        return submit(
             world.engine,
             moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE).intent("ann", ""),
         )
     facts: dict[str, Any] = dict.fromkeys(("g1", "g2"), "running" if kind == "pause" else "stopped")
-    return ask(world.engine, Intent(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
+    return submit(world.engine, Intent(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
 
 
 @pytest.mark.parametrize("kind", ["move", "pause", "retry"])
 @pytest.mark.proves("D8", "G114")
 def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: ControlContext, kind: str) -> None:
     """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
-    running = change(world.engine, asked(world, kind), OperationState.RUNNING)
+    running = change(world.engine, submitted(world, kind), OperationState.RUNNING)
     step = KINDS[kind].steps[0]
     begin_step(world.engine, running, step.name)
     close(world.engine, change(world.engine, running, OperationState.NEEDS_HUMAN, "x"), "ann", "looked after")
     with pytest.raises(OperationConflict):
         step.act(world, running)
     assert decided(world.engine) == {}
-    assert {seat.epoch for seat in read_assignments(world.engine).values()} == {1}
+    assert {assignment.epoch for assignment in read_assignments(world.engine).values()} == {1}
 
 
 @pytest.mark.proves("D7")
 def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
-    running = change(world.engine, asked(world, "pause"), OperationState.RUNNING)
+    running = change(world.engine, submitted(world, "pause"), OperationState.RUNNING)
     end_step(world.engine, running, begin_step(world.engine, running, "decide"), "done", "x")
     with pytest.raises(OperationConflict):
         begin_step(world.engine, running, "decide")
@@ -96,7 +96,7 @@ def edit(world: ControlContext, key: str, group: str) -> None:
 @pytest.mark.proves("D17")
 def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, killed: bool) -> None:
     """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
-    running = change(world.engine, asked(world, "move"), OperationState.RUNNING)
+    running = change(world.engine, submitted(world, "move"), OperationState.RUNNING)
     if killed:
         with world.engine.begin() as connection:
             reassign(connection, {"g1": (1, "b"), "g2": (1, "b")})
@@ -122,7 +122,7 @@ def test_nothing_was_retired_is_said_only_where_it_is_so(world: ControlContext, 
             retire(connection, dict.fromkeys(keys, 1))
     facts = retirement.plan(kind, keys, read_assignments(world.engine))
     running = change(
-        world.engine, ask(world.engine, retirement.intent(kind, facts, "ann", "r")), OperationState.RUNNING
+        world.engine, submit(world.engine, retirement.intent(kind, facts, "ann", "r")), OperationState.RUNNING
     )
     KINDS[kind].steps[0].act(world, running)
     edit(world, "g1", "c")
@@ -154,7 +154,7 @@ def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: Control
     """D17: somebody assigns a moved game back to where it was; its driver need not let go, and the move ends."""
     leases = {name: group_lease(world.engine, name, number) for number, name in enumerate("ab", 1)}
     assert len(carried(world.engine, leases["a"])) == 2
-    running = asked(world, "move")
+    running = submitted(world, "move")
     tick(world, KINDS)
     edit(world, "g1", "a")
     tick(world, KINDS)
@@ -173,8 +173,8 @@ def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: Control
 @pytest.mark.proves("D18")
 def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(world: ControlContext) -> None:
     """D18: where its preview was edited an operation stands still, the others go on, and a person ends it."""
-    spoilt = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
-    well = ask(world.engine, Intent("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))
+    spoilt = submit(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    well = submit(world.engine, Intent("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))
     query = text("UPDATE operations SET preview = :value WHERE operation_id = :name")
     with world.engine.begin() as connection:
         connection.execute(query, {"value": '{"g2": "running"}', "name": spoilt.operation_id})
@@ -192,7 +192,7 @@ def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(
     verdict = audit.verify(world.engine)
     assert verdict.intact
     assert [each.operation_id for each in verdict.unended] == [well.operation_id]
-    again = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    again = submit(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
     assert again.state == "planned"
 
 

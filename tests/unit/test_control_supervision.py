@@ -70,9 +70,9 @@ def judged(groups: list[Seen]) -> tuple[Conditions, list[GroupObservation]]:
     return judge_groups(facts), observed
 
 
-def planned(groups: list[Seen], most_silent: float = math.inf) -> list[Action]:
+def planned(groups: list[Seen], max_silent: float = math.inf) -> list[Action]:
     conditions, observed = judged(groups)
-    return plan(observed, conditions.mass_failure, NOW, most_silent)
+    return plan(observed, conditions.mass_failure, NOW, max_silent)
 
 
 def mass_failure(groups: list[Seen]) -> str | None:
@@ -223,8 +223,8 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     assert len(starts(planned(idle))) == 3
     starting = [replace(each, run=replace(RUN, started_at=NOW - 5), is_alive=True) for each in idle[:3]]
     assert starts(planned([*starting, *idle[3:]])) == []
-    told = [replace(each, is_reported=True) for each in starting]
-    assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
+    shown = [replace(each, is_reported=True) for each in starting]
+    assert starts(planned([*shown, *idle[3:]])) == ["g03", "g04", "g05"]
 
 
 @pytest.mark.proves("D9")

@@ -15,7 +15,7 @@ from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.operations import Operation, ask, end_step, list_operations, operation, steps
+from pipeline.store.operations import Operation, end_step, list_operations, operation, steps, submit
 from tests.unit.leases_world import StoreClock
 
 ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "ab"}
@@ -32,13 +32,13 @@ def world(engine: Engine) -> ControlContext:
 
 def paused(world: ControlContext, number: int) -> Operation:
     facts = pauses.plan("pause", [f"g{number:02}"], read_assignments(world.engine), {})
-    return ask(world.engine, pauses.intent("pause", facts, "ann", ""))
+    return submit(world.engine, pauses.intent("pause", facts, "ann", ""))
 
 
 def moved(world: ControlContext, number: int) -> Operation:
     key, there = f"g{number:02}", read_assignments(world.engine)
     target = "b" if there[key].group == "a" else "a"
-    return ask(world.engine, moves.plan({key: target}, there, ALIVE).intent("ann", ""))
+    return submit(world.engine, moves.plan({key: target}, there, ALIVE).intent("ann", ""))
 
 
 def statements(world: ControlContext) -> int:

@@ -26,11 +26,11 @@ def test_the_log_has_the_last_word(there: int, known: int) -> None:
 @pytest.mark.parametrize("known", [-1, 0, 100_000, (1 << 63) - 1, float("inf"), 1.5, "purple", b"\xff", None])
 def test_a_number_that_a_hand_has_put_there_costs_nothing(known: Any) -> None:
     """Law L6: to look for each one below it would keep all games of the group waiting."""
-    asked: list[str] = []
+    calls: list[str] = []
 
     def version_of(app: str) -> int | None:
-        asked.append(app)
+        calls.append(app)
         return versions(2).get(app)
 
     assert newest(version_of, "local", GO, known) == 2
-    assert len(asked) < 10
+    assert len(calls) < 10

@@ -29,7 +29,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.landing_log import LANDING
 from pipeline.streams.writing.split import OWN_COLUMNS
-from tests.unit.test_health_exposition import OVERSIGHT
+from tests.unit.test_health_exposition import CONTROLLER_METRICS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -109,7 +109,7 @@ def test_command_lines_can_be_typed(path: Path) -> None:
 
 
 @cache
-def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
+def listed_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return name → (type, labels) of every metric family, from an exposition that knows something of everything."""
     exposition = Exposition(CollectorRegistry())
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
@@ -120,7 +120,7 @@ def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
     exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0, clocks={"broker": 2})
     exposition.set_fleet({"group": 1}, 1.0, ("b",))
-    exposition.set_oversight(OVERSIGHT)
+    exposition.set_controller_metrics(CONTROLLER_METRICS)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
     return {
         family.name + ("_total" if family.type == "counter" else ""): (
@@ -135,11 +135,11 @@ def test_every_metric_has_an_entry_with_type_labels_and_unit() -> None:
     """docs/metrics.md names exactly the families a process can tell, each with type, labels and unit."""
     source = Path(families.__file__).read_text("utf-8")
     spelled = set(re.findall(r"""_(?:counter|gauge)\(\s*"(\w+)"|\{PREFIX\}(\w+)""", source))
-    told = told_metrics()
-    assert {families.PREFIX + (a or b) for a, b in spelled} == {name.removesuffix("_total") for name in told}
+    reported = listed_metrics()
+    assert {families.PREFIX + (a or b) for a, b in spelled} == {name.removesuffix("_total") for name in reported}
     text = entries(page("metrics.md"), "###")
-    assert sorted(told) == sorted(text)
-    for name, (kind, labels) in told.items():
+    assert sorted(reported) == sorted(text)
+    for name, (kind, labels) in reported.items():
         first = text[name].strip().splitlines()[0]
         said = re.fullmatch(r"(\w+)\. Labels: (.+?)\. Unit: (.+)\.", first)
         assert said is not None, f"{name}: {first}"

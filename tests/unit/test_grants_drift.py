@@ -12,7 +12,7 @@ from grants.planning.drift import Drift, Finding, drift, intent
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
 from grants.planning.plan import plan
 from pipeline.errors import Refused
-from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, recreated, table_of
+from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, random_catalog, recreated, table_of
 
 NOW = 1_000.0
 
@@ -54,13 +54,13 @@ def without(observed: Observed, who: str) -> Observed:
 @pytest.mark.proves("G126")
 def test_what_turnout_did_has_not_drifted() -> None:
     """A catalog as plans left it has no finding, whoever was given what."""
-    assert found(*kept(picture(), chess(), chess(NOW + 5))).findings == ()
-    assert found(picture(), NOTHING) == Drift((), ())
+    assert found(*kept(catalog_snapshot(), chess(), chess(NOW + 5))).findings == ()
+    assert found(catalog_snapshot(), NOTHING) == Drift((), ())
 
 
 def test_a_strangers_grant_is_extra_and_can_be_adopted_or_reverted() -> None:
     """A SELECT that turnout does not know is found; either act ends that."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     stranger = changed(observed, table_of("go"), "Ann@X", add="SELECT")
     extra = only(stranger, managed)
     assert (extra.kind, extra.acts) == ("extra", ("adopt", "revert", "ignore"))
@@ -82,7 +82,7 @@ def test_a_strangers_grant_is_extra_and_can_be_adopted_or_reverted() -> None:
 )
 def test_a_grant_that_was_taken_by_hand_is_missing(securable: object, privilege: str, sentence: str) -> None:
     """What turnout gave and is not there is found, and given again or given up."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     taken = changed(observed, securable, "ann@x", remove=privilege)
     missing = only(taken, managed)
     assert (missing.kind, missing.privileges, missing.sentence) == ("missing", (privilege,), sentence)
@@ -92,12 +92,12 @@ def test_a_grant_that_was_taken_by_hand_is_missing(securable: object, privilege:
 
 def test_a_grant_whose_time_has_come_is_expired() -> None:
     """It is found from its last second on while it is there, and revoking it ends that."""
-    observed, managed = kept(picture(), chess(NOW + 5))
+    observed, managed = kept(catalog_snapshot(), chess(NOW + 5))
     assert found(observed, managed, NOW + 4).findings == ()
     expired = only(observed, managed, NOW + 5)
     assert (expired.kind, expired.acts) == ("expired", ("revert", "ignore"))
     assert acted(observed, managed, expired, "revert", NOW + 5) == Drift((), ())
-    both, managed = kept(picture(), chess(NOW + 5), chess())
+    both, managed = kept(catalog_snapshot(), chess(NOW + 5), chess())
     assert found(both, managed, NOW + 5).findings == ()
 
 
@@ -111,7 +111,7 @@ def left_over(observed: Observed) -> tuple[Observed, ManagedAccess]:
 
 def test_use_that_turnout_gave_and_nobody_needs_can_be_taken() -> None:
     """What is left over above the tables is found, and one revert takes all of it; then turnout keeps nothing."""
-    observed, managed = left_over(picture())
+    observed, managed = left_over(catalog_snapshot())
     findings = found(observed, managed).findings
     assert [(each.privileges, each.acts) for each in findings] == [
         (("USE_CATALOG",), ("revert", "ignore")), (("USE_SCHEMA",), ("revert", "ignore")),
@@ -128,7 +128,7 @@ def test_use_that_turnout_gave_and_nobody_needs_can_be_taken() -> None:
 @pytest.mark.parametrize("key", ["main", "games"])
 def test_a_game_called_like_the_schema_is_not_meant(key: str) -> None:
     """What is left over is reverted without touching a game that is called as what it lies in."""
-    observed, managed = left_over(picture(keys=("chess", "go", key)))
+    observed, managed = left_over(catalog_snapshot(keys=("chess", "go", key)))
     for each in found(observed, managed).findings:
         meant = intent(each, "revert", "because")
         assert meant.key == NO_GAME
@@ -143,7 +143,7 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
     """A group's USE_* without a game stay while a member reads by them: the finding has no act but to ignore it."""
     direct = {SCHEMA: {"readers": {"USE_SCHEMA"}}, CATALOG: {"readers": {"USE_CATALOG"}},
               table_of("chess"): {"bob@x": {"SELECT"}}, table_of("go"): {"bob@x": {"SELECT"}}}  # fmt: skip
-    observed = picture(direct, groups={"bob@x": {"readers"}})
+    observed = catalog_snapshot(direct, groups={"bob@x": {"readers"}})
     use = {ManagedGrant(SCHEMA, "readers", "USE_SCHEMA"), ManagedGrant(CATALOG, "readers", "USE_CATALOG")}
     managed = ManagedAccess(given=frozenset(use))
     _, schema, *_ = found(observed, managed).findings
@@ -160,18 +160,18 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
 
 def test_use_that_turnout_did_not_give_or_that_is_needed_is_not_reverted() -> None:
     """A wish about what is left over takes nothing of anybody else's, and nothing a newer game rests on."""
-    by_hand = picture({SCHEMA: {"ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}})
+    by_hand = catalog_snapshot({SCHEMA: {"ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}})
     about = [AccessIntent("ann@x", NO_GAME, read=False, reason="r")]
     assert found(by_hand, NOTHING).findings == ()
     assert plan(by_hand, about, NOTHING, NOW).is_empty
-    assert plan(*kept(picture(), chess())[:1], about, kept(picture(), chess())[1], NOW).is_empty
-    observed, managed = left_over(picture())
+    assert plan(*kept(catalog_snapshot(), chess())[:1], about, kept(catalog_snapshot(), chess())[1], NOW).is_empty
+    observed, managed = left_over(catalog_snapshot())
     assert plan(changed(observed, table_of("go"), "ann@x", add="SELECT"), about, managed, NOW).is_empty
 
 
 def test_a_table_that_was_made_anew_is_found_with_what_was_lost() -> None:
     """Grants are bound to a table's id: its games are given again, or given up."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     anew = recreated(observed, "chess")
     finding = only(anew, managed)
     assert (finding.kind, finding.sentence) == (
@@ -187,7 +187,7 @@ def test_a_table_that_was_made_anew_is_found_with_what_was_lost() -> None:
 
 def test_a_table_that_is_gone_is_missing() -> None:
     """An entitlement without a table is told of; giving it up is what can be done here."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     tables = {key: table for key, table in observed.tables.items() if key != "chess"}
     missing = only(replace(observed, tables=tables), managed)
     assert (missing.kind, missing.acts) == ("missing", ("adopt", "ignore"))
@@ -196,16 +196,16 @@ def test_a_table_that_is_gone_is_missing() -> None:
 
 def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
     """An entitlement or a stranger's grant of somebody who left is found; of a deleted name nothing can be taken."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     left = found(without(observed, "ann@x"), managed)
     assert [each.kind for each in left.findings] == ["gone"]
     assert acted(without(observed, "ann@x"), managed, left.findings[0], "revert").findings == ()
     principals = {**observed.directory.principals, "ann@x": Principal("ann@x", "user", active=False)}
     off = replace(observed, directory=replace(observed.directory, principals=principals))
     assert only(off, managed).sentence.startswith("ann@x holds a grant on chess but is not active")
-    stranger = changed(picture(), table_of("chess"), "eve@x", add="SELECT")
+    stranger = changed(catalog_snapshot(), table_of("chess"), "eve@x", add="SELECT")
     assert acted(stranger, NOTHING, only(stranger, NOTHING), "revert").findings == ()
-    nameless = only(changed(picture(), table_of("chess"), "", add="SELECT"), NOTHING)
+    nameless = only(changed(catalog_snapshot(), table_of("chess"), "", add="SELECT"), NOTHING)
     assert (nameless.kind, nameless.acts, nameless.sentence.split()[:2]) == (
         "gone",
         ("ignore",),
@@ -216,7 +216,7 @@ def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
 @pytest.mark.parametrize("privilege", ["SELECT", "ALL_PRIVILEGES"])
 def test_more_than_was_declared_is_broader(privilege: str) -> None:
     """A grant on all tables is found with how many games it opens, and turnout does not touch it."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     broad = only(changed(observed, SCHEMA, "ann@x", add=privilege), managed)
     assert (broad.kind, broad.acts) == ("broader", ("ignore",))
     assert broad.sentence == (
@@ -229,7 +229,7 @@ def test_more_than_was_declared_is_broader(privilege: str) -> None:
 
 def test_a_privilege_that_nobody_knows_is_found_wherever_it_is() -> None:
     """What may mean anything is never dropped."""
-    unknown = only(changed(picture(), CATALOG, "ann@x", add="READ_DREAMS"), NOTHING)
+    unknown = only(changed(catalog_snapshot(), CATALOG, "ann@x", add="READ_DREAMS"), NOTHING)
     assert (unknown.kind, unknown.sentence) == (
         "unknown", "ann@x holds READ_DREAMS on catalog main: turnout does not know its effect."
     )  # fmt: skip
@@ -237,7 +237,7 @@ def test_a_privilege_that_nobody_knows_is_found_wherever_it_is() -> None:
 
 def test_what_is_ignored_stays_counted_with_its_reason() -> None:
     """A finding that somebody decided to leave is no open one, and is counted as what it is."""
-    stranger = changed(picture(), table_of("go"), "ann@x", add="SELECT")
+    stranger = changed(catalog_snapshot(), table_of("go"), "ann@x", add="SELECT")
     ignored = drift(stranger, NOTHING, NOW, {only(stranger, NOTHING).mark: "a test account"})
     assert (ignored.open, ignored.counts, ignored.ignored_counts) == ((), {"extra": 1}, {"extra": 1})
     assert ignored.findings[0].ignored == "a test account"
@@ -248,14 +248,14 @@ def test_what_is_ignored_stays_counted_with_its_reason() -> None:
 
 def test_where_nobody_could_look_is_told() -> None:
     """A table that was not read is named, and nothing is said to be missing on it."""
-    observed, managed = kept(picture(), chess())
+    observed, managed = kept(catalog_snapshot(), chess())
     direct = {where: held for where, held in observed.direct.items() if where != table_of("chess")}
     assert found(replace(observed, direct=direct), managed) == Drift((), (table_of("chess"),))
 
 
 def test_an_act_that_is_not_possible_is_refused() -> None:
     """What only the catalog's owners can change is not planned."""
-    broad = only(changed(picture(), SCHEMA, "ann@x", add="SELECT"), NOTHING)
+    broad = only(changed(catalog_snapshot(), SCHEMA, "ann@x", add="SELECT"), NOTHING)
     with pytest.raises(Refused, match=r"cannot revert this finding\. Possible: ignore"):
         intent(broad, "revert", "r")
 
@@ -263,5 +263,5 @@ def test_an_act_that_is_not_possible_is_refused() -> None:
 def test_marks_are_one_for_each_finding() -> None:
     """Over random catalogs no two findings have one mark, so that to ignore one does not hide another."""
     for seed in range(200):
-        marks = [each.mark for each in found(random_picture(Random(seed)), NOTHING).findings]
+        marks = [each.mark for each in found(random_catalog(Random(seed)), NOTHING).findings]
         assert len(marks) == len(set(marks)), seed

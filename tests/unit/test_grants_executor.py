@@ -25,7 +25,7 @@ from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.audit import changes_of
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, operation
+from pipeline.store.operations import Operation, operation, submit
 from tests.unit.catalog_world import Server, served
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -47,11 +47,11 @@ class Desk:
     stop: threading.Event
     looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
 
-    def ask(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
+    def submit(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
         prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, intents)
-        return ask(self.world.engine, prepared.to_intent(actor, "numbers"))
+        return submit(self.world.engine, prepared.to_intent(actor, "numbers"))
 
-    def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
+    def finish(self, submitted: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
         """Let a controller bring everything on until the operation has ended."""
         executor = Executor(
             lambda: catalog or self.catalog, self.stop, observe_seconds, lambda: self.looks.append("now")
@@ -60,7 +60,7 @@ class Desk:
         pause = threading.Event()
         for _ in range(2_000):
             tick(self.world, kinds)
-            found = operation(self.world.engine, asked.operation_id)
+            found = operation(self.world.engine, submitted.operation_id)
             if not found.is_open or found.state == "needs_human":
                 return found
             pause.wait(0.01)  # the catalog is another process
@@ -104,12 +104,12 @@ def reads(desk: Desk, who: str, key: str) -> bool | None:
 @pytest.mark.proves("G118")
 def test_access_is_given_seen_tried_and_taken(desk: Desk) -> None:
     """A grant is done when who got it reads and nobody else does; taken, nothing of it is left in the catalog."""
-    done = desk.finish(desk.ask(*give((ANN, CHESS))))
+    done = desk.finish(desk.submit(*give((ANN, CHESS))))
     assert done.state == "succeeded", done.outcome
     assert "1 probed: each reads or is refused as planned" in (done.outcome or "")
     assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO), reads(desk, BOB, CHESS)) == (True, False, False)
     assert [each.state for each in ledger.items(desk.world.engine, done.operation_id)] == ["observed"] * 3
-    taken = desk.finish(desk.ask(*take((ANN, CHESS))))
+    taken = desk.finish(desk.submit(*take((ANN, CHESS))))
     assert taken.state == "succeeded", taken.outcome
     assert reads(desk, ANN, CHESS) is False
     schema = proposals.schema_of(desk.world.settings.access)
@@ -119,11 +119,11 @@ def test_access_is_given_seen_tried_and_taken(desk: Desk) -> None:
 
 def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
     """The inverse of a change set leaves what was there before, and what was given since."""
-    first = desk.finish(desk.ask(*give((ANN, CHESS))))
-    desk.finish(desk.ask(*give((ANN, GO))))
+    first = desk.finish(desk.submit(*give((ANN, CHESS))))
+    desk.finish(desk.submit(*give((ANN, GO))))
     world = desk.world
     back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, first)
-    undone = desk.finish(ask(world.engine, back.to_intent("eve", "wrong game")))
+    undone = desk.finish(submit(world.engine, back.to_intent("eve", "wrong game")))
     assert undone.state == "succeeded", undone.outcome
     assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO)) == (False, True)
 
@@ -131,10 +131,10 @@ def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
 @pytest.mark.proves("G119")
 def test_what_changed_since_the_look_is_not_done(desk: Desk) -> None:
     """A plan is pinned to what was read: a change of the same by somebody else in between makes it stale."""
-    asked = desk.ask(*give((ANN, CHESS)))
+    submitted = desk.submit(*give((ANN, CHESS)))
     schema = proposals.schema_of(desk.world.settings.access)
     desk.catalog.change(Change(schema, ANN, add=("USE_SCHEMA",)))
-    done = desk.finish(asked)
+    done = desk.finish(submitted)
     assert done.state == "failed"
     assert "changed since you looked" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False
@@ -145,7 +145,7 @@ def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
     """The executor refuses what a page may have let through: an actor's own name, or a group they are in."""
     add(desk.catalog, ANN, ["readers"])
     for who in (ANN, "readers"):
-        done = desk.finish(desk.ask(*give((who, CHESS)), actor=ANN))
+        done = desk.finish(desk.submit(*give((who, CHESS)), actor=ANN))
         assert done.state == "failed"
         assert "ask another admin to approve" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False
@@ -209,8 +209,8 @@ def test_each_change_has_its_own_outcome(desk: Desk) -> None:
     def fails(change: Change) -> Exception | None:
         return Denied("not today") if (change.principal, change.securable.path[-1]) == (BOB, CHESS) else None
 
-    asked = desk.ask(*give((ANN, CHESS), (BOB, CHESS), (BOB, GO)))
-    done = desk.finish(asked, Failing(desk.catalog, fails))
+    submitted = desk.submit(*give((ANN, CHESS), (BOB, CHESS), (BOB, GO)))
+    done = desk.finish(submitted, Failing(desk.catalog, fails))
     assert done.state == "failed"
     assert "1 not: bob@example.com" in (done.outcome or "")
     assert "not today" in (done.outcome or "")
@@ -227,7 +227,7 @@ def test_a_groups_failed_change_is_told_as_that(desk: Desk) -> None:
     def fails(change: Change) -> Exception | None:
         return Denied("not today") if change.principal == "readers" and change.securable.type == "table" else None
 
-    done = desk.finish(desk.ask(*give(("readers", CHESS))), Failing(desk.catalog, fails))
+    done = desk.finish(desk.submit(*give(("readers", CHESS))), Failing(desk.catalog, fails))
     assert done.state == "failed"
     assert "1 not: readers on" in (done.outcome or "")
     assert "not today" in (done.outcome or "")
@@ -239,8 +239,8 @@ def test_a_failed_use_keeps_back_what_rests_on_it(desk: Desk) -> None:
     def fails(change: Change) -> Exception | None:
         return Denied("no") if change.securable.type == "catalog" else None
 
-    asked = desk.ask(*give((ANN, CHESS)))
-    done = desk.finish(asked, Failing(desk.catalog, fails))
+    submitted = desk.submit(*give((ANN, CHESS)))
+    done = desk.finish(submitted, Failing(desk.catalog, fails))
     assert done.state == "failed"
     schema = proposals.schema_of(desk.world.settings.access)
     assert ANN not in desk.catalog.assignments(schema)
@@ -248,11 +248,11 @@ def test_a_failed_use_keeps_back_what_rests_on_it(desk: Desk) -> None:
 
 
 def test_only_what_was_seen_has_the_catalog_looked_at(desk: Desk) -> None:
-    """A change that was seen asks for a new picture; one that failed does not, else what always fails never rests."""
+    """A change that was seen asks for a new snapshot; one that failed does not, else what always fails never rests."""
     failing = Failing(desk.catalog, lambda _: Denied("no"))
-    assert desk.finish(desk.ask(*give((ANN, CHESS))), failing).state == "failed"
+    assert desk.finish(desk.submit(*give((ANN, CHESS))), failing).state == "failed"
     assert desk.looks == []
-    assert desk.finish(desk.ask(*give((ANN, CHESS)))).state == "succeeded"
+    assert desk.finish(desk.submit(*give((ANN, CHESS)))).state == "succeeded"
     assert desk.looks == ["now"]
 
 
@@ -263,7 +263,7 @@ def test_a_catalog_that_is_away_is_waited_for(desk: Desk) -> None:
     def fails(_: Change) -> Exception | None:
         return next(answers, None)
 
-    done = desk.finish(desk.ask(*give((ANN, CHESS))), Failing(desk.catalog, fails))
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Failing(desk.catalog, fails))
     assert done.state == "succeeded", done.outcome
     assert reads(desk, ANN, CHESS) is True
 
@@ -291,8 +291,8 @@ class Lax(Failing):
 
 def test_applied_is_not_observed(desk: Desk) -> None:
     """A change that no read shows in time is not said to be done, though the catalog has taken it."""
-    asked = desk.ask(*give((ANN, CHESS)))
-    done = desk.finish(asked, Blind(desk.catalog), observe_seconds=0.2)
+    submitted = desk.submit(*give((ANN, CHESS)))
+    done = desk.finish(submitted, Blind(desk.catalog), observe_seconds=0.2)
     assert done.state == "failed"
     assert "Not seen in the catalog" in (done.outcome or "")
     assert {each.state for each in ledger.items(desk.world.engine, done.operation_id)} == {"unseen"}
@@ -300,26 +300,26 @@ def test_applied_is_not_observed(desk: Desk) -> None:
 
 def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
     """Where who was given a game cannot read it after all, the change has not succeeded; not tried is told as that."""
-    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, False))
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Lax(desk.catalog, False))
     assert done.state == "failed"
     assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")
-    done = desk.finish(desk.ask(*give((BOB, CHESS))), Lax(desk.catalog, None))
+    done = desk.finish(desk.submit(*give((BOB, CHESS))), Lax(desk.catalog, None))
     assert done.state == "succeeded"
     assert "1 applied, not probed: tried" in (done.outcome or "")
 
 
 def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
     """Where a catalog knows no groups and let in the group instead, nobody is told that it let in the member."""
-    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, True, "analysts"))
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Lax(desk.catalog, True, "analysts"))
     assert "1 of them as analysts: the catalog does not know groups and refuses them by name." in (done.outcome or "")
 
 
 @pytest.mark.proves("H8")
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     """H8: one begun and one ended entry per change set, by the person; none is left open."""
-    done = [desk.finish(desk.ask(*intents)) for intents in (give((ANN, CHESS)), take((ANN, CHESS)))]
-    told = [each for each in audit.entries(desk.world.engine) if each.action == proposals.KIND]
-    assert [(each.operation_id, each.phase, each.actor) for each in told] == [
+    done = [desk.finish(desk.submit(*intents)) for intents in (give((ANN, CHESS)), take((ANN, CHESS)))]
+    reported = [each for each in audit.entries(desk.world.engine) if each.action == proposals.KIND]
+    assert [(each.operation_id, each.phase, each.actor) for each in reported] == [
         (each.operation_id, phase, "eve") for each in done for phase in ("begun", "ended")
     ]
     verdict = audit.verify(desk.world.engine)
@@ -331,10 +331,10 @@ def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
 def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
     """A grant, a revoke and what takes the grant back name the game, its table and the person, begun and ended."""
     world = desk.world
-    given = desk.finish(desk.ask(*give((ANN, CHESS))))
+    given = desk.finish(desk.submit(*give((ANN, CHESS))))
     back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, given)
-    desk.finish(ask(world.engine, back.to_intent("eve", "wrong game")))
-    desk.finish(desk.ask(*take((BOB, GO))))
+    desk.finish(submit(world.engine, back.to_intent("eve", "wrong game")))
+    desk.finish(desk.submit(*take((BOB, GO))))
     schema = world.settings.access.schema_name
     log = [each for each in audit.entries(world.engine) if each.action == proposals.KIND]
     said = [change.sentence({CHESS: "Chess"}) for each in log for change in changes_of(each.detail)]
@@ -347,12 +347,12 @@ def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
 
 def test_two_changes_of_one_principal_do_not_run_at_once(desk: Desk) -> None:
     """Plans of one principal are made one after the other, so that none takes USE_* which another one counts on."""
-    desk.ask(*give((ANN, CHESS)))
+    desk.submit(*give((ANN, CHESS)))
     with pytest.raises(Refused, match="another open operation"):
-        desk.ask(*give((ANN, GO)))
+        desk.submit(*give((ANN, GO)))
 
 
 def test_access_cannot_be_given_for_longer_than_the_setting_allows(desk: Desk) -> None:
     """A term beyond access.max_grant_days is refused before anything is asked for."""
     with pytest.raises(Refused, match=r"access\.max_grant_days"):
-        desk.ask(*give((ANN, CHESS), until=4e9))
+        desk.submit(*give((ANN, CHESS), until=4e9))

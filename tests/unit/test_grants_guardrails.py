@@ -12,9 +12,9 @@ from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Man
 from grants.planning.guardrails import Case, Person, is_name, refusals, require_allowed
 from grants.planning.plan import AccessPlan, plan
 from pipeline.errors import Refused
-from tests.unit.grants_world import CATALOG, SCHEMA, picture, table_of
+from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
 
-WORLD = picture(
+WORLD = catalog_snapshot(
     groups={"ann@x": {"team"}, "team": {"readers"}, "cid@x": {"readers"}}, people=("ann@x", "bob@x", "cid@x", "dora@x")
 )
 
@@ -128,10 +128,10 @@ def test_who_approves_is_another_admin_who_gets_nothing(approver: Person, who: s
 
 def test_who_is_no_admin_can_only_ask() -> None:
     """A request of somebody without the role passes only with an admin's approval."""
-    asked = replace(case(granted("bob@x")), actor=person("ann@x", is_admin=False))
+    submitted = replace(case(granted("bob@x")), actor=person("ann@x", is_admin=False))
     with pytest.raises(Refused, match="ann@x is not an access admin: request access"):
-        require_allowed(asked)
-    require_allowed(replace(asked, approver=person("dora@x")))
+        require_allowed(submitted)
+    require_allowed(replace(submitted, approver=person("dora@x")))
 
 
 def test_everybody_can_be_granted_where_a_policy_says_so() -> None:
@@ -153,7 +153,7 @@ def test_from_somebody_who_is_gone_or_not_active_things_are_only_taken() -> None
         require_allowed(replace(taken, given={ManagedGrant(table_of("chess"), who, "SELECT")}))
 
 
-def test_a_strangers_grant_is_taken_only_by_a_wish_that_says_so() -> None:
+def test_a_strangers_grant_is_taken_only_by_an_intent_that_says_so() -> None:
     """To revert one cell does not open another, nor what is above the tables."""
     intents = (AccessIntent("bob@x", "chess", read=False, reason="r", revert=True),)
     reverted = replace(change(table_of("chess"), remove="SELECT"), intents=intents)

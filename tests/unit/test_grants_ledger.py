@@ -13,7 +13,7 @@ from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Man
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.database.states import OperationState
-from pipeline.store.operations import Operation, OperationConflict, ask, change
+from pipeline.store.operations import Operation, OperationConflict, change, submit
 
 CATALOG, SCHEMA = Securable(("turnout",)), Securable(("turnout", "games"))
 KEY, OTHER = "chess_aaaaaaaaaaaa", "go_bbbbbbbbbbbb"
@@ -27,7 +27,7 @@ GIVES = ChangeSet((*USE, Change(TABLE, ANN, ("SELECT",)), Change(TABLE_2, ANN, (
 
 def operation(engine: Engine) -> Operation:
     return change(
-        engine, ask(engine, operations.Intent("access", ("reader:ann",), "bob", "because")), OperationState.RUNNING
+        engine, submit(engine, operations.Intent("access", ("reader:ann",), "bob", "because")), OperationState.RUNNING
     )
 
 

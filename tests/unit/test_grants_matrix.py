@@ -9,13 +9,13 @@ from grants.model import folded
 from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
 from pipeline.errors import Refused
-from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, table_of
+from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, random_catalog, table_of
 
 
 def test_each_cell_is_the_resolvers_verdict() -> None:
     """Over random catalogs a cell reads, does not, could, or is not known, as the verdict with its why says."""
     for seed in range(200):
-        resolver = Resolver(random_picture(Random(seed)))
+        resolver = Resolver(random_catalog(Random(seed)))
         found = matrix(resolver, principals=[*resolver.observed.directory.principals, "account users", "stranger"])
         for who in found.columns:
             for key in found.keys:
@@ -28,7 +28,7 @@ def test_cells_are_counted_by_game_and_by_principal() -> None:
     """Counts add up, and what is not known is counted as that."""
     held = {CATALOG: {"account users": {"USE_CATALOG", "USE_SCHEMA"}}, table_of("chess"): {"ann@x": {"SELECT"}},
             SCHEMA: {"bob@x": {"MANAGE"}}}  # fmt: skip
-    observed = picture(held)
+    observed = catalog_snapshot(held)
     direct = {where: names for where, names in observed.direct.items() if where != table_of("go")}
     found = matrix(Resolver(replace(observed, direct=direct)), principals=["BOB@x", "ann@x"])
     assert (found.keys, list(found.columns)) == (("chess", "go"), ["bob@x", "ann@x"])
@@ -39,7 +39,7 @@ def test_cells_are_counted_by_game_and_by_principal() -> None:
 
 def test_rows_and_columns_are_those_that_were_asked_for() -> None:
     """By default there is everybody and each table; games that the catalog does not have are refused."""
-    resolver = Resolver(picture())
+    resolver = Resolver(catalog_snapshot())
     assert [folded(each) for each in matrix(resolver).columns] == ["ann@x", "bob@x", "pipeline", "readers"]
     assert matrix(resolver, keys=["go"], principals=[]).by_key == {"go": {}}
     with pytest.raises(Refused, match="has no table of game 'dota'"):

@@ -22,7 +22,7 @@ from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
-from tests.unit.grants_world import CATALOG, SCHEMA, assignments, picture, random_picture, recreated, table_of
+from tests.unit.grants_world import CATALOG, SCHEMA, assignments, catalog_snapshot, random_catalog, recreated, table_of
 
 NOW = 1_000.0
 WORLDS = 600
@@ -53,7 +53,7 @@ def given(
     return applied(observed, plan(observed, intents, managed, NOW))
 
 
-def random_wishes(rng: Random, observed: Observed) -> list[AccessIntent]:
+def random_intents(rng: Random, observed: Observed) -> list[AccessIntent]:
     """Return intents of which no two contradict each other, some for groups, some of what nobody has."""
     found = []
     for who in (*observed.directory.principals, "account users"):
@@ -71,20 +71,20 @@ def random_wishes(rng: Random, observed: Observed) -> list[AccessIntent]:
 def random_state(seed: int) -> tuple[Random, Observed, ManagedAccess]:
     """Return a catalog with strangers' grants in it, after two plans of turnout's; every third has emulated groups."""
     rng = Random(seed)
-    observed, managed = random_picture(rng, unread=False, emulated=seed % 3 == 2), NOTHING
+    observed, managed = random_catalog(rng, unread=False, emulated=seed % 3 == 2), NOTHING
     for _ in range(2):
-        observed, managed = given(observed, *random_wishes(rng, observed), managed=managed)
+        observed, managed = given(observed, *random_intents(rng, observed), managed=managed)
     return rng, observed, managed
 
 
 def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:
     """USE_CATALOG and USE_SCHEMA come before SELECT; what is there already is not given, and that is said."""
-    first = plan(picture(), [gives("ann@x", "chess")], NOTHING, NOW)
+    first = plan(catalog_snapshot(), [gives("ann@x", "chess")], NOTHING, NOW)
     assert said(first) == [
         "+USE_CATALOG main ann@x", "+USE_SCHEMA main.games ann@x", "+SELECT main.games.chess ann@x"
     ]  # fmt: skip
     assert [each.sentence for each in first.effects] == ["ann@x, chess: does not read → reads"]
-    observed, managed = applied(picture(), first)
+    observed, managed = applied(catalog_snapshot(), first)
     assert said(plan(observed, [gives("ann@x", "go")], managed, NOW)) == ["+SELECT main.games.go ann@x"]
     again = plan(observed, [gives("ANN@X", "chess")], managed, NOW)
     assert again.is_empty
@@ -93,7 +93,7 @@ def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:
 
 def test_what_a_group_has_or_gets_is_not_given_twice() -> None:
     """USE_* of a group count for its members, also when it gets them in the same plan."""
-    observed = picture(groups={"ann@x": {"readers"}})
+    observed = catalog_snapshot(groups={"ann@x": {"readers"}})
     planned = plan(observed, [gives("ann@x", "go"), gives("readers", "chess")], NOTHING, NOW)
     assert said(planned) == [
         "+USE_CATALOG main readers", "+USE_SCHEMA main.games readers",
@@ -106,7 +106,7 @@ def test_what_a_group_has_or_gets_is_not_given_twice() -> None:
 
 def test_what_a_group_has_is_given_all_the_same_where_groups_are_emulated() -> None:
     """A catalog without groups does not put together what a user and a group have: the user gets all three."""
-    observed = picture(groups={"ann@x": {"readers"}})
+    observed = catalog_snapshot(groups={"ann@x": {"readers"}})
     observed = replace(observed, directory=replace(observed.directory, emulated_groups=True))
     planned = plan(observed, [gives("ann@x", "go"), gives("readers", "chess")], NOTHING, NOW)
     assert said(planned) == [
@@ -130,7 +130,7 @@ def test_use_of_an_emulated_group_stays_for_a_member_who_has_use_of_their_own() 
     """What a member has does not make up for what their group loses, where the catalog lets in one of them alone."""
     use = {"ann@x": {"USE_SCHEMA"}, "readers": {"USE_SCHEMA"}}
     there = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: use, table_of("chess"): {"readers": {"SELECT"}}}
-    observed = picture(there, groups={"ann@x": {"readers"}})
+    observed = catalog_snapshot(there, groups={"ann@x": {"readers"}})
     observed = replace(observed, directory=replace(observed.directory, emulated_groups=True))
     given = ManagedGrant(SCHEMA, "readers", "USE_SCHEMA")
     draft = Draft()
@@ -140,7 +140,7 @@ def test_use_of_an_emulated_group_stays_for_a_member_who_has_use_of_their_own() 
 
 def test_a_revocation_takes_the_tables_first_and_use_last() -> None:
     """SELECT goes first; USE_* go with the last game of somebody, and only if turnout gave them."""
-    observed, managed = given(picture(), gives("ann@x", "chess"), gives("ann@x", "go"))
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess"), gives("ann@x", "go"))
     first = plan(observed, [takes("ann@x", "chess")], managed, NOW)
     assert said(first) == ["-SELECT main.games.chess ann@x"]
     last = plan(observed, [takes("ann@x", "chess"), takes("ann@x", "go")], managed, NOW)
@@ -150,7 +150,7 @@ def test_a_revocation_takes_the_tables_first_and_use_last() -> None:
     ]  # fmt: skip
     assert any("loses USE_SCHEMA on schema main.games" in each for each in last.warnings)
     by_hand = {SCHEMA: {"ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}}
-    observed, managed = given(picture(by_hand), gives("ann@x", "chess"))
+    observed, managed = given(catalog_snapshot(by_hand), gives("ann@x", "chess"))
     assert said(plan(observed, [takes("ann@x", "chess")], managed, NOW)) == ["-SELECT main.games.chess ann@x"]
 
 
@@ -158,7 +158,7 @@ def test_a_revocation_takes_the_tables_first_and_use_last() -> None:
 def test_use_stays_while_somebody_else_reads_by_it(holder: str) -> None:
     """A stranger's grant of another game, or a member's own, keeps the USE_* that it rests on."""
     stranger = {table_of("go"): {"ann@x": {"SELECT"}}}
-    observed, managed = given(picture(stranger, groups={"ann@x": {"readers"}}), gives(holder, "chess"))
+    observed, managed = given(catalog_snapshot(stranger, groups={"ann@x": {"readers"}}), gives(holder, "chess"))
     taken = plan(observed, [takes(holder, "chess")], managed, NOW)
     assert said(taken) == [f"-SELECT main.games.chess {holder}"]
 
@@ -166,7 +166,7 @@ def test_use_stays_while_somebody_else_reads_by_it(holder: str) -> None:
 def test_of_two_groups_by_which_somebody_reads_one_keeps_use() -> None:
     """Where both could lose it, the one that is left after the other was taken is needed."""
     stranger = {table_of("go"): {"ann@x": {"SELECT"}}}
-    start = picture(stranger, groups={"ann@x": {"blue", "red"}})
+    start = catalog_snapshot(stranger, groups={"ann@x": {"blue", "red"}})
     observed, managed = given(start, gives("blue", "chess"), gives("red", "chess"))
     taken = plan(observed, [takes("blue", "chess"), takes("red", "chess")], managed, NOW)
     assert len([each for each in taken.changes if each.securable in {CATALOG, SCHEMA}]) == 2
@@ -175,7 +175,7 @@ def test_of_two_groups_by_which_somebody_reads_one_keeps_use() -> None:
 
 def test_use_stays_while_its_holder_has_any_grant_on_a_game() -> None:
     """Also where a group has the same today: who leaves the group shall not lose a game that is theirs."""
-    observed, managed = given(picture({table_of("go"): {"ann@x": {"SELECT"}}}), gives("ann@x", "chess"))
+    observed, managed = given(catalog_snapshot({table_of("go"): {"ann@x": {"SELECT"}}}), gives("ann@x", "chess"))
     for where, privilege in ((CATALOG, "USE_CATALOG"), (SCHEMA, "USE_SCHEMA")):
         observed = simulate(observed, [Change(where, "account users", add=(privilege,))])
     assert said(plan(observed, [takes("ann@x", "chess")], managed, NOW)) == ["-SELECT main.games.chess ann@x"]
@@ -183,10 +183,11 @@ def test_use_stays_while_its_holder_has_any_grant_on_a_game() -> None:
 
 def test_what_turnout_did_not_give_is_left_and_the_way_out_is_named() -> None:
     """A stranger's SELECT stays until the wish says revert; adopted it is turnout's."""
-    by_hand = picture(
+    by_hand = catalog_snapshot(
         {table_of("chess"): {"Ann@X": {"SELECT", "MODIFY", "BROWSE"}}, CATALOG: {"ann@x": {"ALL_PRIVILEGES"}}}
     )
-    only = picture({table_of("chess"): {"Ann@X": {"SELECT", "MODIFY"}}, SCHEMA: {"account users": {"USE_SCHEMA"}},
+    only = catalog_snapshot({
+        table_of("chess"): {"Ann@X": {"SELECT", "MODIFY"}}, SCHEMA: {"account users": {"USE_SCHEMA"}},
                     CATALOG: {"account users": {"USE_CATALOG"}}})  # fmt: skip
     left = plan(only, [takes("ann@x", "chess")], NOTHING, NOW)
     assert left.is_empty
@@ -206,7 +207,7 @@ def test_who_reads_on_by_a_group_is_named_with_the_group_and_the_place() -> None
     """A revocation that does not end reading says where that comes from and what ends it."""
     inherited = {SCHEMA: {"readers": {"SELECT"}, "ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}}
     observed, managed = given(
-        picture(inherited, groups={"ann@x": {"team"}, "team": {"readers"}}), gives("ann@x", "chess")
+        catalog_snapshot(inherited, groups={"ann@x": {"team"}, "team": {"readers"}}), gives("ann@x", "chess")
     )
     (still,) = plan(observed, [takes("ann@x", "chess")], managed, NOW).unmoved
     assert (still.reads, still.intent.read) == (True, False)
@@ -218,7 +219,7 @@ def test_who_reads_on_by_a_group_is_named_with_the_group_and_the_place() -> None
 
 def test_a_grant_to_a_user_or_one_that_a_group_covers_is_warned_of() -> None:
     """Groups are preferred, and a duplicate of what a group gives is named."""
-    covered = picture(
+    covered = catalog_snapshot(
         {table_of("chess"): {"readers": {"SELECT"}}, CATALOG: {"readers": {"USE_CATALOG", "USE_SCHEMA"}}},
         groups={"ann@x": {"readers"}},
     )
@@ -234,7 +235,7 @@ def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
     """Whichever of the two came first, neither the end of one nor the other's start ends what the other gives."""
     for intents in ((gives("ann@x", "chess"), gives("ann@x", "chess", NOW + 5)),
                    (gives("ann@x", "chess", NOW + 5), gives("ann@x", "chess"))):  # fmt: skip
-        observed, managed = picture(), NOTHING
+        observed, managed = catalog_snapshot(), NOTHING
         for intent in intents:
             observed, managed = given(observed, intent, managed=managed)
         assert sorted(each.permanent for each in managed.entitlements) == [False, True]
@@ -253,7 +254,7 @@ def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
 
 def test_an_expiry_does_not_eat_an_extension() -> None:
     """The wish that ends a temporary grant ends the one of then, not one that was made to last longer meanwhile."""
-    observed, managed = given(picture(), gives("ann@x", "chess", NOW + 5))
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess", NOW + 5))
     over = expired(managed.entitlements, NOW + 5)
     observed, managed = given(observed, gives("ann@x", "chess", NOW + 50), managed=managed)
     planned = plan(observed, over, managed, NOW + 5)
@@ -263,7 +264,7 @@ def test_an_expiry_does_not_eat_an_extension() -> None:
 
 def test_expiry_ends_what_is_kept_of_a_game_without_a_table() -> None:
     """A table that is gone does not stand in the way of the end of a grant."""
-    observed, managed = given(picture(), gives("ann@x", "chess", NOW + 5))
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess", NOW + 5))
     tables = {key: table for key, table in observed.tables.items() if key != "chess"}
     direct = {where: held for where, held in observed.direct.items() if where != table_of("chess")}
     planned = plan(
@@ -275,7 +276,7 @@ def test_expiry_ends_what_is_kept_of_a_game_without_a_table() -> None:
 
 def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table() -> None:
     """Planning what is entitled gives what is missing of it, and knows the new table."""
-    observed, managed = given(picture(), gives("ann@x", "chess"))
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess"))
     planned = plan(recreated(observed, "chess"), [gives("ann@x", "chess")], managed, NOW)
     assert said(planned) == ["+SELECT main.games.chess ann@x"]
     assert [each.table_id for each in planned.after.entitlements] == ["new-chess"]
@@ -291,10 +292,10 @@ def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table(
         ([gives("ann@x", "chess", NOW + 1), gives("ann@x", "chess", NOW + 2)], "requested twice"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(intents: list[AccessIntent], sentence: str) -> None:
+def test_an_intent_that_makes_no_sense_is_refused(intents: list[AccessIntent], sentence: str) -> None:
     """Unknown games and people, times that are over and contradictions are one sentence, and nothing is planned."""
     with pytest.raises(Refused, match=sentence):
-        plan(picture(), intents, NOTHING, NOW)
+        plan(catalog_snapshot(), intents, NOTHING, NOW)
     for until in (float("nan"), float("inf")):
         with pytest.raises(Refused, match="is not a valid end"):
             gives("ann@x", "chess", until)
@@ -305,7 +306,7 @@ def test_a_wish_that_makes_no_sense_is_refused(intents: list[AccessIntent], sent
 @pytest.mark.parametrize("where", [CATALOG, SCHEMA, table_of("chess")])
 def test_nothing_is_planned_on_what_was_not_read(where: object) -> None:
     """A change that rests on something nobody has seen is refused, not guessed."""
-    observed = picture()
+    observed = catalog_snapshot()
     direct = {each: held for each, held in observed.direct.items() if each != where}
     for intent in (gives("ann@x", "chess"), takes("ann@x", "chess")):
         with pytest.raises(Refused, match="were not read, so no change can be planned"):
@@ -314,7 +315,7 @@ def test_nothing_is_planned_on_what_was_not_read(where: object) -> None:
 
 def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> None:
     """Other people's grants and other tables leave it as it is; own grants, groups and the table's id change it."""
-    observed, managed = given(picture(people=("ann@x", "bob@x", "cid@x")), gives("ann@x", "go"))
+    observed, managed = given(catalog_snapshot(people=("ann@x", "bob@x", "cid@x")), gives("ann@x", "go"))
     intents = [gives("ann@x", "chess")]
 
     def fingerprint(there: Observed, kept: ManagedAccess = managed) -> str:
@@ -331,7 +332,7 @@ def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> N
         with_grant(table_of("chess"), "ann@x", "BROWSE"),
         with_grant(SCHEMA, "ANN@X", "MODIFY"),
         recreated(observed, "chess"),
-        replace(observed, directory=picture(groups={"ann@x": {"readers"}}).directory),
+        replace(observed, directory=catalog_snapshot(groups={"ann@x": {"readers"}}).directory),
     ):
         assert fingerprint(changed) != first
     assert fingerprint(observed, NOTHING) != first
@@ -343,7 +344,7 @@ def test_applied_and_planned_again_a_plan_is_empty() -> None:
     changed = 0
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        intents = random_wishes(rng, observed)
+        intents = random_intents(rng, observed)
         planned = plan(observed, intents, managed, NOW)
         after, kept = applied(observed, planned)
         assert plan(after, intents, kept, NOW).is_empty, seed
@@ -357,7 +358,7 @@ def test_undone_a_plan_leaves_what_was_there_before() -> None:
     """Over random catalogs a plan and its undo restore each assignment, each entitlement and whose each was."""
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        planned = plan(observed, random_wishes(rng, observed), managed, NOW)
+        planned = plan(observed, random_intents(rng, observed), managed, NOW)
         after, kept = applied(observed, planned)
         back = undo(planned.change_set, after, kept, NOW)
         assert assignments(simulate(after, back.changes)) == assignments(observed), seed
@@ -369,7 +370,7 @@ def test_a_plan_takes_only_what_is_ours_and_gives_only_what_may_be_given() -> No
     """Nothing outside of GRANTABLE, one principal and one securable each, and no stranger's grant without revert."""
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        intents = random_wishes(rng, observed)
+        intents = random_intents(rng, observed)
         planned = plan(observed, intents, managed, NOW)
         reverted = {intent.cell for intent in intents if intent.revert}
         pairs = [(each.securable, each.principal) for each in planned.changes]
@@ -388,7 +389,7 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
     """Who loses a game was named, or is in a group that was; who gains one likewise, or lacked USE_* alone."""
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        intents = random_wishes(rng, observed)
+        intents = random_intents(rng, observed)
         planned = plan(observed, intents, managed, NOW)
         before, after = Resolver(observed), Resolver(simulate(observed, planned.changes))
         changed = {(each.principal, each.key): each.then for each in planned.effects}
@@ -409,7 +410,7 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
 @pytest.mark.proves("G122")
 def test_an_undo_leaves_what_came_since() -> None:
     """A newer grant keeps the SELECT and the USE_* that it rests on, and what was taken by hand stays taken."""
-    start = picture()
+    start = catalog_snapshot()
     first = plan(start, [gives("ann@x", "chess", NOW + 9), gives("bob@x", "go")], NOTHING, NOW)
     observed, managed = applied(start, first)
     observed, managed = given(observed, gives("ann@x", "chess"), gives("bob@x", "chess"), managed=managed)
@@ -429,7 +430,7 @@ def test_an_undo_leaves_what_came_since() -> None:
 
 def test_an_undo_of_what_was_changed_since_is_refused() -> None:
     """An entitlement that was made longer, taken or given anew since is not overwritten."""
-    start = picture()
+    start = catalog_snapshot()
     made = plan(start, [gives("ann@x", "chess", NOW + 9)], NOTHING, NOW)
     observed, managed = applied(start, made)
     longer, kept = given(observed, gives("ann@x", "chess", NOW + 99), managed=managed)
@@ -444,7 +445,7 @@ def test_an_undo_of_what_was_changed_since_is_refused() -> None:
 
 def test_an_undo_does_not_bring_back_what_has_expired() -> None:
     """What was taken before its time is not given again after it."""
-    observed, managed = given(picture(), gives("ann@x", "chess", NOW + 5))
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess", NOW + 5))
     taken = plan(observed, [takes("ann@x", "chess")], managed, NOW)
     back = undo(taken.change_set, *applied(observed, taken), NOW + 5)
     assert back.is_empty
@@ -453,7 +454,7 @@ def test_an_undo_does_not_bring_back_what_has_expired() -> None:
 
 def test_of_a_plan_that_stopped_half_way_only_that_half_is_undone() -> None:
     """What is kept after some changes, and the undo of these, know nothing of the others."""
-    start = picture()
+    start = catalog_snapshot()
     planned = plan(start, [gives("ann@x", "chess"), gives("ann@x", "go")], NOTHING, NOW)
     half = replace(planned.change_set, changes=planned.changes[:3])
     observed, managed = simulate(start, half.changes), half.kept(NOTHING)
@@ -466,7 +467,7 @@ def test_of_a_plan_that_stopped_half_way_only_that_half_is_undone() -> None:
 
 def test_somebody_who_is_not_active_is_told_of() -> None:
     """A grant to somebody who cannot act is planned, and the page is told that it has no effect yet."""
-    observed = picture()
+    observed = catalog_snapshot()
     principals = {**observed.directory.principals, "ann@x": Principal("ann@x", "user", active=False)}
     off = replace(observed, directory=replace(observed.directory, principals=principals))
     (still,) = plan(off, [gives("ann@x", "chess")], NOTHING, NOW).unmoved

@@ -1,4 +1,4 @@
-"""The controller's part of access, on a real embedded catalog: tables are registered, pictures taken, terms ended."""
+"""The controller's part of access, on a real embedded catalog: tables are registered, snapshots taken, terms ended."""
 
 import os
 import threading
@@ -10,8 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grants.applying import drift_store, proposals
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import ask as ask_for
 from grants.applying.requests import decide, request
+from grants.applying.requests import submit as submit_request
 from grants.catalog import Change, Denied
 from grants.cli.reading import rows
 from grants.model import Securable
@@ -22,10 +22,10 @@ from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
-from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.tables import entitlements
 from pipeline.store.fleet import read_fleet
-from pipeline.store.operations import ask, list_operations, operation
+from pipeline.store.operations import list_operations, operation, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 
@@ -44,8 +44,8 @@ def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
     assert set(known.observed.tables) == {CHESS, GO}
 
 
-def next_picture(house: House, after: float) -> float:
-    """Let the controller tick until there is a newer picture than one that was read then; return when it was read."""
+def next_snapshot(house: House, after: float) -> float:
+    """Let the controller tick until there is a newer snapshot than one that was read then; return when it was read."""
     pause = threading.Event()
     for _ in range(1_000):
         assert house.steward.tick() is None
@@ -53,18 +53,18 @@ def next_picture(house: House, after: float) -> float:
         if known is not None and known.read_at > after:
             return known.read_at
         pause.wait(0.01)  # the round runs in a thread
-    raise AssertionError("no newer picture")
+    raise AssertionError("no newer snapshot")
 
 
-def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
-    """After an operation the next tick takes a picture with it, however far off the next round is."""
+def test_a_change_that_was_seen_is_in_a_snapshot_at_once(house: House) -> None:
+    """After an operation the next tick takes a snapshot with it, however far off the next round is."""
     far = replace(house.world.settings.access, refresh_seconds=3600.0)
     house.world = replace(house.world, settings=replace(house.world.settings, access=far))
     house.steward = AccessReconciler(house.world, os.environ)
     house.make_table(CHESS)
-    first = next_picture(house, 0.0)
+    first = next_snapshot(house, 0.0)
     house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
-    second = next_picture(house, first)
+    second = next_snapshot(house, first)
     known = snapshot.read(house.world.engine).observed
     assert known is not None
     assert "SELECT" in known.direct[known.tables[CHESS].securable][ANN]
@@ -73,11 +73,11 @@ def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
     house.do(
         AccessIntent(BOB, CHESS, True, None, "numbers")
     )  # seen while the round runs, or after it: it needs another one
-    next_picture(house, next_picture(house, second))
+    next_snapshot(house, next_snapshot(house, second))
 
 
 def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
-    """A name that is taken by another table is not quietly adopted: the picture says so, the rest goes on."""
+    """A name that is taken by another table is not quietly adopted: the snapshot says so, the rest goes on."""
     taken = Securable((*house.schema.path, CHESS))
     house.catalog.register(taken, "file:///somewhere/else", [("seq", "long")])
     house.catalog.rest.write("DELETE", f"/api/2.1/unity-catalog/tables/{taken.full_name}", {})
@@ -90,27 +90,27 @@ def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
-    """A round counts what nobody ignores, for the alerts; while the catalog is away the count has the picture's age."""
+def test_what_has_drifted_is_counted_beside_each_snapshot(house: House) -> None:
+    """A round counts what nobody ignores, for the alerts; without the catalog the count has the snapshot's age."""
     house.make_table(CHESS)
     house.rounds()
     engine = house.world.engine
-    first = read_oversight(engine, read_fleet(engine))
+    first = read_controller_metrics(engine, read_fleet(engine))
     assert first.drift == dict.fromkeys(CLASSES, 0)
     house.catalog.change(Change(Securable((*house.schema.path, CHESS)), ANN, add=("SELECT",)))
     house.rounds()
-    second = read_oversight(engine, read_fleet(engine))
+    second = read_controller_metrics(engine, read_fleet(engine))
     assert second.drift is not None
     assert second.drift["extra"] == 1
     assert (second.access_read_at or 0.0) > (first.access_read_at or 0.0)
     (found,) = drift_store.read_drift(engine, house.catalog, house.world.settings.access).findings
     drift_store.ignore(engine, house.world.settings, [found], "carl", "known")
     house.rounds()
-    third = read_oversight(engine, read_fleet(engine))
+    third = read_controller_metrics(engine, read_fleet(engine))
     assert third.drift == first.drift
     house.server.kill()
     house.rounds()
-    away = read_oversight(engine, read_fleet(engine))
+    away = read_controller_metrics(engine, read_fleet(engine))
     assert (away.drift, away.access_read_at) == (third.drift, third.access_read_at)
 
 
@@ -132,7 +132,7 @@ def test_a_round_that_never_ends_is_an_alarm_until_it_does(house: House, monkeyp
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
+def test_a_catalog_that_is_away_leaves_the_last_snapshot(house: House) -> None:
     """What was read stays, with its age, and why it is old is told."""
     house.make_table(CHESS)
     house.rounds()
@@ -190,7 +190,7 @@ def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
         house.rounds()
         seen = snapshot.read(house.world.engine).observed
         assert seen is not None
-        kinds = {(each.kind, each.principal) for each in drift_store.in_picture(house.world.engine, seen).findings}
+        kinds = {(each.kind, each.principal) for each in drift_store.in_snapshot(house.world.engine, seen).findings}
         assert kinds == {("missing", ANN), ("extra", BOB)}
     assert len(list_operations(house.world.engine)) == 1
 
@@ -213,7 +213,7 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
     meant = [intent(each, "revert", "left over") for each in left]
     needed = proposals.prepare(world.engine, house.catalog, world.settings.access, meant)
-    assert needed.plan.is_empty, "the picture that is kept does not know of this grant"
+    assert needed.plan.is_empty, "the snapshot that is kept does not know of this grant"
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
     done = house.do(*meant)
     assert (done.state, done.parameters["games"]) == ("succeeded", []), done.outcome
@@ -247,19 +247,19 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     world = house.world
     guarded = replace(world.settings, roles=Roles(access_admins=("eve", ANN)))
     intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
-    asked = ask_for(world.engine, ANN, intents, "numbers")
+    submitted = submit_request(world.engine, ANN, intents, "numbers")
     with pytest.raises(Refused, match="approve"):
-        approval(world.engine, house.catalog, guarded, asked, ANN, "")
+        approval(world.engine, house.catalog, guarded, submitted, ANN, "")
     with pytest.raises(Refused, match="access_admin"):
-        approval(world.engine, house.catalog, guarded, asked, "mallory", "")
-    _, intent = approval(world.engine, house.catalog, guarded, asked, "eve", "")
-    made = approved(world.engine, guarded, asked, intent)
+        approval(world.engine, house.catalog, guarded, submitted, "mallory", "")
+    _, intent = approval(world.engine, house.catalog, guarded, submitted, "eve", "")
+    made = approved(world.engine, guarded, submitted, intent)
     house.world = replace(world, settings=guarded)
     house.steward = AccessReconciler(house.world, os.environ)
     assert house.finish().state == "succeeded"
     done = operation(world.engine, made.operation_id)
     assert (done.actor, done.parameters["requested_by"]) == ("eve", ANN)
-    assert request(world.engine, asked.request_id).operation_id == made.operation_id
+    assert request(world.engine, submitted.request_id).operation_id == made.operation_id
 
 
 def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
@@ -268,10 +268,10 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     house.rounds()
     world = house.world
     intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
-    asked = ask_for(world.engine, ANN, intents, "numbers")
-    _, intent = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
-    ask(world.engine, intent)
-    decide(world.engine, asked, "rejected", "bob", "no")
+    submitted = submit_request(world.engine, ANN, intents, "numbers")
+    _, intent = approval(world.engine, house.catalog, world.settings, submitted, "eve", "")
+    submit(world.engine, intent)
+    decide(world.engine, submitted, "rejected", "bob", "no")
     done = house.finish()
     assert done.state == "failed"
     assert "rejected by 'bob'" in (done.outcome or "")
@@ -290,7 +290,7 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
     with world.engine.begin() as connection:
         connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
     with pytest.raises(SQLAlchemyError):
-        ask(world.engine, prepared.to_intent("eve", "numbers"))
+        submit(world.engine, prepared.to_intent("eve", "numbers"))
     assert list_operations(world.engine) == []
     assert prepared.plan.effects[0].then is True
     table = house.catalog.tables(house.schema)[CHESS]
@@ -298,7 +298,7 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
 
 
 def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
-    """Without ownership or MANAGE a catalog shows only one's own grants: the picture says that it may be so."""
+    """Without ownership or MANAGE a catalog shows only one's own grants: the snapshot says that it may be so."""
     house.make_table(CHESS)
     house.rounds()
     assert snapshot.read(house.world.engine).problem is None
@@ -307,7 +307,9 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
     house.rounds()
     assert "sees only its own grants" in (snapshot.read(house.world.engine).problem or "")
     engine = house.world.engine
-    assert read_oversight(engine, read_fleet(engine)).drift is None, "what it does not see is not without drift"
+    assert read_controller_metrics(engine, read_fleet(engine)).drift is None, (
+        "what it does not see is not without drift"
+    )
     house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
     house.rounds()
     assert snapshot.read(house.world.engine).problem is None

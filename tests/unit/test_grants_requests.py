@@ -19,42 +19,42 @@ INTENTS = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read":
 
 def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
     """Four eyes: who asks may withdraw, and neither approve nor reject; another one may not withdraw."""
-    asked = requests.ask(engine, "ann", INTENTS, "numbers")
+    submitted = requests.submit(engine, "ann", INTENTS, "numbers")
     for state in ("approved", "rejected"):
         with pytest.raises(Refused, match="own"):
-            requests.decide(engine, asked, state, "ann", "why not")
+            requests.decide(engine, submitted, state, "ann", "why not")
     with pytest.raises(Refused, match="withdraw"):
-        requests.decide(engine, asked, "withdrawn", "bob", "")
-    assert requests.request(engine, asked.request_id).state == "asked"
-    assert requests.decide(engine, asked, "withdrawn", "ann", "").state == "withdrawn"
+        requests.decide(engine, submitted, "withdrawn", "bob", "")
+    assert requests.request(engine, submitted.request_id).state == "asked"
+    assert requests.decide(engine, submitted, "withdrawn", "ann", "").state == "withdrawn"
 
 
 def test_an_address_in_another_case_is_the_same_person(engine: Engine) -> None:
     """As for roles, e-mail addresses are compared without case: nobody becomes another by writing theirs anew."""
-    asked = requests.ask(engine, "Ann@example.com", INTENTS, "numbers")
+    submitted = requests.submit(engine, "Ann@example.com", INTENTS, "numbers")
     with pytest.raises(Refused, match="on your own request"):
-        requests.decide(engine, asked, "approved", "ann@example.com", "")
-    assert requests.decide(engine, asked, "withdrawn", "ann@example.com", "").state == "withdrawn"
+        requests.decide(engine, submitted, "approved", "ann@example.com", "")
+    assert requests.decide(engine, submitted, "withdrawn", "ann@example.com", "").state == "withdrawn"
 
 
 def test_of_two_who_decide_the_second_finds_out(engine: Engine) -> None:
     """A decision is a compare-and-set: the second admin sees a conflict, and what the first decided stands."""
-    asked = requests.ask(engine, "ann", INTENTS, "numbers")
-    requests.decide(engine, asked, "rejected", "bob", "not before the audit")
+    submitted = requests.submit(engine, "ann", INTENTS, "numbers")
+    requests.decide(engine, submitted, "rejected", "bob", "not before the audit")
     with pytest.raises(requests.RequestConflict, match="rejected by 'bob'"):
-        requests.decide(engine, asked, "approved", "eve", "")
-    found = requests.request(engine, asked.request_id[:8])
+        requests.decide(engine, submitted, "approved", "eve", "")
+    found = requests.request(engine, submitted.request_id[:8])
     assert (found.state, found.decided_by, found.decision_reason) == ("rejected", "bob", "not before the audit")
 
 
 def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
     """Each request and each decision is one begun and one ended entry, by who did it; a conflict leaves none."""
-    asked = requests.ask(engine, "ann", INTENTS, "numbers")
-    requests.decide(engine, asked, "approved", "bob", "", "f" * 32)
+    submitted = requests.submit(engine, "ann", INTENTS, "numbers")
+    requests.decide(engine, submitted, "approved", "bob", "", "f" * 32)
     with pytest.raises(requests.RequestConflict):
-        requests.decide(engine, asked, "rejected", "eve", "late")
-    told = [(each.actor, each.action, each.phase) for each in audit.entries(engine)]
-    assert told == [
+        requests.decide(engine, submitted, "rejected", "eve", "late")
+    reported = [(each.actor, each.action, each.phase) for each in audit.entries(engine)]
+    assert reported == [
         ("ann", "request access", "begun"),
         ("ann", "request access", "ended"),
         ("bob", "approved a request", "begun"),
@@ -68,7 +68,7 @@ def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
 
 def test_those_that_wait_come_first(engine: Engine) -> None:
     """A request that waits is never hidden behind decided ones, and the oldest of them is on top."""
-    made = [requests.ask(engine, name, INTENTS, "numbers") for name in ("a", "b", "c")]
+    made = [requests.submit(engine, name, INTENTS, "numbers") for name in ("a", "b", "c")]
     requests.decide(engine, made[0], "rejected", "eve", "no")
     assert [each.requester for each in requests.list_requests(engine)] == ["b", "c", "a"]
 
@@ -76,56 +76,56 @@ def test_those_that_wait_come_first(engine: Engine) -> None:
 def test_a_request_says_why(engine: Engine) -> None:
     """A request or a rejection without a reason is refused with a sentence."""
     with pytest.raises(Refused, match="reason"):
-        requests.ask(engine, "ann", INTENTS, " ")
+        requests.submit(engine, "ann", INTENTS, " ")
     with pytest.raises(Refused, match="reason"):
-        requests.decide(engine, requests.ask(engine, "ann", INTENTS, "numbers"), "rejected", "bob", "")
+        requests.decide(engine, requests.submit(engine, "ann", INTENTS, "numbers"), "rejected", "bob", "")
 
 
 def test_nobody_buries_the_requests_of_others(engine: Engine) -> None:
     """One requester has at most fifty that wait; deciding one of them makes room."""
-    made = [requests.ask(engine, "ann", [{**INTENTS[0], "until": number}], "numbers") for number in range(50)]
+    made = [requests.submit(engine, "ann", [{**INTENTS[0], "until": number}], "numbers") for number in range(50)]
     with pytest.raises(Refused, match="50 of your requests"):
-        requests.ask(engine, "ann", INTENTS, "numbers")
-    assert requests.ask(engine, "ann", [{**INTENTS[0], "until": 7.0}], "again").repeated, "it waits already"
+        requests.submit(engine, "ann", INTENTS, "numbers")
+    assert requests.submit(engine, "ann", [{**INTENTS[0], "until": 7.0}], "again").repeated, "it waits already"
     requests.decide(engine, made[0], "withdrawn", "ann", "")
-    requests.ask(engine, "ann", INTENTS, "numbers")
+    requests.submit(engine, "ann", INTENTS, "numbers")
 
 
 def test_the_same_is_asked_for_once(engine: Engine) -> None:
     """While a request waits the same one by the same person is that one, told so, and not in the audit log again."""
     other = {"principal": "bob@example.com", "key": "go_aaaaaaaaaaaa", "read": True}
-    first = requests.ask(engine, "ann", [*INTENTS, other], "numbers")
-    again = requests.ask(
+    first = requests.submit(engine, "ann", [*INTENTS, other], "numbers")
+    again = requests.submit(
         engine, "ann", [{**other, "reason": "x"}, {**INTENTS[0], "principal": "Ann@Example.com"}], "more"
     )
     assert (first.repeated, again) == (False, replace(first, repeated=True))
     assert f"Already requested as {first.request_id[:8]}" in requests.describe(again)
     assert len(list(audit.entries(engine))) == 2
     for intents in (INTENTS, [other], [*INTENTS, {**other, "until": 9.0}], [*INTENTS, {**other, "read": False}]):
-        assert not requests.ask(engine, "ann", intents, "numbers").repeated
-    assert not requests.ask(engine, "bob", [*INTENTS, other], "numbers").repeated
+        assert not requests.submit(engine, "ann", intents, "numbers").repeated
+    assert not requests.submit(engine, "bob", [*INTENTS, other], "numbers").repeated
     requests.decide(engine, first, "rejected", "eve", "no")
-    assert not requests.ask(engine, "ann", [*INTENTS, other], "numbers").repeated
+    assert not requests.submit(engine, "ann", [*INTENTS, other], "numbers").repeated
 
 
 def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> None:
     """Of calls that run side by side, as two clicks in two windows do, one writes and the others find it."""
     together = threading.Barrier(4)
 
-    def ask(_: int) -> requests.Request:
+    def submit(_: int) -> requests.Request:
         together.wait()
-        return requests.ask(engine, "ann", INTENTS, "numbers")
+        return requests.submit(engine, "ann", INTENTS, "numbers")
 
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(ask, range(4)))
+        made = list(pool.map(submit, range(4)))
     assert len({each.request_id for each in made}) == len(requests.list_requests(engine)) == 1
     assert sorted(each.repeated for each in made) == [False, True, True, True]
 
 
 @pytest.mark.parametrize("kept", ["{}", "[", "[]", '"x"'])
-def test_a_kept_picture_of_the_catalog_that_is_spoilt_is_as_none(engine: Engine, kept: str) -> None:
+def test_a_kept_snapshot_of_the_catalog_that_is_spoilt_is_as_none(engine: Engine, kept: str) -> None:
     """Unknown is what it then is, with the reason: no page and no command ends over it."""
     with engine.begin() as connection:
         connection.execute(insert(catalog_snapshots).values(snapshot_id=1, snapshot=kept, tried_at=1.0))
-    picture = snapshot.read(engine)
-    assert (picture.observed, "is invalid" in (picture.problem or "")) == (None, True)
+    taken = snapshot.read(engine)
+    assert (taken.observed, "is invalid" in (taken.problem or "")) == (None, True)

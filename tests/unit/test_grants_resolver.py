@@ -12,10 +12,10 @@ from pipeline.errors import Refused
 from tests.unit.grants_world import (
     CATALOG,
     SCHEMA,
+    catalog_snapshot,
     everybody,
     members_closure,
-    picture,
-    random_picture,
+    random_catalog,
     table_of,
     truth,
 )
@@ -35,7 +35,7 @@ def require_what_a_slow_model_says(seeds: range, *, emulated: bool) -> None:
     """Compare in the worlds of these seeds; `tests/soak` has more of them."""
     seen = {True: 0, False: 0, None: 0}
     for seed in seeds:
-        observed = random_picture(Random(seed), emulated=emulated)
+        observed = random_catalog(Random(seed), emulated=emulated)
         resolver = Resolver(observed)
         for who in everybody(observed):
             reading = resolver.reading(who)
@@ -53,7 +53,7 @@ def require_what_a_slow_model_says(seeds: range, *, emulated: bool) -> None:
 def test_every_way_that_is_shown_is_there() -> None:
     """A way names an assignment or an owner that the catalog has, and groups of which each is in the next."""
     for seed in range(300):
-        observed = random_picture(Random(seed))
+        observed = random_catalog(Random(seed))
         resolver = Resolver(observed)
         for who in everybody(observed):
             for key in observed.tables:
@@ -93,13 +93,13 @@ def test_every_way_that_is_shown_is_there() -> None:
 )  # fmt: skip
 def test_a_verdict_is_a_sentence(direct: dict, groups: dict, sentence: str) -> None:  # type: ignore[type-arg]  # cases
     """The why names what is there with its path, or what is missing, and what could come of it."""
-    resolver = Resolver(picture(direct, groups=groups))
+    resolver = Resolver(catalog_snapshot(direct, groups=groups))
     assert sentence == resolver.verdict("ann@x", "chess").sentence
 
 
 def test_emulated_groups_are_not_put_together() -> None:
     """A catalog without groups lets in a user, or a group as if it were one: nobody by what each has a part of."""
-    observed = picture(
+    observed = catalog_snapshot(
         {**USES, table_of("chess"): {"ann@x": {"SELECT"}, "readers": set()}}, groups={"ann@x": {"readers"}}
     )
     apart = replace(observed, directory=replace(observed.directory, emulated_groups=True))
@@ -118,7 +118,7 @@ def test_emulated_groups_are_not_put_together() -> None:
 
 def test_who_owns_what_lies_above_does_not_read_but_could() -> None:
     """A schema's owner has USE_SCHEMA and no SELECT, and is flagged; the table's owner has SELECT."""
-    observed = picture({CATALOG: {"account users": {"USE_CATALOG"}}})
+    observed = catalog_snapshot({CATALOG: {"account users": {"USE_CATALOG"}}})
     owned = replace(observed, owners={**observed.owners, SCHEMA: "ann@x", table_of("chess"): "bob@x"})
     ann, bob = (Resolver(owned).verdict(who, "chess") for who in ("ann@x", "bob@x"))
     assert (ann.reads, ann.could_grant_itself) == (False, True)
@@ -135,15 +135,15 @@ def test_what_was_not_read_is_not_known_unless_something_else_decides() -> None:
         direct = {where: held for where, held in observed.direct.items() if where != table_of("chess")}
         return replace(observed, direct=direct)
 
-    verdict = Resolver(without_chess(picture(everything))).verdict("ann@x", "chess")
+    verdict = Resolver(without_chess(catalog_snapshot(everything))).verdict("ann@x", "chess")
     assert verdict.reads is None
     assert "grants and owner of table main.games.chess were not read" in verdict.sentence
-    assert Resolver(without_chess(picture({}))).verdict("ann@x", "chess").reads is False
+    assert Resolver(without_chess(catalog_snapshot({}))).verdict("ann@x", "chess").reads is False
 
 
 def test_who_is_not_active_or_not_there_reads_nothing() -> None:
     """Grants of somebody who was deactivated or deleted let nobody read."""
-    observed = picture({CATALOG: {name: {"ALL_PRIVILEGES"} for name in ("ann@x", "eve@x")}})
+    observed = catalog_snapshot({CATALOG: {name: {"ALL_PRIVILEGES"} for name in ("ann@x", "eve@x")}})
     principals = dict(observed.directory.principals)
     principals["ann@x"] = replace(principals["ann@x"], active=False)
     resolver = Resolver(replace(observed, directory=replace(observed.directory, principals=principals)))
@@ -154,7 +154,7 @@ def test_who_is_not_active_or_not_there_reads_nothing() -> None:
 
 def test_row_filters_and_masks_are_badges() -> None:
     """Who reads a filtered or masked table is told that less may be seen."""
-    observed = picture({CATALOG: {"ann@x": {"ALL_PRIVILEGES"}}})
+    observed = catalog_snapshot({CATALOG: {"ann@x": {"ALL_PRIVILEGES"}}})
     chess = GameTable("chess", table_of("chess"), "1", "pipeline", has_row_filter=True, masked_columns=("mail", "ip"))
     verdict = Resolver(replace(observed, tables={"chess": chess})).verdict("ann@x", "chess")
     assert verdict.badges == ("row filter", "masked: mail, ip")
@@ -164,4 +164,4 @@ def test_row_filters_and_masks_are_badges() -> None:
 def test_a_game_without_a_table_is_refused() -> None:
     """No verdict is made up for a game that the catalog does not have."""
     with pytest.raises(Refused, match=r"main\.games has no table of game 'dota'"):
-        Resolver(picture()).verdict("ann@x", "dota")
+        Resolver(catalog_snapshot()).verdict("ann@x", "dota")

@@ -23,7 +23,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, list_operations
+from pipeline.store.operations import Operation, list_operations, submit
 from tests.unit.catalog_world import NEEDED, UnityWorld, fresh
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -46,7 +46,7 @@ class House:
 
     def do(self, prepared: proposals.AccessProposal) -> Operation:
         """Ask for what was prepared, and bring it to its end."""
-        ask(self.world.engine, prepared.to_intent("eve", "numbers"))
+        submit(self.world.engine, prepared.to_intent("eve", "numbers"))
         while list_operations(self.world.engine, only_open=True):
             tick(self.world, self.steward.kinds)
         return max(list_operations(self.world.engine), key=lambda each: each.requested_at)

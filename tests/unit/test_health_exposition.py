@@ -5,13 +5,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
-from listeners.totals import Oversight
+from listeners.totals import ControllerMetrics
 from pipeline.health.alerts import alerts
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 
 NOW = 9_000.0
-OVERSIGHT = Oversight(
+CONTROLLER_METRICS = ControllerMetrics(
     is_controller_running=True,
     supervised_groups=1,
     open_operations={"needs_human": 1},
@@ -27,7 +27,7 @@ OVERSIGHT = Oversight(
 )
 
 
-def told() -> dict[str, set[str]]:
+def reported() -> dict[str, set[str]]:
     """Return the labels of every metric a process tells after one pass, one ingest commit and one evaluation."""
     registry = CollectorRegistry()
     exposition = Exposition(registry)
@@ -39,7 +39,7 @@ def told() -> dict[str, set[str]]:
     exposition.set_heartbeat("a", NOW)
     exposition.add_ingest(seq=1, accepted=1, refused=0, committed_at=NOW)
     exposition.set_fleet({"group": 0}, NOW, ("b",))
-    exposition.set_oversight(OVERSIGHT)
+    exposition.set_controller_metrics(CONTROLLER_METRICS)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
     samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", generate_latest(registry).decode(), re.MULTILINE)
     return {name: set(re.findall(r'(\w+)="', labels)) for name, labels in samples}
@@ -47,7 +47,7 @@ def told() -> dict[str, set[str]]:
 
 def test_alerts_read_only_what_is_told() -> None:
     """Every metric of a rule, and every label it selects or joins by, exists in the exposition of the processes."""
-    metrics = told()
+    metrics = reported()
     for alert in alerts():
         for name, selected in re.findall(r"\b(turnout_\w+)(?:\{([^}]*)\})?", alert.expr):
             assert name in metrics, alert.name

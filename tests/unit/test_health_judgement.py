@@ -258,8 +258,8 @@ processes = st.tuples(st.just("host"), st.integers(1, 3))
 
 def drivers(kind: str, name: str) -> st.SearchStrategy[Driver | None]:
     made = st.builds(
-        lambda process, started, beaten, state, error: Driver(
-            kind, name, process[0], process[1], NOW - started, NOW - beaten, state, error, 9
+        lambda process, started, heartbeat_age, state, error: Driver(
+            kind, name, process[0], process[1], NOW - started, NOW - heartbeat_age, state, error, 9
         ),
         processes, ages, ages, st.sampled_from(["starting", "running", "failed", "stopped", "skewed", "purple"]),
         st.sampled_from([None, "it broke"]),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listeners.sample import STATUSES, Lane
-from pipeline.health.status import Observation, Settled, StreamFacts, Verdict, judge_stream, settle
+from pipeline.health.status import Observation, Settled, StatusVerdict, StreamFacts, judge_stream, settle
 
 NOW = 10_000.0
 HEALTHY = StreamFacts(
@@ -202,7 +202,7 @@ def _settled(statuses: Sequence[str]) -> list[Settled]:
     """Return the settled status after each verdict, one per 5 seconds."""
     history: list[Settled] = []
     for at, status in enumerate(statuses):
-        history.append(settle(history[-1] if history else None, Verdict(status, f"{status} {at}."), 5.0 * at))
+        history.append(settle(history[-1] if history else None, StatusVerdict(status, f"{status} {at}."), 5.0 * at))
     return history
 
 

@@ -13,11 +13,11 @@ from pipeline.health.liveness import Driver, HeldLease
 from pipeline.health.source import SourceReading
 from pipeline.health.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings import Maintenance, load
-from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import ingest_generations
 from pipeline.store.fleet import read_fleet
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import maintenance_rounds, record_round, write_backlog
 
 NOW = 1_000_000.0
@@ -113,13 +113,13 @@ def test_hours_and_the_time_until_a_round_is_missed() -> None:
 def test_what_is_shown_is_what_is_exported(engine: Engine, tmp_path: Path) -> None:
     """The fleet, the exported numbers and the store's rows agree, on both databases; unknown is no number."""
     begun(engine)
-    found = read_oversight(engine, read_fleet(engine))
+    found = read_controller_metrics(engine, read_fleet(engine))
     assert (found.last_round, found.last_good_round_at) == (None, None)
     assert found.maintenance_overdue_seconds is not None
     assert found.maintenance_overdue_seconds > 6 * HOUR
     record_round(engine, 2.0, [], tables=3, files_before=9, files_after=4)
     record_round(engine, 2.0, ["bronze: E: x"], tables=3, files_before=4, files_after=4)
-    found = read_oversight(engine, read_fleet(engine))
+    found = read_controller_metrics(engine, read_fleet(engine))
     assert found.maintenance_overdue_seconds == 0
     assert found.last_round is not None
     assert found.last_good_round_at is not None
@@ -136,13 +136,13 @@ def test_status_says_how_maintenance_is(tmp_path: Path) -> None:
     store = open_store(*load(tmp_path, {}))
     begun(store)
     start_driver(store, "ingest", "main", None)
-    beat(store, "ingest", "main", "running", None)
+    heartbeat(store, "ingest", "main", "running", None)
     write_backlog(store, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
     missed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)])
     assert missed.exit_code == 1
     assert "maintenance main: not started (was never started)\n  no round of maintenance has ever" in missed.output
     start_driver(store, "maintenance", "main", None)
-    beat(store, "maintenance", "main", "running", None)
+    heartbeat(store, "maintenance", "main", "running", None)
     record_round(store, 2.0, [], tables=3, files_before=9, files_after=4)
     well = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)])
     assert well.exit_code == 0, well.output

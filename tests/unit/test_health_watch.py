@@ -129,8 +129,8 @@ def test_a_catch_up_that_finds_no_rows_moves() -> None:
     """Reading bronze on without rows of the game is progress, although the cursor stays."""
     watch, catchup = Watch("a"), replace(FACTS, lane=Lane.CATCHUP)
     for at in range(0, 400, 5):
-        told = replace(reading(cursor=7, age=50.0, facts=catchup), complete_through_seq=8 + at)
-        state = one(watch.observe(START + at, {"g": told}, []))
+        reported = replace(reading(cursor=7, age=50.0, facts=catchup), complete_through_seq=8 + at)
+        state = one(watch.observe(START + at, {"g": reported}, []))
     assert (state.status, state.cursor_seq) == ("CATCHING_UP", 7)
 
 

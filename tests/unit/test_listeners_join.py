@@ -33,7 +33,7 @@ def test_the_order_of_arrival_does_not_matter(
             out += joiner.add_progress(progress(batch_id, run_id), float(now))
     out += joiner.expire(1_000.0)
     expected = {key: progress(key[1], key[0]) if key in progresses else None for key in results}
-    assert expected == {(told.result.run_id, told.result.batch_id): told.progress for told in out}
+    assert expected == {(reported.result.run_id, reported.result.batch_id): reported.progress for reported in out}
     assert len(results) == len(out)
     assert len(joiner) == 0
 
@@ -63,11 +63,11 @@ def test_an_older_runs_progress_is_not_this_runs() -> None:
 def test_memory_is_bounded_and_no_result_is_lost() -> None:
     """Beyond the capacity the oldest result is released alone, and progresses of other queries are forgotten."""
     joiner = Joiner(patience_seconds=1e9, capacity=10)
-    out = [told for batch in range(100) for told in joiner.add_result(result(batch), 0.0)]
+    out = [reported for batch in range(100) for reported in joiner.add_result(result(batch), 0.0)]
     for batch in range(100):
         joiner.add_progress(progress(batch, "foreign"), 0.0)
     assert len(joiner) == 20
-    assert [told.result.batch_id for told in (*out, *joiner.release())] == list(range(100))
+    assert [reported.result.batch_id for reported in (*out, *joiner.release())] == list(range(100))
 
 
 def test_a_result_told_twice_is_not_lost() -> None:

@@ -44,7 +44,7 @@ def game(key: str = "chess_a", seq: int = 1, **changes: Any) -> GameResult:
     return GameResult(key, **{**values, **changes})
 
 
-def told(
+def reported(
     batch_id: int, *games: GameResult, run_id: str = "run", at: float = NOW, progress: Progress | None = None
 ) -> Pass:
     return Pass(PassResult("eu-1", run_id, batch_id, at, at + 2, 1, games or (game(),)), progress)
@@ -58,13 +58,13 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     """Every number of a pass and of its progress survives the table, unknown ones as null."""
     tables = MetricsTables(tmp_path, "eu-1")
     progress = Progress("q", "id", "run", 1, "", 9, {"addBatch": 300})
-    tables.add(told(1, game(), game("go_b", committed_at=None, error="store down"), progress=progress))
-    tables.add(told(2))
+    tables.add(reported(1, game(), game("go_b", committed_at=None, error="store down"), progress=progress))
+    tables.add(reported(2))
     assert tables.flush()
     first, second, third = history.passes(tmp_path, None, NOW).to_pylist()
     assert first["committed_at"].timestamp() == NOW + 1
-    assert {name: first[name] for name in ("group", "game_key", "lane", "rows", "rejects", "pass_seconds")} == {
-        "group": "eu-1",
+    assert {name: first[name] for name in ("cluster_group", "game_key", "lane", "rows", "rejects", "pass_seconds")} == {
+        "cluster_group": "eu-1",
         "game_key": "chess_a",
         "lane": "RUN",
         "rows": 4,
@@ -85,7 +85,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
 def test_a_lost_reply_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the store commits but the answer is lost, the retry finds the version and does not append again."""
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1))
+    tables.add(reported(1))
 
     def write_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
         write_deltalake(*args, **kwargs)
@@ -108,11 +108,11 @@ def test_a_store_that_is_down_costs_nothing_until_the_buffer_is_full(tmp_path: P
     folder.write_text("not a folder")
     tables = MetricsTables(folder, "eu-1", capacity=3)
     for batch_id in range(5):
-        tables.add(told(batch_id))
+        tables.add(reported(batch_id))
     assert not tables.flush()
     # The three newest are on their way now, and three more may wait behind them.
     for batch_id in range(5, 9):
-        tables.add(told(batch_id))
+        tables.add(reported(batch_id))
     assert not tables.flush()
     assert (tables.waiting, tables.dropped) == (3 + 3, 2 + 1)
     folder.unlink()
@@ -124,7 +124,7 @@ def test_one_failing_table_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """Status events are written even when the passes' table cannot be."""
     (tmp_path / STREAM_BATCH.name).write_text("not a folder")
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1))
+    tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "STARTING", None))
     assert not tables.flush()
     assert history.transitions(tmp_path, 0.0, 10).num_rows == 1
@@ -133,9 +133,9 @@ def test_one_failing_table_does_not_hold_up_the_others(tmp_path: Path) -> None:
 def test_a_row_that_fits_no_column_does_not_block_the_rest(tmp_path: Path) -> None:
     """A number too large for its column is dropped with its batch and counted, and later rows are written."""
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1, game(bytes=2**70)))
+    tables.add(reported(1, game(bytes=2**70)))
     assert not tables.flush()
-    tables.add(told(2))
+    tables.add(reported(2))
     assert tables.flush()
     assert (history.passes(tmp_path, None, 0.0)["batch_id"].to_pylist(), tables.dropped) == ([2], 1)
 
@@ -150,7 +150,7 @@ def test_a_restarted_writer_does_not_take_old_commits_for_its_own(
 
     for batch_id in range(2):
         tables = MetricsTables(tmp_path, "eu-1")
-        tables.add(told(batch_id))
+        tables.add(reported(batch_id))
         with monkeypatch.context() as patched:
             patched.setattr(metrics_table, "write_deltalake", fail)
             assert not tables.flush()
@@ -166,7 +166,7 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
         tables = MetricsTables(tmp_path, run_id)
         barrier.wait()
         for batch_id in range(8):
-            tables.add(told(batch_id, run_id=run_id))
+            tables.add(reported(batch_id, run_id=run_id))
             tables.flush()
         assert tables.close(30)
 
@@ -185,12 +185,12 @@ def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path) -
     often, seldom = MetricsTables(tmp_path, "eu-1"), MetricsTables(tmp_path, "eu-2")
     often.start(0.01)
     seldom.start(3600.0)
-    often.add(told(1))
+    often.add(reported(1))
     deadline = time.monotonic() + 10
     while often.waiting:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    seldom.add(told(2))
+    seldom.add(reported(2))
     assert seldom.close(30)
     assert often.close(30)
     assert history.passes(tmp_path, None, 0.0).num_rows == 2
@@ -199,7 +199,7 @@ def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path) -
 def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     """The protocol stays reader 1 / writer 2, and the only partition is the date."""
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1))
+    tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, "STARTING", "RUNNING", "caught up"))
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
     assert tables.flush()
@@ -230,7 +230,7 @@ def test_tables_that_do_not_exist_read_as_empty(tmp_path: Path) -> None:
 def test_history_keeps_its_columns(tmp_path: Path) -> None:
     """Results have the types of an empty answer, with rows or without."""
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1))
+    tables.add(reported(1))
     assert tables.flush()
     assert STREAM_BATCH.schema == history.passes(tmp_path, "chess_a", 0.0).schema
     assert STREAM_BATCH.schema == history.passes(tmp_path, "nobody", 0.0).schema
@@ -240,7 +240,7 @@ def test_doubled_rows_are_read_once(tmp_path: Path) -> None:
     """If a row got into the table twice, neither the passes nor the sums show it twice; chunks stay apart."""
     for _ in range(2):
         tables = MetricsTables(tmp_path, "eu-1")
-        tables.add(told(1, game(seq=1), game(seq=2)))
+        tables.add(reported(1, game(seq=1), game(seq=2)))
         tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "RUNNING", None))
         assert tables.flush()
     assert DeltaTable(tmp_path / STREAM_BATCH.name).count() == 4
@@ -253,8 +253,8 @@ def test_chunks_of_catch_up_are_all_read(tmp_path: Path) -> None:
     """Catch-up has no run of its own: a chunk that failed and its repetition share their key, and both are kept."""
     tables = MetricsTables(tmp_path, "eu-1")
     failed = game(rows=0, rejects={}, latency_counts=EMPTY, committed_at=None, error="store down")
-    tables.add(told(-1, failed, run_id="catch-up"))
-    tables.add(told(-1, game(), run_id="catch-up", at=NOW + 5))
+    tables.add(reported(-1, failed, run_id="catch-up"))
+    tables.add(reported(-1, game(), run_id="catch-up", at=NOW + 5))
     assert tables.flush()
     assert [(entry.rows, entry.errors) for entry in history.summary(tmp_path, 0.0)] == [(4, 1)]
 
@@ -263,7 +263,7 @@ def test_since_and_game_choose_the_rows(tmp_path: Path) -> None:
     """Only the asked game and time are read, also across a change of date."""
     tables = MetricsTables(tmp_path, "eu-1")
     for day in range(3):
-        tables.add(told(day, game("chess_a"), game("go_b"), at=NOW + day * DAY))
+        tables.add(reported(day, game("chess_a"), game("go_b"), at=NOW + day * DAY))
     assert tables.flush()
     assert history.passes(tmp_path, "go_b", NOW + DAY + 2)["batch_id"].to_pylist() == [1, 2]
     assert history.passes(tmp_path, "go_b", NOW + DAY + 2.001)["batch_id"].to_pylist() == [2]
@@ -273,9 +273,9 @@ def test_since_and_game_choose_the_rows(tmp_path: Path) -> None:
 def test_the_summary_adds_up_and_omits_failures(tmp_path: Path) -> None:
     """Rows of failed results are not counted, and percentiles come from the summed buckets."""
     tables = MetricsTables(tmp_path, "eu-1")
-    tables.add(told(1, game(rows=90, latency_counts=counts(b0=90)), game("go_b", error="down", committed_at=None)))
-    tables.add(told(2, game(rows=10, latency_counts=counts(b4=10))))
-    tables.add(told(3, game("ludo_c", rows=0, latency_counts=EMPTY)))
+    tables.add(reported(1, game(rows=90, latency_counts=counts(b0=90)), game("go_b", error="down", committed_at=None)))
+    tables.add(reported(2, game(rows=10, latency_counts=counts(b4=10))))
+    tables.add(reported(3, game("ludo_c", rows=0, latency_counts=EMPTY)))
     assert tables.flush()
     chess, go, ludo = history.summary(tmp_path, NOW)
     assert (chess.game_key, chess.rows, chess.rejects, chess.commits, chess.errors) == ("chess_a", 100, 2, 2, 0)

@@ -90,7 +90,7 @@ def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str,
     }
     job = IngestJob(
         seq=seq,
-        heads={"malformed_wrapper": seq - 1},
+        last_seqs={"malformed_wrapper": seq - 1},
         known=known,
         onboarding=limits,
         bronze=tmp_path / "bronze",
@@ -127,14 +127,14 @@ def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
     limits = Limits(prefixes=("name 7",))
     engine = open_store(*load(tmp_path / "env", {}))
     ingest = Onboarding(engine, limits)
-    heads: dict[str, int] = {}
+    last_seqs: dict[str, int] = {}
     resident, longest = 0, 0
     for seq in range(1, batches + 1):
         names = [f"name {number * 2_654_435_761 % 2**40:x}" for number in range(seq * 50_000, (seq + 1) * 50_000)]
         report = _task(tmp_path, names, limits, dict(ingest.known(ingest.admit(NOW + seq))), seq)
         shutil.rmtree(tmp_path / "bronze")
         shutil.rmtree(tmp_path / "quarantine")
-        heads.update(dict.fromkeys(report["counts"], seq))
+        last_seqs.update(dict.fromkeys(report["counts"], seq))
         ingest.note(report["unknown"], NOW + seq)
         longest = max(longest, len(str(report)))
         if seq == 1:
@@ -144,7 +144,7 @@ def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
     seen = pending.pending(engine, limits, NOW)
     assert grown < 50_000_000
     assert len(store.onboarded(engine)) == 10  # an hour's games of the one prefix
-    assert len(heads) <= 11
+    assert len(last_seqs) <= 11
     assert longest < 200_000
     assert len(seen.names) == 1_000
     assert seen.distinct == pytest.approx(batches * 50_000, rel=0.05)

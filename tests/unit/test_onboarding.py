@@ -52,7 +52,7 @@ def _candidate(name: str, how: OnboardedBy = "schema", prefix: str | None = None
     return OnboardingCandidate(game_key(name), name, how, prefix)
 
 
-def _told(rows: dict[str, int], limits: Limits = LIMITS, **candidates: list[str]) -> dict[str, Any]:
+def _reported(rows: dict[str, int], limits: Limits = LIMITS, **candidates: list[str]) -> dict[str, Any]:
     """Return what a task tells of names that are no games."""
     made = sketched(pa.array(list(rows)), pa.array(list(rows.values())), NOW, limits.max_pending)
     return {"sketch": made.dumps(), "candidates": candidates}
@@ -125,9 +125,9 @@ def test_why_a_name_does_not_become_a_game(
         Onboarded(number, candidate, at) for number, (candidate, at) in enumerate(zip(earlier, ages, strict=True), 1)
     ]
     roll = OnboardingRules(games, {"spam": RefusedName("spam", "ann", None, NOW)})
-    told = roll.obstacle(candidate, limits, NOW)
-    assert (expected is None) == (told is None)
-    assert (expected or "") in (told or "")
+    reported = roll.obstacle(candidate, limits, NOW)
+    assert (expected is None) == (reported is None)
+    assert (expected or "") in (reported or "")
 
 
 _WISHES = st.lists(
@@ -205,11 +205,11 @@ def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
     ingest = Onboarding(engine, limits)
     for hour in range(5):
         flood = [f"bad/{hour} {number}" for number in range(50)]
-        told = _told(dict.fromkeys(flood, 9), limits, **{"bad/": flood})
-        ingest.note(told, NOW + 3_600 * hour)
+        reported = _reported(dict.fromkeys(flood, 9), limits, **{"bad/": flood})
+        ingest.note(reported, NOW + 3_600 * hour)
         assert len(_names(engine)) == min(3 * hour + 3, 4)
     ingest = Onboarding(engine, replace(limits, max_games=10))
-    ingest.note(_told({"good/x": 1}, limits, **{"good/": ["good/x"], "bad/": flood}), NOW + 4 * 3_600)
+    ingest.note(_reported({"good/x": 1}, limits, **{"good/": ["good/x"], "bad/": flood}), NOW + 4 * 3_600)
     assert "good/x" in _names(engine)
     _register(engine, "real")
     assert "real" in ingest.known(ingest.admit(NOW))
@@ -221,7 +221,7 @@ def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
     _register(engine, "spam")
     limits = Limits(names=("spam",), prefixes=("sp",))
     ingest = Onboarding(engine, limits)
-    ingest.note(_told({"spam": 5, "span": 2}, limits, sp=["spam"]), NOW)
+    ingest.note(_reported({"spam": 5, "span": 2}, limits, sp=["spam"]), NOW)
     assert ingest.known(ingest.admit(NOW)) == {}
     ingest.close()
     seen = pending.pending(engine, limits, NOW)
@@ -242,7 +242,7 @@ def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     _register(engine, "second", keys=[key])
     limits = Limits(names=("second",), prefixes=("sec",))
     ingest = Onboarding(engine, limits)
-    ingest.note(_told({"second": 3}, limits, sec=["second"]), NOW)
+    ingest.note(_reported({"second": 3}, limits, sec=["second"]), NOW)
     assert {"first": key} == ingest.known(ingest.admit(NOW))
     ingest.close()
     waiting = pending.pending(engine, limits, NOW).names
@@ -268,7 +268,7 @@ def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     limits = Limits(prefixes=("studio/",), max_new_per_prefix_per_hour=0)
     ingest = Onboarding(engine, limits)
     ingest.admit(NOW)
-    ingest.note(_told({"chess": 3, "studio/x": 7, "evil\n\u202eemag": 5, "Chess": 1}, limits), NOW)
+    ingest.note(_reported({"chess": 3, "studio/x": 7, "evil\n\u202eemag": 5, "Chess": 1}, limits), NOW)
     seen = pending.pending(engine, limits, NOW)
     assert [each.game for each in seen.names] == ["studio/x", "evil\n\u202eemag", "chess"]
     assert [
@@ -343,7 +343,7 @@ def test_wrong_settings_of_onboarding_are_refused(tmp_path: Path, wrong: str) ->
 def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: Path) -> None:
     """`turnout games …` approves, refuses and lists by exact name, and its JSON can be read by a script."""
     ingest = Onboarding(engine, LIMITS)
-    ingest.note(_told({"Foo": 2, "foo": 3, "spam": 1}), NOW)
+    ingest.note(_reported({"Foo": 2, "foo": 3, "spam": 1}), NOW)
 
     def turnout(*arguments: str) -> str:
         done = CliRunner().invoke(cli, ["games", *arguments, "--env-dir", str(tmp_path)], catch_exceptions=False)
@@ -364,7 +364,7 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
 @pytest.mark.parametrize(
     "kept", ["{", "", "[]", '{"names": {}}', '{"names": {"a": [1]}, "rows": 1, "floor": 0, "registers": ""}']
 )
-def test_a_spoilt_picture_of_names_stops_no_ingest(engine: Engine, kept: str) -> None:
+def test_a_spoilt_sketch_of_names_stops_no_ingest(engine: Engine, kept: str) -> None:
     """Law L6: rows of games do not wait for what only counts names; a list of the names is refused in a sentence."""
     store.write_sketch(engine, kept)
     assert Onboarding(engine, LIMITS).admit(NOW) == 0

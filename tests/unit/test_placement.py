@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.placement import evening
+from pipeline.placement import rebalancing
 from pipeline.placement.capacity import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,
@@ -28,13 +28,13 @@ from pipeline.placement.planner import (
     CATCHUP_ROWS_PER_SECOND,
     Placed,
     catch_up_seconds,
-    even_out,
     full,
     leaving,
     place,
+    rebalance,
 )
 
-MOST = 6  # games of a group, so that the cap is met too
+MAX_GAMES = 6  # games of a group, so that the cap is met too
 PRIORITIES: st.SearchStrategy[Priority] = st.sampled_from(["high", "normal", "low"])
 RATES = st.sampled_from([None, 0.0, 500.0, 20_000.0, 60_000.0, 90_000.0])
 LOADS = st.builds(Load, RATES, st.sampled_from([None, 1e6, 9e7]), st.sampled_from([None, 0.2]), RATES, PRIORITIES)
@@ -51,7 +51,7 @@ def worlds(draw: st.DrawFn) -> Loads:
         GroupLoad(name, draw(states), *draw(DRIVERS), draw(CAPACITIES), draw(PRIORITIES))
         for name in draw(st.sets(st.sampled_from("abcd")))
     ]
-    return tallied(((f"g{n:02}", *game) for n, game in enumerate(draw(GAMES))), groups, MOST)
+    return tallied(((f"g{n:02}", *game) for n, game in enumerate(draw(GAMES))), groups, MAX_GAMES)
 
 
 def moved(loads: Loads, wanted: Mapping[str, str]) -> Loads:
@@ -111,7 +111,7 @@ def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
     shuffled = tallied(
         ((each.game_key, each.group, each.load) for each in reversed(loads.games)),
         reversed(list(loads.groups.values())),
-        MOST,
+        MAX_GAMES,
     )
     assert place(shuffled).new_groups == found.new_groups
     assert place(moved(loads, found.new_groups)).placements == ()
@@ -122,14 +122,14 @@ def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
 def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
     """A game moves only where its group is gone, drained, stopped, dead or full; nobody is left without a word."""
     found = place(loads)
-    told = {each.game.game_key for each in found.unplaced}
+    reported = {each.game.game_key for each in found.unplaced}
     for each in loads.games:
         group = loads.groups.get(each.group or "")
         must = group is None or group.desired != "running" or group.alive is False
         moves = each.game_key in found.new_groups
-        assert moves <= (must or (group is not None and group.is_over(MOST)))
-        assert must <= (moves or each.game_key in told)
-        assert not (moves and each.game_key in told)
+        assert moves <= (must or (group is not None and group.is_over(MAX_GAMES)))
+        assert must <= (moves or each.game_key in reported)
+        assert not (moves and each.game_key in reported)
 
 
 @given(worlds())
@@ -139,16 +139,16 @@ def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
     found = place(loads)
     came = set(found.new_groups.values())
     for name, after in found.after.items():
-        assert not (name in came and after.is_over(MOST))
+        assert not (name in came and after.is_over(MAX_GAMES))
         before = loads.groups[name]
         gone = [each.game for each in found.placements if each.source == name]
         if before.desired == "running" and before.alive is not False:
-            assert all(not after.has_room(each.cores, MOST) for each in gone if name not in came), (
+            assert all(not after.has_room(each.cores, MAX_GAMES) for each in gone if name not in came), (
                 "it could have stayed"
             )
-            told = [each.game for each in found.unplaced if each.game.group == name]
-            assert after.is_over(MOST) == bool(told)
-            assert not after.plus(-sum(each.cores for each in told), -len(told)).is_over(MOST)
+            reported = [each.game for each in found.unplaced if each.game.group == name]
+            assert after.is_over(MAX_GAMES) == bool(reported)
+            assert not after.plus(-sum(each.cores for each in reported), -len(reported)).is_over(MAX_GAMES)
 
 
 @given(worlds(), LOADS)
@@ -158,7 +158,7 @@ def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
     settled = moved(loads, place(loads).new_groups)
     new = Load(priority=load.priority)
     games = [(each.game_key, each.group, each.load) for each in settled.games]
-    found = place(tallied([*games, ("new", None, new)], settled.groups.values(), MOST))
+    found = place(tallied([*games, ("new", None, new)], settled.groups.values(), MAX_GAMES))
     assert found.new_groups.keys() <= {"new"}
 
 
@@ -166,7 +166,7 @@ def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
 @pytest.mark.proves("G111")
 def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads, most: int) -> None:
     """Move by move the highest share falls, or stays and the sum of squares falls; none gets over its capacity."""
-    found = even_out(loads, most)
+    found = rebalance(loads, most)
     part = [name for name, each in loads.groups.items() if each.desired == "running" and each.alive]
     assert len(found.placements) <= most
     assert {each.target for each in found.placements} | {each.source for each in found.placements} <= set(part)
@@ -178,17 +178,17 @@ def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads
     assert measure(found.after)[0] <= measure(found.before)[0] + 1e-9
     last = measure(found.before)
     for count in range(1, len(found.placements) + 1):
-        now = measure(even_out(loads, count).after)
+        now = measure(rebalance(loads, count).after)
         assert now[0] < last[0] + 1e-8
         assert now < last or now[1] < last[1]
         last = now
-    assert all(not found.after[each.target].is_over(MOST) for each in found.placements)
+    assert all(not found.after[each.target].is_over(MAX_GAMES) for each in found.placements)
 
 
 def the_best_is_found(loads: Loads, max_games: int) -> None:
     """Try each game in each group, one by one."""
     part = {name: each for name, each in loads.groups.items() if each.desired == "running" and each.alive}
-    found = evening.best(part, evening.Leavers(loads.games), max_games)
+    found = rebalancing.best(part, rebalancing.Leavers(loads.games), max_games)
     if not part:
         assert found is None
         return
@@ -218,7 +218,7 @@ def the_best_is_found(loads: Loads, max_games: int) -> None:
 @given(worlds())
 def test_the_move_that_is_found_is_the_best_of_all(loads: Loads) -> None:
     """Each game in each group, tried one by one, gives none that is better than the one that is found."""
-    the_best_is_found(loads, MOST)
+    the_best_is_found(loads, MAX_GAMES)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -238,11 +238,11 @@ def test_a_move_is_found_without_trying_each_game() -> None:
     for count in (50, 5_000):
         games = {f"g{number:04}": ("a", 0.01 + number % 97 / 1e5) for number in range(count)}
         loads = world(games, alive("a", 8.0), alive("b", 8.0), alive("c", 8.0), most=10_000)
-        leavers = evening.Leavers(loads.games)
-        with patch.object(evening.Leavers, "near", autospec=True, side_effect=evening.Leavers.near) as near:
-            assert evening.best(loads.groups, leavers, loads.max_games) is not None
+        leavers = rebalancing.Leavers(loads.games)
+        with patch.object(rebalancing.Leavers, "near", autospec=True, side_effect=rebalancing.Leavers.near) as near:
+            assert rebalancing.best(loads.groups, leavers, loads.max_games) is not None
         calls = [call.args for call in near.call_args_list]
-        tried.append(sum(len(list(evening.Leavers.near(*call))) for call in calls))
+        tried.append(sum(len(list(rebalancing.Leavers.near(*call))) for call in calls))
     assert max(tried) <= 2 * 12, tried
 
 
@@ -253,7 +253,7 @@ def test_a_drain_empties_one_group_and_moves_nobody_else(loads: Loads, group: st
     mine = {each.game_key for each in loads.games if each.group == group}
     found = leaving(loads, {group: mine})
     assert found.new_groups.keys() | {each.game.game_key for each in found.unplaced} == mine
-    assert all(not found.after[name].is_over(MOST) for name in found.new_groups.values())
+    assert all(not found.after[name].is_over(MAX_GAMES) for name in found.new_groups.values())
     assert group not in found.new_groups.values()
 
 
@@ -327,8 +327,8 @@ def test_a_full_group_gives_up_no_more_than_it_must() -> None:
 def test_nobody_is_proposed_into_a_group_without_room() -> None:
     """Evening out fills no group over its capacity, however full the other one is."""
     games = {"g1": ("a", 1.0), "g2": ("a", 1.0), "g3": ("a", 1.0), "g4": ("b", 0.2)}
-    assert even_out(world(games, alive("a", 1.0), alive("b", 1.0))).placements == ()
-    assert even_out(world(games, alive("a", 1.0), alive("b", 9.0), most=1)).placements == ()
+    assert rebalance(world(games, alive("a", 1.0), alive("b", 1.0))).placements == ()
+    assert rebalance(world(games, alive("a", 1.0), alive("b", 9.0), most=1)).placements == ()
 
 
 def test_high_games_leave_last_and_are_placed_first() -> None:
@@ -343,14 +343,14 @@ def test_high_games_leave_last_and_are_placed_first() -> None:
 def test_a_group_of_the_games_priority_comes_first_while_it_has_room() -> None:
     """Class before emptiness, capacity before class; a living driver before a dead one."""
     high, normal = alive("high", 1.0, priority="high", cores=0.8), alive("normal", 1.0)
-    assert choose(0.1, "high", [high, normal], MOST) == high
-    assert choose(0.3, "high", [high, normal], MOST) == normal
-    assert choose(0.1, "low", [high, normal], MOST) == normal
+    assert choose(0.1, "high", [high, normal], MAX_GAMES) == high
+    assert choose(0.3, "high", [high, normal], MAX_GAMES) == normal
+    assert choose(0.1, "low", [high, normal], MAX_GAMES) == normal
     never, dead = GroupLoad("never", alive=None), GroupLoad("dead", alive=False)
-    assert choose(0.1, "normal", [never, dead], MOST) == never
-    assert choose(0.1, "normal", [dead], MOST) == dead
-    assert choose(0.1, "normal", [never, dead], MOST, moves=True) is None
-    assert choose(0.1, "normal", [alive("x", games=MOST)], MOST) is None
+    assert choose(0.1, "normal", [never, dead], MAX_GAMES) == never
+    assert choose(0.1, "normal", [dead], MAX_GAMES) == dead
+    assert choose(0.1, "normal", [never, dead], MAX_GAMES, moves=True) is None
+    assert choose(0.1, "normal", [alive("x", games=MAX_GAMES)], MAX_GAMES) is None
 
 
 def test_a_proposal_says_what_it_brings_and_costs() -> None:
@@ -358,22 +358,22 @@ def test_a_proposal_says_what_it_brings_and_costs() -> None:
     loads = world(
         {"g1": ("a", 0.4), "g2": ("a", 0.3), "g3": ("a", 0.1), "g4": ("b", 0.2)}, alive("a", 1.0), alive("b", 1.0)
     )
-    found: Placed = even_out(loads, 1)
+    found: Placed = rebalance(loads, 1)
     assert [(each.game_key, each.source, each.target) for each in found.placements] == [("g2", "a", "b")]
     assert found.placements[0].why == (
         "a is the fullest group, 0.8 of 1 cores, 3 games; with it b has 0.5 of 1 cores, 2 games."
     )
     assert [found.before["a"].share, found.after["a"].share] == pytest.approx([0.8, 0.5])
     assert found.restarts == 0
-    assert even_out(moved(loads, found.new_groups)).placements == ()
-    assert even_out(loads, fixed={"g1", "g2", "g3"}).placements == ()
+    assert rebalance(moved(loads, found.new_groups)).placements == ()
+    assert rebalance(loads, fixed={"g1", "g2", "g3"}).placements == ()
 
 
 def test_nobody_is_proposed_out_of_the_group_for_its_priority() -> None:
     """A high game leaves the group for high games for no other kind, however full it is."""
     games = [("g1", "a", Load(5e4, 0.0, 0.0, 0.0, "high")), ("g2", "a", Load(2e4, 0.0, 0.0, 0.0, "low"))]
     groups = [alive("a", 1.0, priority="high"), alive("b", 1.0, priority="low")]
-    assert even_out(tallied(games, groups)).new_groups == {"g2": "b"}
+    assert rebalance(tallied(games, groups)).new_groups == {"g2": "b"}
 
 
 def test_a_catch_up_takes_what_waits_and_what_comes_meanwhile() -> None:

@@ -24,8 +24,8 @@ def test_a13_whatever_a_file_holds_it_is_read_or_found_damaged(tmp_path: Path, c
     """A13 to A15: no content of a file is an exception, and a part of a file is never taken for the whole."""
     file = tmp_path / "0"
     file.write_bytes(content)
-    told = query_log.offset(file)
-    assert (told == OFFSET) == (content == WHOLE)
+    reported = query_log.offset(file)
+    assert (reported == OFFSET) == (content == WHOLE)
     assert query_log.lines(file) is None or content.startswith(b"v")
     assert query_log.has_id(file) in {True, False}
 

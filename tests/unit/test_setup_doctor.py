@@ -78,13 +78,13 @@ def test_exit_code_tells_whether_something_needed_is_missing(
     env = checkout / "env"
     env.mkdir()
     assert doctor.run(env, as_json=True, root=checkout) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [each["subject"] for each in told if each["state"] == "missing"] == []
+    reported = json.loads(capsys.readouterr().out)
+    assert [each["subject"] for each in reported if each["state"] == "missing"] == []
     (env / "turnout.toml").write_text("nonsense = 1\n")
     assert doctor.run(env, as_json=True, root=checkout) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert [each["subject"] for each in told if each["state"] == "missing"] == ["settings"]
-    assert "nonsense" in told[0]["detail"]
+    reported = json.loads(capsys.readouterr().out)
+    assert [each["subject"] for each in reported if each["state"] == "missing"] == ["settings"]
+    assert "nonsense" in reported[0]["detail"]
 
 
 def test_text_gathers_what_is_good_and_shows_each_defect() -> None:

@@ -58,7 +58,7 @@ class Machine:
         out, err = process.communicate(timeout=15)
         return process.returncode, out, err
 
-    def asked(self) -> list[str]:
+    def calls(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def stub(self, name: str, script: str) -> None:
@@ -88,23 +88,23 @@ def test_first_use_sets_up_and_then_starts_the_command(machine: Machine, tmp_pat
     """A newcomer needs one command: from any folder, its arguments arrive untouched."""
     code, out, err = machine.run("demo", "two words", "", cwd=tmp_path)
     assert (code, out) == (0, f"{tmp_path}|{machine.home}|demo|two words||"), err
-    asked = machine.asked()
-    assert asked[0] == "venv"
-    locked = [line for line in asked if "requirements.lock" in line or "build.lock" in line]
+    calls = machine.calls()
+    assert calls[0] == "venv"
+    locked = [line for line in calls if "requirements.lock" in line or "build.lock" in line]
     assert len(locked) == 2
     assert all("--require-hashes --no-deps --no-build-isolation" in line for line in locked)
-    assert asked[-1] == f"fetch {machine.home}/the cache/turnout {machine.home}/.venv/jars"
+    assert calls[-1] == f"fetch {machine.home}/the cache/turnout {machine.home}/.venv/jars"
 
 
 def test_second_use_resolves_nothing(machine: Machine) -> None:
     """A set-up checkout starts at once: neither pip nor Java nor a lock is touched."""
     machine.run("demo")
-    before = machine.asked()
+    before = machine.calls()
     (machine.stubs / "java").unlink()
     shutil.rmtree(machine.home / "the cache")
     code, out, _ = machine.run("demo")
     assert (code, out.rsplit("|", 2)[1]) == (0, "demo")
-    assert machine.asked() == before
+    assert machine.calls() == before
     assert not (machine.home / "the cache").exists()
 
 
@@ -112,11 +112,11 @@ def test_second_use_resolves_nothing(machine: Machine) -> None:
 def test_changed_lock_is_installed_on_the_next_use(machine: Machine, file: str) -> None:
     """After a pull nobody has to think of set-up, and the environment is kept."""
     machine.run("demo")
-    before = len(machine.asked())
+    before = len(machine.calls())
     with (machine.home / file).open("a") as lock:
         lock.write("more\n")
     assert machine.run("demo")[0] == 0
-    again = machine.asked()[before:]
+    again = machine.calls()[before:]
     assert any("requirements.lock" in line for line in again)
     assert "venv" not in again
 
@@ -128,7 +128,7 @@ def test_emptied_cache_is_filled_again(machine: Machine, tmp_path: Path) -> None
     jar.unlink()
     jar.symlink_to(tmp_path / "gone")
     machine.run("demo")
-    assert sum(line.startswith("fetch") for line in machine.asked()) == 2
+    assert sum(line.startswith("fetch") for line in machine.calls()) == 2
 
 
 def test_moved_checkout_gets_a_new_environment(machine: Machine, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_moved_checkout_gets_a_new_environment(machine: Machine, tmp_path: Path)
     machine.home.rename(moved)
     code, out, _ = Machine(moved, machine.stubs, machine.log).run("demo")
     assert (code, out.split("|")[1]) == (0, str(moved))
-    assert machine.asked().count("venv") == 2
+    assert machine.calls().count("venv") == 2
 
 
 def test_failed_install_is_told_and_tried_again(machine: Machine) -> None:
@@ -147,7 +147,7 @@ def test_failed_install_is_told_and_tried_again(machine: Machine) -> None:
     code, out, err = machine.run("demo")
     assert (code, out) == (1, "")
     assert "pip could not install what requirements.lock lists" in err
-    assert sum(" pip " in line for line in machine.asked()) == 1
+    assert sum(" pip " in line for line in machine.calls()) == 1
     Path(f"{machine.log}.no-network").unlink()
     assert machine.run("demo")[0] == 0
 
@@ -156,8 +156,8 @@ def test_two_launchers_at_once_set_up_once(machine: Machine) -> None:
     """Two first uses at the same moment leave one whole environment."""
     both = [machine.start("demo"), machine.start("demo")]
     assert [process.communicate(timeout=15)[0].rsplit("|", 2)[1] for process in both] == ["demo", "demo"]
-    asked = machine.asked()
-    assert (asked.count("venv"), sum(line.startswith("fetch") for line in asked)) == (1, 1)
+    calls = machine.calls()
+    assert (calls.count("venv"), sum(line.startswith("fetch") for line in calls)) == (1, 1)
 
 
 def test_foreign_environment_is_not_touched(machine: Machine) -> None:
@@ -176,7 +176,7 @@ def test_missing_java_is_told_with_the_exact_command(machine: Machine) -> None:
     code, _, err = machine.run("demo")
     assert code == 1
     assert "apt-get install -y --no-install-recommends openjdk-17-jre-headless" in err
-    assert machine.asked() == []
+    assert machine.calls() == []
 
 
 def test_root_is_told_before_anything_is_installed(machine: Machine) -> None:
@@ -187,7 +187,7 @@ def test_root_is_told_before_anything_is_installed(machine: Machine) -> None:
     assert code == 1
     assert "Java 17 or later is missing. Installing:" in err
     assert "apt-get could not install" in err
-    assert machine.asked()[0] == "apt-get update -qq"
+    assert machine.calls()[0] == "apt-get update -qq"
 
 
 def test_wrong_java_home_is_refused(machine: Machine) -> None:
@@ -202,10 +202,10 @@ def test_wrong_java_home_is_refused(machine: Machine) -> None:
 def test_setup_checks_everything_again(machine: Machine) -> None:
     """`setup` repairs: it asks pip and the jars even when all looks ready, and starts nothing."""
     machine.run("demo")
-    before = len(machine.asked())
+    before = len(machine.calls())
     code, out, _ = machine.run("setup")
     assert (code, out) == (0, "")
-    again = machine.asked()[before:]
+    again = machine.calls()[before:]
     assert [line for line in again if line == "venv"] == []
     assert again[-1].startswith("fetch")
     assert machine.run("setup", "--all")[0] == 1
@@ -231,7 +231,7 @@ def test_what_is_long_runs_with_the_fault_proofs_only(
     (machine.home / ".ci" / "check").write_text("#!/bin/sh\n")
     (machine.home / ".ci" / "check").chmod(0o755)
     assert machine.run(*words)[0] == 0
-    command = machine.asked()[-1]
+    command = machine.calls()[-1]
     assert command.startswith("pytest ")
     assert {each for each in command.split() if each.startswith("tests/")} == set(folders)
     assert (f"-m {chosen}" in command) if chosen else ("long" not in command)

@@ -34,11 +34,11 @@ def test_every_locked_package_has_hashes(file: str) -> None:
 @pytest.mark.parametrize(("source", "lock"), [("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])])
 def test_lock_answers_what_is_asked_for(source: str, lock: str) -> None:
     """A changed requirement cannot be forgotten in the lock."""
-    asked = re.findall(r"^([a-z][\w.\[\]-]*)(?:==(\S+))?", (ROOT / source).read_text("utf-8"), re.MULTILINE)
+    calls = re.findall(r"^([a-z][\w.\[\]-]*)(?:==(\S+))?", (ROOT / source).read_text("utf-8"), re.MULTILINE)
     answers = locked(lock)
-    assert asked
-    assert {name: answers.get(canonical(name)) for name, _ in asked if canonical(name) not in answers} == {}
-    assert {name: answers[canonical(name)] for name, pin in asked if pin and answers[canonical(name)] != pin} == {}
+    assert calls
+    assert {name: answers.get(canonical(name)) for name, _ in calls if canonical(name) not in answers} == {}
+    assert {name: answers[canonical(name)] for name, pin in calls if pin and answers[canonical(name)] != pin} == {}
 
 
 def test_tools_of_tests_keep_the_versions_that_run() -> None:

@@ -19,7 +19,7 @@ from pipeline.demo.simulator import (
     GOOD,
     VERSIONS,
     Event,
-    Plan,
+    SimulationPlan,
     Simulator,
     family,
     game_names,
@@ -39,7 +39,7 @@ PAYLOADS: dict[str, type[Any]] = {
 }
 
 
-def schema_ids(plan: Plan) -> dict[tuple[str, int], int]:
+def schema_ids(plan: SimulationPlan) -> dict[tuple[str, int], int]:
     """Number the schemas as a registry does: equal definitions share one id."""
     games = game_names(plan.games, plan.seed, hostile=plan.hostile)
     return {
@@ -48,7 +48,7 @@ def schema_ids(plan: Plan) -> dict[tuple[str, int], int]:
     }
 
 
-def simulate(plan: Plan, size: int = 1000) -> tuple[Simulator, list[Event]]:
+def simulate(plan: SimulationPlan, size: int = 1000) -> tuple[Simulator, list[Event]]:
     simulator = Simulator(plan, schema_ids(plan))
     return simulator, [event for batch in simulator.batches(size) for event in batch]
 
@@ -74,14 +74,14 @@ def refused_by_upb(message: type[Message], data: bytes) -> bool:
 @given(seed=st.integers(0, 2**40), size=st.integers(1, 700))
 def test_same_seed_same_bytes(seed: int, size: int) -> None:
     """A plan alone decides every byte; how many events are asked for at once does not."""
-    plan = Plan(games=30, events=600, seed=seed, bad_share=0.3, hostile=True)
+    plan = SimulationPlan(games=30, events=600, seed=seed, bad_share=0.3, hostile=True)
 
     assert simulate(plan, 97)[1] == simulate(plan, size)[1]
 
 
 def test_bytes_are_the_same_everywhere() -> None:
     """Another process, machine or day makes these very bytes; change the digest only with the samples or the draw."""
-    events = simulate(Plan(games=30, versions=6, events=3000, seed=5, bad_share=0.1, hostile=True))[1]
+    events = simulate(SimulationPlan(games=30, versions=6, events=3000, seed=5, bad_share=0.1, hostile=True))[1]
     digest = hashlib.sha256(b"".join(event.value for event in events)).hexdigest()
 
     assert digest == "fca883385650b14425e2e2a84b4f78b78c0fade6e7535f975d02537ea49bf251"
@@ -89,19 +89,19 @@ def test_bytes_are_the_same_everywhere() -> None:
 
 def test_another_seed_gives_other_events() -> None:
     """The seed is used: two seeds have no wrapper in common."""
-    first, second = (simulate(Plan(events=500, seed=seed))[1] for seed in (1, 2))
+    first, second = (simulate(SimulationPlan(events=500, seed=seed))[1] for seed in (1, 2))
 
     assert {event.value for event in first}.isdisjoint(event.value for event in second)
 
 
 def test_more_events_only_append() -> None:
     """A longer run begins with the shorter one, across the blocks in which random numbers are drawn."""
-    assert simulate(Plan(events=5000))[1] == simulate(Plan(events=9000))[1][:5000]
+    assert simulate(SimulationPlan(events=5000))[1] == simulate(SimulationPlan(events=9000))[1][:5000]
 
 
 def test_wrappers_say_what_the_event_says() -> None:
     """A good wrapper carries the event's game, sequence, a registered schema and a payload of that schema."""
-    plan = Plan(games=30, versions=3, events=2000, hostile=True)
+    plan = SimulationPlan(games=30, versions=3, events=2000, hostile=True)
     ids = schema_ids(plan)
     names = {payload_schema(name, version)[0]: (name, version) for name in FAMILIES for version in (1, 2, 3)}
     seen = set()
@@ -118,7 +118,7 @@ def test_wrappers_say_what_the_event_says() -> None:
 
 def test_events_are_distinct() -> None:
     """No two wrappers are equal and no two share an event id, whatever the game."""
-    events = simulate(Plan(games=40, events=5000, hostile=True))[1]
+    events = simulate(SimulationPlan(games=40, events=5000, hostile=True))[1]
 
     assert len(events) == len({event.value for event in events})
     assert len(events) == len({Wrapper.FromString(event.value).event_id for event in events})
@@ -126,7 +126,7 @@ def test_events_are_distinct() -> None:
 
 def test_event_time_is_a_fixed_schedule() -> None:
     """Event times begin at the plan's start and advance by its step: no clock is read."""
-    events = simulate(Plan(events=50, start_time=1000.5, step_seconds=0.25))[1]
+    events = simulate(SimulationPlan(events=50, start_time=1000.5, step_seconds=0.25))[1]
     times = [Wrapper.FromString(event.value).event_time.ToMicroseconds() for event in events]
 
     assert [1_000_500_000 + 250_000 * index for index in range(50)] == times
@@ -134,7 +134,7 @@ def test_event_time_is_a_fixed_schedule() -> None:
 
 def test_sequences_are_dense_for_each_game() -> None:
     """Each name's events count from 1 without a gap, bad ones included, so a lost one shows."""
-    simulator, events = simulate(Plan(games=25, events=5000, bad_share=0.3, hostile=True))
+    simulator, events = simulate(SimulationPlan(games=25, events=5000, bad_share=0.3, hostile=True))
     sequences: dict[str, list[int]] = {}
     for event in events:
         sequences.setdefault(event.game, []).append(event.sequence)
@@ -145,8 +145,8 @@ def test_sequences_are_dense_for_each_game() -> None:
 
 def test_a_run_continues_another() -> None:
     """Given where the first run ended, a second one leaves no gap and repeats no event id."""
-    first, events = simulate(Plan(games=5, events=300))
-    more = simulate(Plan(games=5, events=300, start_sequence=first.next_sequence))[1]
+    first, events = simulate(SimulationPlan(games=5, events=300))
+    more = simulate(SimulationPlan(games=5, events=300, start_sequence=first.next_sequence))[1]
     together = Counter((event.game, event.sequence) for event in events + more)
 
     assert set(together.values()) == {1}
@@ -156,7 +156,7 @@ def test_a_run_continues_another() -> None:
 
 def test_shares_are_kept() -> None:
     """The bad share is spread evenly over the kinds, a share of its own stands apart, and skew follows Zipf."""
-    plan = Plan(games=10, events=60_000, bad_share=0.12, bad_shares={"empty_payload": 0.2}, skew=1.0)
+    plan = SimulationPlan(games=10, events=60_000, bad_share=0.12, bad_shares={"empty_payload": 0.2}, skew=1.0)
     simulator, events = simulate(plan)
     counts = simulator.counts_by_kind()
 
@@ -170,14 +170,14 @@ def test_shares_are_kept() -> None:
 
 def test_weights_replace_the_skew() -> None:
     """A game sends its weight's part of all events, so that a run can hold quiet games beside busy ones."""
-    simulator, _ = simulate(Plan(games=4, events=40_000, weights=(30, 0, 9, 1)))
+    simulator, _ = simulate(SimulationPlan(games=4, events=40_000, weights=(30, 0, 9, 1)))
     sent = [simulator.counts[game, GOOD] / 40_000 for game in simulator.games]
     assert sent == pytest.approx([0.75, 0, 0.225, 0.025], abs=0.01)
 
 
 def test_counts_follow_what_was_handed_out() -> None:
     """The counts cover the batches taken so far and nothing ahead of them."""
-    plan = Plan(events=1000, bad_share=0.2)
+    plan = SimulationPlan(events=1000, bad_share=0.2)
     simulator = Simulator(plan, schema_ids(plan))
     batch = next(simulator.batches(10))
 
@@ -186,7 +186,7 @@ def test_counts_follow_what_was_handed_out() -> None:
 
 
 def bad(kind: str) -> list[Event]:
-    return simulate(Plan(games=12, events=600, bad_shares={kind: 1.0}, hostile=True))[1]
+    return simulate(SimulationPlan(games=12, events=600, bad_shares={kind: 1.0}, hostile=True))[1]
 
 
 @pytest.mark.parametrize("refused", [refused_by_upb, refused_by_ptars])
@@ -195,7 +195,7 @@ def test_malformed_wrappers_cannot_be_opened(refused: Callable[[type[Message], b
     events = bad("malformed_wrapper")
 
     assert all(refused(Wrapper, event.value) for event in events)
-    assert not any(refused(Wrapper, event.value) for event in simulate(Plan(events=50))[1])
+    assert not any(refused(Wrapper, event.value) for event in simulate(SimulationPlan(events=50))[1])
     assert {MALFORMED} == {event.game for event in events}
 
 
@@ -206,13 +206,13 @@ def test_malformed_payloads_cannot_be_decoded(refused: Callable[[type[Message], 
         wrapper = Wrapper.FromString(event.value)
         assert (event.game, event.sequence) == (wrapper.game, wrapper.sequence)
         assert refused(PAYLOADS[family(event.game)], wrapper.payload)
-    for event in simulate(Plan(events=50))[1]:
+    for event in simulate(SimulationPlan(events=50))[1]:
         assert not refused(PAYLOADS[family(event.game)], Wrapper.FromString(event.value).payload)
 
 
 def test_every_other_bad_kind_is_what_it_says() -> None:
     """Names nobody registered, impossible names, foreign ids and empty payloads come in readable wrappers."""
-    registered = schema_ids(Plan(games=12, hostile=True))
+    registered = schema_ids(SimulationPlan(games=12, hostile=True))
 
     def wrappers(kind: str) -> Iterable[Wrapper]:
         return (Wrapper.FromString(event.value) for event in bad(kind))
@@ -266,15 +266,15 @@ def test_more_games_only_append(hostile: bool) -> None:
 def test_impossible_plans_are_refused() -> None:
     """A wrong plan is one clear sentence before any event is made."""
     for plan, expected in (
-        (Plan(games=0), "1 game or more"),
-        (Plan(versions=7), "1 to 6 versions"),
-        (Plan(bad_shares={"typo": 0.1}), "Unknown kind of bad event: typo"),
-        (Plan(bad_shares={"empty_payload": 1.5}), "at most 1"),
-        (Plan(bad_share=-0.1), "from 0 up"),
-        (Plan(games=3, weights=(1.0, 1.0)), "3 games have 2 weights"),
-        (Plan(games=2, weights=(0.0, 0.0)), "not all 0"),
+        (SimulationPlan(games=0), "1 game or more"),
+        (SimulationPlan(versions=7), "1 to 6 versions"),
+        (SimulationPlan(bad_shares={"typo": 0.1}), "Unknown kind of bad event: typo"),
+        (SimulationPlan(bad_shares={"empty_payload": 1.5}), "at most 1"),
+        (SimulationPlan(bad_share=-0.1), "from 0 up"),
+        (SimulationPlan(games=3, weights=(1.0, 1.0)), "3 games have 2 weights"),
+        (SimulationPlan(games=2, weights=(0.0, 0.0)), "not all 0"),
     ):
         with pytest.raises(Refused, match=expected):
             Simulator(plan, schema_ids(plan))
     with pytest.raises(Refused, match="60 schemas have no id"):
-        Simulator(Plan(), {})
+        Simulator(SimulationPlan(), {})

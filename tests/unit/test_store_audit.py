@@ -17,7 +17,7 @@ from pipeline.store.audit import Act, begin, end, entries, verify
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import audit, audit_head
-from pipeline.store.operations import Intent, ask, change
+from pipeline.store.operations import Intent, change, submit
 from tests.unit.leases_world import StoreClock
 
 MOVE = Act("ann", "move", ("game:chess_1",), "op1", {"from": "a", "to": "b", "reason": "«quoted» 'text'"})
@@ -256,7 +256,7 @@ def test_days_are_chained_and_a_clock_that_goes_back_makes_no_older_day(engine: 
 
 def test_what_a_person_does_about_an_operation_does_not_end_it(engine: Engine) -> None:
     """An operation that was resumed has not ended: the log still names the operation as unended, not the resuming."""
-    begun = ask(engine, Intent("move", ("game:g",), "ann"))
+    begun = submit(engine, Intent("move", ("game:g",), "ann"))
     waiting = change(engine, change(engine, begun, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "look")
     resume(engine, waiting, "bob", "looked")
     assert [(each.actor, each.action) for each in verify(engine).unended] == [("ann", "move")]

@@ -14,16 +14,16 @@ from sqlalchemy import Engine, create_engine, delete, insert, select, text, upda
 from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
-from pipeline.health.judgement import Verdict
+from pipeline.health.judgement import StreamVerdict
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.controller_metrics import read_oversight
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
-from pipeline.store.operations import Intent, ask, change, list_operations
-from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.operations import Intent, change, list_operations, submit
+from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, Process, expire_dead
 from pipeline.store.reports import write_backlog
 from tests.browser.seed import Seeded, fleet_of_forty, seed
@@ -127,7 +127,7 @@ def store(tmp_path: Path) -> Engine:
     return open_store(Settings(), Paths(tmp_path))
 
 
-def verdict(fleet: Fleet) -> Verdict:
+def verdict(fleet: Fleet) -> StreamVerdict:
     return fleet.rows[0].verdict
 
 
@@ -187,11 +187,11 @@ def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(st
 def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None:
     """After a restart a stream is unknown until this very run has reported it, and then its own word counts again."""
     start_driver(store, "group", "a", None)
-    beat(store, "group", "a", "running", None)
+    heartbeat(store, "group", "a", "running", None)
     assert verdict(read_fleet(store)).status == "UNKNOWN"
     assert "last report of the run before: RUNNING" in str(verdict(read_fleet(store)).reason)
     write_streams(store, [state_of(game_key("x"), "LAGGING")])
-    assert verdict(read_fleet(store)) == Verdict("LAGGING", 0.0, None)
+    assert verdict(read_fleet(store)) == StreamVerdict("LAGGING", 0.0, None)
 
 
 @pytest.mark.proves("G46")
@@ -202,7 +202,7 @@ def test_last_words_of_a_replaced_process_are_not_written(store: Engine) -> None
     for other in ({"pid": os.getpid() + 1}, {"pid": os.getpid(), "host": f"not {socket.gethostname()}"}):
         with store.begin() as connection:
             connection.execute(update(tables.drivers).where(tables.drivers.c.name == "a").values(other))
-        beat(store, "group", "a", "running", 7)
+        heartbeat(store, "group", "a", "running", 7)
         write_streams(store, [state_of(game_key("x"), "FAILED")])
         with store.connect() as connection:
             assert connection.scalar(select(tables.streams.c.status)) == "LAGGING"
@@ -219,7 +219,7 @@ def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
     write_streams(store, [state_of(game_key("x"))])
     ahead = time.time() + 3_600
     monkeypatch.setattr(time, "time", lambda: ahead)
-    beat(store, "group", "a", "running", None)
+    heartbeat(store, "group", "a", "running", None)
     fleet = read_fleet(store)
     driver, group = fleet.driver("group", "a"), fleet.state("group", "a")
     assert driver is not None
@@ -227,7 +227,7 @@ def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
     assert abs(driver.heartbeat_at - fleet.read_at) < 60
     assert "s ahead of the control store's" in str(group.liveness.reason)
     assert (group.liveness.state, verdict(fleet).status) == ("unknown", "UNKNOWN")
-    beat(store, "group", "a", "running", None, "one\ntwo")
+    heartbeat(store, "group", "a", "running", None, "one\ntwo")
     driver = read_fleet(store).driver("group", "a")
     assert driver is not None
     assert str(driver.error).split("\n")[1:] == ["one", "two"], "what it reports itself stands below its clock"
@@ -236,27 +236,27 @@ def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
 def test_operations_are_part_of_the_judgement(store: Engine) -> None:
     """An open operation waits for a controller; one that needs a person is a problem whoever runs."""
     assert read_fleet(store).judgement.healthy
-    asked = ask(store, Intent("pause", ("game:x",), "ann"))
+    submitted = submit(store, Intent("pause", ("game:x",), "ann"))
     assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation waits and no controller runs"
     start_driver(store, "controller", "main", None)
-    beat(store, "controller", "main", "running", None)
+    heartbeat(store, "controller", "main", "running", None)
     assert read_fleet(store).judgement.healthy
-    change(store, asked, OperationState.NEEDS_HUMAN, "look")
+    change(store, submitted, OperationState.NEEDS_HUMAN, "look")
     assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"
 
 
 def test_an_operation_whose_preview_was_edited_needs_a_person_everywhere(store: Engine) -> None:
     """The lists say so, therefore the headline, the exit code and the alert do too: there is one way to count."""
     start_driver(store, "controller", "main", None)
-    beat(store, "controller", "main", "running", None)
-    ask(store, Intent("pause", ("game:x",), "ann"))
+    heartbeat(store, "controller", "main", "running", None)
+    submit(store, Intent("pause", ("game:x",), "ann"))
     with store.begin() as connection:
         connection.execute(text("UPDATE operations SET preview = '{}', preview_hash = 'x'"))
     (listed,) = list_operations(store, only_open=True)
     assert listed.state == "needs_human"
     judgement = read_fleet(store).judgement
     assert (judgement.healthy, judgement.headline) == (False, "1 stream healthy; 1 operation needs a person")
-    assert read_oversight(store, read_fleet(store)).open_operations["needs_human"] == 1
+    assert read_controller_metrics(store, read_fleet(store)).open_operations["needs_human"] == 1
 
 
 def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path) -> None:
@@ -268,15 +268,15 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
         done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), *words])
         assert (done.exit_code, sentence in done.output) == (1, True)
         assert ("last report: RUNNING" in done.output) is bool(words), "no line for each of 1,000 games"
-    told = json.loads(done.output)
-    assert told["source"] == {
+    shown = json.loads(done.output)
+    assert shown["source"] == {
         "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
     }  # fmt: skip
-    assert [(each["status"], each["lag_seconds"]) for each in told["games"]] == [("LAGGING", 70.0)]
-    assert read_oversight(store, read_fleet(store)).source_rows == 760_000
+    assert [(each["status"], each["lag_seconds"]) for each in shown["games"]] == [("LAGGING", 70.0)]
+    assert read_controller_metrics(store, read_fleet(store)).source_rows == 760_000
     write(age_seconds=None, peak_seconds=70.0, rows=None, reason="the broker is away")
     done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), "--json"])
-    told = json.loads(done.output)
-    assert (told["source"]["backlog_seconds"], told["games"][0]["lag_seconds"]) == (None, None)
-    assert told["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
-    assert read_oversight(store, read_fleet(store)).source_age_seconds is None
+    shown = json.loads(done.output)
+    assert (shown["source"]["backlog_seconds"], shown["games"][0]["lag_seconds"]) == (None, None)
+    assert shown["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
+    assert read_controller_metrics(store, read_fleet(store)).source_age_seconds is None

@@ -13,7 +13,7 @@ from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.loads import read_loads
 from pipeline.store.onboarding import OnboardingCandidate
-from pipeline.store.processes.drivers import beat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:
@@ -44,7 +44,7 @@ def test_games_found_before_any_group_wait_for_the_first(engine: Engine) -> None
 def test_the_last_seq_is_kept_and_never_goes_back_at_a_start(engine: Engine) -> None:
     """What a crash left untold is repaired from bronze's heads; what is newer stays."""
     games.record_seen(engine, {"g1": "One", "g2": "Two"}, 5)
-    games.record_heads(engine, {"g1": 9, "g2": 3, "malformed_wrapper": 4})
+    games.record_last_seqs(engine, {"g1": 9, "g2": 3, "malformed_wrapper": 4})
     games.register_group(engine, "a")
     assert {each.game_key: each.last_seq for each in games.assigned(engine, "a")} == {"g1": 9, "g2": 5}
 
@@ -59,7 +59,7 @@ def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 def test_only_onboarded_names_are_repaired_at_a_start(engine: Engine) -> None:
     """A game whose first rows were not told before a crash is found again; a key of bronze that is no game's is not."""
     onboarding.onboard(engine, [OnboardingCandidate(GameKey("g1"), "One", "approval")])
-    games.record_heads(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9})
+    games.record_last_seqs(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9})
     assert games.known_games(engine) == {"g1": "One"}
     assert games.known_groups(engine) == {"g1": None}
     games.register_group(engine, "a")
@@ -72,7 +72,7 @@ def _want(engine: Engine, group: str, **wanted: object) -> None:
         connection.execute(update(tables.groups).where(tables.groups.c.name == group).values(wanted))
 
 
-def _tell(engine: Engine, key: str, group: str, rows: float | None, lane: Lane = Lane.RUN) -> None:
+def _report(engine: Engine, key: str, group: str, rows: float | None, lane: Lane = Lane.RUN) -> None:
     state = StreamState(
         game_key=key, group=group, lane=lane, status="RUNNING", status_since=0.0, cursor_seq=1, last_commit_at=None,
         backlog_age_seconds=2.0, rows_per_second=rows, latency_p95_seconds=None, rows_total=0, rejects_total=0,
@@ -90,7 +90,7 @@ def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
     games.record_seen(engine, {"quiet1": "1"}, 1)
     games.record_seen(engine, {"quiet2": "2", "quiet3": "3"}, 1)
     for key, group in games.known_groups(engine).items():
-        _tell(engine, key, str(group), 50_000.0 if key == "hot" else 1.0)
+        _report(engine, key, str(group), 50_000.0 if key == "hot" else 1.0)
     games.record_seen(engine, {"new": "New"}, 2)
     assert games.known_groups(engine)["new"] == "b"
     assert len(_groups(engine, "b")["b"]) == 3
@@ -107,7 +107,7 @@ def test_groups_that_take_no_games_get_none(engine: Engine) -> None:
     games.record_seen(engine, {"g1": "One"}, 1)
     assert games.known_groups(engine) == {"g1": "d"}
     start_driver(engine, "group", "d", None)
-    beat(engine, "group", "d", "failed", None, "it broke")
+    heartbeat(engine, "group", "d", "failed", None, "it broke")
     games.register_group(engine, "e")
     games.record_seen(engine, {"g2": "Two"}, 1)
     assert games.known_groups(engine)["g2"] == "e"
@@ -134,8 +134,8 @@ def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None
     games.register_group(engine, "a")
     _want(engine, "a", capacity_cores=1.5, priority="high")
     games.record_seen(engine, {"run": "R", "behind": "B", "untold": "U", "gone": "G"}, 1)
-    _tell(engine, "run", "a", 100.0)
-    _tell(engine, "behind", "a", 9e5, Lane.CATCHUP)
+    _report(engine, "run", "a", 100.0)
+    _report(engine, "behind", "a", 9e5, Lane.CATCHUP)
     with engine.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == "gone").values(retired_at=1.0))
         connection.execute(update(tables.games).where(tables.games.c.game_key == "run").values(priority="low"))

@@ -34,9 +34,9 @@ def test_the_store_has_the_time(engine: Engine) -> None:
     """The store's own clock is asked in SQL, by SQLite and by PostgreSQL; a file's store agrees with this machine."""
     before = time.time()
     with engine.connect() as connection:
-        told = connection.scalar(select(store_now()))
-    assert told is not None
-    assert before - 0.01 <= told <= time.time() + 0.01
+        reported = connection.scalar(select(store_now()))
+    assert reported is not None
+    assert before - 0.01 <= reported <= time.time() + 0.01
     assert "clock_timestamp()" in str(select(store_now()).compile(create_engine("postgresql+psycopg://")))
 
 
@@ -247,13 +247,13 @@ def test_a_driver_hears_that_it_was_replaced(engine: Engine) -> None:
 
 def test_a_store_that_is_away_does_not_end_a_driver(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """Renewals that the store does not answer are told and tried again; only another holder ends a driver."""
-    told = threading.Event()
+    reported = threading.Event()
     with leased(engine, Store(lease_seconds=0.3), "group", "a") as lease:
         assert lease is not None
         with engine.begin() as connection:
             connection.execute(text("alter table leases rename to away"))
-        with patch("pipeline.store.processes.leases._log.warning", side_effect=lambda *_: told.set()):
-            assert told.wait(10)
+        with patch("pipeline.store.processes.leases._log.warning", side_effect=lambda *_: reported.set()):
+            assert reported.wait(10)
         lease.check()
         with engine.begin() as connection:
             connection.execute(text("alter table away rename to leases"))

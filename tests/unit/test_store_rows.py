@@ -13,7 +13,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.operations import Intent, ask
+from pipeline.store.operations import Intent, submit
 from pipeline.store.processes.drivers import start_driver
 
 EDITS: Final = {
@@ -38,7 +38,7 @@ def fill(engine: Engine) -> None:
     register_group(engine, "a")
     start_driver(engine, "group", "a", None)
     record_seen(engine, {game_key("Go"): "Go"}, 1)
-    ask(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
+    submit(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
 
 
 def spelled(edit: str, dialect: str) -> str:

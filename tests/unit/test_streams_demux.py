@@ -12,7 +12,7 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.stream_control import StreamControl, ask
+from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.demux import Demux, DemuxContext
 from pipeline.streams.passes import Outcome
 from pipeline.streams.roster import Roster
@@ -116,7 +116,7 @@ def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed
     chess.last_seq = SEQ_TO  # in the file of that seq that this batch did not have
     assert roster.behind(demux.due, lambda _stream: SEQ_TO) == []
     if missed:
-        ask(roster._engine, "chess", "test", desired="paused")
+        submit_control(roster._engine, "chess", "test", desired="paused")
     demux._batch(frame, 1)  # which ends amid the same seq, and has no row of this game
     assert chess.complete_through == SEQ_TO - 1
     chess.decision = StreamControl()

@@ -97,5 +97,5 @@ def test_failures_have_a_class() -> None:
 
 def test_the_evidence_of_a_failure_of_the_jvm_is_its_cause() -> None:
     """Errors of Spark's writer begin with the name of a call, which does not help an operator."""
-    told = "An error occurred while calling o7.commit.\n: a.IOException: No space left on device\n\tat a.B"
-    assert failure_of(Exception(told)).evidence == "Exception: a.IOException: No space left on device"
+    reported = "An error occurred while calling o7.commit.\n: a.IOException: No space left on device\n\tat a.B"
+    assert failure_of(Exception(reported)).evidence == "Exception: a.IOException: No space left on device"

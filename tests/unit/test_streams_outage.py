@@ -22,15 +22,15 @@ from tests.unit.test_contracts_messages import bundle, define
 @contextmanager
 def away(engine: Engine) -> Iterator[list[str]]:
     """Make the control store unavailable; yields the attempted requests."""
-    asked: list[str] = []
+    calls: list[str] = []
 
     def refuse(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append(statement)
+        calls.append(statement)
         raise OperationalError(statement, parameters, sqlite3.OperationalError("database is locked"))
 
     event.listen(engine, "before_cursor_execute", refuse)
     try:
-        yield asked
+        yield calls
     finally:
         event.remove(engine, "before_cursor_execute", refuse)
 
@@ -50,10 +50,10 @@ def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_p
         known.latest_version()  # it has never heard of any
     assert known.latest_version() == 1
     register(registry, "go")
-    with away(engine) as asked:
+    with away(engine) as calls:
         assert known.latest_version() == 1
         assert set(known.snapshot(1).games) == {game_key("chess")}
-    assert asked
+    assert calls
     assert known.latest_version() == 2
     assert set(known.snapshot(2).games) == set(registry.snapshot(2).games)
     assert known.snapshot(1) == registry.snapshot(1)

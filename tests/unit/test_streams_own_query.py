@@ -12,7 +12,7 @@ import pytest
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.stream_control import ask
+from pipeline.store.stream_control import submit_control
 from pipeline.streams import demux
 from pipeline.streams.demux import Demux
 from pipeline.streams.group import Group
@@ -89,9 +89,9 @@ def running(own: Demux) -> Iterator[LongPass]:
 
 def decide(group: Group, *, own_query: bool) -> None:
     """Somebody turns it on or off, and the driver hears of it and acts."""
-    ask(group._engine, CHESS, "somebody", own_query=own_query)
+    submit_control(group._engine, CHESS, "somebody", own_query=own_query)
     group.roster.sync()
-    group.tend()
+    group.sync_queries()
 
 
 def in_shared_pass(group: Group) -> bool:
@@ -110,7 +110,7 @@ def test_a_query_that_is_turned_off_in_a_long_pass_ends_after_it(group: Group, o
         assert group._own == {CHESS: own}
         assert not in_shared_pass(group)
     running.end()
-    group.tend()
+    group.sync_queries()
     assert group._own == {}
     assert own.query is not None
     assert not own.query.isActive
@@ -126,7 +126,7 @@ def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
     decide(group, own_query=True)
     assert group._own == {CHESS: own}
     running.end()
-    group.tend()
+    group.sync_queries()
     assert own.query is not None
     assert not own.query.isActive
     assert group._own[CHESS] is not own
@@ -146,9 +146,9 @@ def test_a_listing_that_lacks_a_commit_is_charged_to_no_game(
     """The listing race of bronze's busy log ends a game's own query, and is not the game's failure."""
     query: Any = SimpleNamespace(isActive=False, exception=lambda: text)
     own.query = query
-    group.tend()
+    group.sync_queries()
     assert group.streams[CHESS].decision.failures == failures
-    group.tend()
+    group.sync_queries()
     assert (CHESS in group._own) == (failures == 0), "what failed waits for its next try"
 
 
@@ -164,10 +164,10 @@ def test_a_query_that_cannot_start_is_its_games_failure(group: Group, monkeypatc
         self.query = query
 
     monkeypatch.setattr(Demux, "start", start)
-    group.tend()
+    group.sync_queries()
     assert group._own == {}
     stream = group.streams[CHESS]
     assert "No space left on device" in str(stream.decision.evidence)
     monkeypatch.setattr(time, "time", lambda: stream.decision.retry_at + 1.0)
-    group.tend()
+    group.sync_queries()
     assert group._own[CHESS].query is not None

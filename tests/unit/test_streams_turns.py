@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.streams.catchup import Turn, next_turn
 
 HEAD = 240
-MOST = st.integers(1, 40)
+MAX = st.integers(1, 40)
 PLACES = st.lists(st.integers(0, HEAD - 1), min_size=1, max_size=12)
 NEWCOMERS = st.integers(0, 3)
 
@@ -48,7 +48,7 @@ def nearly_level(most: int, count: int) -> Callable[[int], dict[str, int]]:
     return lambda step: {f"n{step}.{number}.{lacks}": HEAD - lacks for number in range(count) for lacks in (1, most)}
 
 
-@given(PLACES, MOST, st.booleans(), st.data())
+@given(PLACES, MAX, st.booleans(), st.data())
 @pytest.mark.proves("G69")
 def test_a_nearly_level_game_is_level_by_the_next_chunk_but_one(
     places: list[int], most: int, waits: bool, data: st.DataObject
@@ -60,7 +60,7 @@ def test_a_nearly_level_game_is_level_by_the_next_chunk_but_one(
     assert len(chunks) <= 2
 
 
-@given(PLACES, MOST, st.booleans(), NEWCOMERS)
+@given(PLACES, MAX, st.booleans(), NEWCOMERS)
 @pytest.mark.proves("G69")
 def test_the_furthest_has_every_other_chunk_at_least(places: list[int], most: int, waits: bool, coming: int) -> None:
     """Law L16: however many nearly level games keep coming, the furthest gets on by a whole chunk in each two."""
@@ -79,7 +79,7 @@ def test_the_furthest_has_every_other_chunk_at_least(places: list[int], most: in
         behind = carry_out(behind, turn)
 
 
-@given(PLACES, MOST, st.booleans(), NEWCOMERS)
+@given(PLACES, MAX, st.booleans(), NEWCOMERS)
 def test_everybody_is_level_in_twice_the_chunks_of_the_longest_way(
     places: list[int], most: int, waits: bool, coming: int
 ) -> None:
@@ -88,7 +88,7 @@ def test_everybody_is_level_in_twice_the_chunks_of_the_longest_way(
     assert len(chunks) <= 2 * math.ceil((HEAD - min(places)) / most) + 1
 
 
-@given(st.integers(0, HEAD - 1), MOST, st.data(), st.booleans())
+@given(st.integers(0, HEAD - 1), MAX, st.data(), st.booleans())
 @pytest.mark.proves("G69")
 def test_games_that_are_equally_far_behind_share_each_read(
     place: int, most: int, data: st.DataObject, waits: bool
@@ -102,7 +102,7 @@ def test_games_that_are_equally_far_behind_share_each_read(
     assert [turn.low for turn in chunks] == list(range(place, HEAD, most))
 
 
-@given(PLACES, MOST, st.booleans(), st.data())
+@given(PLACES, MAX, st.booleans(), st.data())
 def test_a_game_waits_for_no_more_than_twice_its_own_way(
     places: list[int], most: int, waits: bool, data: st.DataObject
 ) -> None:

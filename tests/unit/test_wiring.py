@@ -23,8 +23,8 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.drivers import start_driver
 from pipeline.telemetry import Telemetry
-from pipeline.wiring import _Driver, _Duty, _refusal_told
-from tests.unit.test_health_exposition import OVERSIGHT
+from pipeline.wiring import _Driver, _Duty, _refusal_reported
+from tests.unit.test_health_exposition import CONTROLLER_METRICS
 
 
 @pytest.mark.parametrize(("kind", "name"), [("ingest", "main"), ("group", "a")])
@@ -35,11 +35,11 @@ def test_a_driver_that_refuses_to_go_on_says_so_where_the_dashboard_looks(
     engine = open_store(*load(tmp_path, {}))
     start_driver(engine, kind, name, None)
     duty = _Duty(kind, name, engine, threading.Event(), None)
-    with pytest.raises(Refused, match="another bronze"), _refusal_told(duty):
+    with pytest.raises(Refused, match="another bronze"), _refusal_reported(duty):
         raise Refused("This is another bronze.")
     with engine.connect() as connection:
-        told: Any = connection.execute(select(drivers.c.state, drivers.c.error)).one()
-    assert tuple(told) == ("failed", "This is another bronze.")
+        reported: Any = connection.execute(select(drivers.c.state, drivers.c.error)).one()
+    assert tuple(reported) == ("failed", "This is another bronze.")
     engine.dispose()
 
 
@@ -88,17 +88,17 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
             raise raised
         return SimpleNamespace(isActive=False, exception=lambda: None)
 
-    telling = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, stop, None), telling, attached)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, stop, None), telemetry, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 0
-    telling.close()
+    telemetry.close()
     engine.dispose()
     assert starts == [0, 1]
-    exported = telling.exposition.snapshot().fleet
+    exported = telemetry.exposition.snapshot().fleet
     assert exported is not None, "ingest exports the judgement for the alerts"
     assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "maintenance": 0, "operation": 0}
-    assert telling.exposition.snapshot().oversight is not None, "and what the alerts on the controller need"
+    assert telemetry.exposition.snapshot().controller_metrics is not None, "and what the alerts on the controller need"
     assert f"the ingest query failed: {sentence}" in caplog.messages
 
 
@@ -109,16 +109,16 @@ def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog:
     start_driver(engine, "ingest", "main", None)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE registrations RENAME TO elsewhere"))
-    telling = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telling, attached)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
     ended: Any = SimpleNamespace(isActive=False, exception=lambda: None)
-    telling.exposition.set_oversight(OVERSIGHT)
+    telemetry.exposition.set_controller_metrics(CONTROLLER_METRICS)
     assert driver.supervise(lambda: ended, lambda: None, lambda: 0, once=False) == 0
-    telling.close()
+    telemetry.close()
     engine.dispose()
-    assert telling.exposition.snapshot().fleet is None
-    assert telling.exposition.snapshot().oversight is None, "what was read before is not the present"
+    assert telemetry.exposition.snapshot().fleet is None
+    assert telemetry.exposition.snapshot().controller_metrics is None, "what was read before is not the present"
     assert any(each.startswith("judging the fleet failed") for each in caplog.messages)
 
 
@@ -129,21 +129,21 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
     start_driver(engine, "ingest", "main", None)
-    telling = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telling, attached)
-    driver._beat("running", 1, active=True, now=True)
-    assert telling.exposition.snapshot().oversight is not None
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver._heartbeat("running", 1, active=True, now=True)
+    assert telemetry.exposition.snapshot().controller_metrics is not None
 
     def away(*_arguments: Any, **_options: Any) -> None:
         raise OperationalError("SELECT 1", {}, Exception("no route to host"))
 
-    monkeypatch.setattr(wiring, "beat", away)
-    driver._beat("running", 1, active=True, now=True)
-    told = {family.name for family in telling.exposition.collect()}
-    assert not {each for each in told if each.startswith(("turnout_controller", "turnout_operations"))}
-    assert "turnout_fleet_judged_timestamp_seconds" in told, "its age says that nothing is known"
-    telling.close()
+    monkeypatch.setattr(wiring, "heartbeat", away)
+    driver._heartbeat("running", 1, active=True, now=True)
+    reported = {family.name for family in telemetry.exposition.collect()}
+    assert not {each for each in reported if each.startswith(("turnout_controller", "turnout_operations"))}
+    assert "turnout_fleet_judged_timestamp_seconds" in reported, "its age says that nothing is known"
+    telemetry.close()
     engine.dispose()
 
 
@@ -159,11 +159,11 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
         starts.append(len(stop.waits))
         return SimpleNamespace(isActive=False, exception=lambda: RuntimeError("the old failure"))
 
-    telling = Telemetry(settings.metrics, paths, "group", "a")
+    telemetry = Telemetry(settings.metrics, paths, "group", "a")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telling, attached)
+    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 1
-    telling.close()
+    telemetry.close()
     assert starts == [0, 1, 2, 3]
     assert stop.waits == [5.0, 10.0, 15.0]
     with engine.connect() as connection:
@@ -211,15 +211,15 @@ def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supe
     stop = CountingStop()
     clock = SimpleNamespace(monotonic=lambda: 1000.0 + sum(each or 0 for each in stop.waits), time=time.time)
     monkeypatch.setattr(wiring, "time", clock)
-    telling = Telemetry(settings.metrics, paths, "group", "a")
+    telemetry = Telemetry(settings.metrics, paths, "group", "a")
     attached: Any = SimpleNamespace(errors=0)
 
     def error() -> str | None:
         with engine.connect() as connection:
             return connection.scalar(select(drivers.c.error))
 
-    yield Supervised(_Driver(settings, _Duty("group", "a", engine, stop, None), telling, attached), stop, error)
-    telling.close()
+    yield Supervised(_Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached), stop, error)
+    telemetry.close()
     engine.dispose()
 
 

@@ -177,8 +177,8 @@ DEDUPE: Final = OperationDefinition(
     Role.OPERATOR,
     of_one_game(2),
     (
-        StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
-        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, tells=True),
+        StepDefinition("dedupe", _remove, _WORK_SECONDS, reports=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, reports=True),
     ),
     _facts,
     lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",

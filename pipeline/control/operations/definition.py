@@ -68,7 +68,7 @@ class StepDefinition:
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
-    tells: bool = False  # its last message stands in the outcome
+    reports: bool = False  # its last message stands in the outcome
     seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
 
 

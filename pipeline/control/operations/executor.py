@@ -93,7 +93,7 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
         if progress.state == "failed":
             return change(context.engine, operation, OperationState.FAILED, progress.message)
     details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
-    outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.tells)])
+    outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.reports)])
     return change(context.engine, operation, OperationState.SUCCEEDED, outcome)
 
 
@@ -199,7 +199,7 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
         return True
     except Exception as error:  # noqa: BLE001 - it stands in the operation's outcome; the others must go on
         _log.exception("operation %s cannot go on", operation.operation_id[:8])
-        _ask_a_person(context.engine, operation, error)
+        _hand_to_person(context.engine, operation, error)
         return False
 
 
@@ -300,7 +300,7 @@ def _require_waiting(operation: Operation) -> None:
         raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
 
 
-def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
+def _hand_to_person(engine: Engine, operation: Operation, error: Exception) -> None:
     """Set an operation aside that meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:

@@ -49,4 +49,4 @@ class GroupFacts:
     @property
     def games(self) -> list[str]:
         """The keys of its games."""
-        return [key for key, seat in self.assignments.items() if seat.group == self.name]
+        return [key for key, assignment in self.assignments.items() if assignment.group == self.name]

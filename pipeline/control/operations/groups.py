@@ -29,11 +29,11 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import (
     Group,
     active_drivers,
-    ask_to_stop,
     open_runs,
     read_groups,
     reset_restart_budget,
     set_desired_state,
+    submit_stop,
 )
 from pipeline.store.operations import Operation, lock_operation
 
@@ -132,7 +132,7 @@ def _end_old(context: ControlContext, operation: Operation) -> None:
     """Ask old drivers to end. One that nobody has started here can be asked once it is found."""
     for run_id in _old_drivers(context, operation).values():
         if run_id is not None:
-            ask_to_stop(context.engine, run_id)
+            submit_stop(context.engine, run_id)
 
 
 def _old_drivers(context: ControlContext, operation: Operation) -> dict[str, int | None]:
@@ -144,8 +144,8 @@ def _old_drivers(context: ControlContext, operation: Operation) -> dict[str, int
         holder = driver.process if driver is not None and driver.since <= operation.requested_at else None
         is_old = run is not None and run.started_at <= operation.requested_at
         if is_old or holder is not None:
-            asked = run is not None and (is_old or (holder is not None and run.reference == reference_of(holder)))
-            old[name] = run.run_id if run is not None and asked else None
+            requested = run is not None and (is_old or (holder is not None and run.reference == reference_of(holder)))
+            old[name] = run.run_id if run is not None and requested else None
     return old
 
 
@@ -157,8 +157,8 @@ def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
     if left:
         return StepResult("waiting", f"Still to end: {join_limited(left)}.")
     others = sorted(set(operation.preview) - names)
-    wished = f" Changed since by another request: {join_limited(others)}." if others else ""
-    return StepResult("done", f"No driver runs of {len(names)}.{wished}")
+    changed = f" Changed since by another request: {join_limited(others)}." if others else ""
+    return StepResult("done", f"No driver runs of {len(names)}.{changed}")
 
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:

@@ -36,7 +36,7 @@ def suspects(ended: Sequence[Run], carried: Mapping[str, GameAssignment], now: f
     """
     lately = [run for run in ended if run.died and now - (run.ended_at or 0.0) <= _WITHIN_SECONDS]
     # Where a game that was in hand has left the group since, that one may be to blame, and nothing new is known.
-    deaths = [set(games) for run in lately[:_DEATHS] if set(games := _in_hand(run)) <= carried.keys()]
+    deaths = [set(games) for run in lately[:_DEATHS] if set(games := _games_in_progress(run)) <= carried.keys()]
     if len(deaths) < _DEATHS or len(carried) <= 1:
         return []
     common = set.intersection(*deaths)
@@ -51,7 +51,9 @@ def intent(
 
     `taken` are the names of the groups there are.
     """
-    games = suspects(ended, {key: seat for key, seat in assignments.items() if seat.group == source.name}, now)
+    games = suspects(
+        ended, {key: assignment for key, assignment in assignments.items() if assignment.group == source.name}, now
+    )
     if not games:
         return None
     number = next(number for number in range(1, len(taken) + 2) if f"{_PREFIX}{number}" not in taken)
@@ -102,6 +104,6 @@ ISOLATE: Final = OperationDefinition(
 )
 
 
-def _in_hand(run: Run) -> list[str]:
+def _games_in_progress(run: Run) -> list[str]:
     active: list[str] = json.loads(run.active_games or "[]")
     return active

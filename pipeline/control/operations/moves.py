@@ -26,13 +26,13 @@ from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
-from pipeline.placement.planner import catch_up_seconds, full, leaving, most_room
+from pipeline.placement.planner import catch_up_seconds, full, leaving, room_left
 from pipeline.settings import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
     GameAssignment,
     read_assignments,
-    read_group_drivers,
+    read_group_liveness,
     reassign,
     require_carried,
 )
@@ -57,7 +57,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MovePlan:
     """Who moves where; applying it and planning again gives nothing."""
 
     moves: tuple[Move, ...]
@@ -83,7 +83,7 @@ def plan(
     assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
-) -> Plan:
+) -> MovePlan:
     """Plan moves (game key → group); games that are where they should be are left out.
 
     Raises:
@@ -101,7 +101,7 @@ def plan(
         for key, group in sorted(target_groups.items())
         if assignments[key].group != group
     ]
-    planned = Plan(tuple(moves))
+    planned = MovePlan(tuple(moves))
     for after in loads_after(planned, loads).values():
         coming = [each.game_key for each in moves if each.target == after.name]
         if coming and after.is_over(loads.max_games):
@@ -111,24 +111,24 @@ def plan(
 
 def drain(
     group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupCondition], loads: Loads
-) -> Plan:
+) -> MovePlan:
     """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
 
     Raises:
         Refused: there is no such group, or not all of its games fit elsewhere.
     """
-    seat = require_group(group, groups)
+    leaving_group = require_group(group, groups)
     placed = leaving(loads, {group: [each.game_key for each in loads.games if each.group == group]})
     if placed.unplaced:
         keys = [each.game.game_key for each in placed.unplaced]
         cores = sum(each.game.cores for each in placed.unplaced)
         raise Refused(
             f"Group {group} cannot be drained: {len(keys)} of its {loads.groups[group].games} games fit nowhere, with "
-            f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {most_room(placed.after, group)}. "
+            f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {room_left(placed.after, group)}. "
             "Start another group, or give one more capacity."
         )
     planned = plan(placed.new_groups, assignments, groups, loads)
-    return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})
+    return replace(planned, desired={group: ("running", "drained")} if leaving_group.desired == "running" else {})
 
 
 def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondition:
@@ -142,7 +142,7 @@ def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondi
     return groups[name]
 
 
-def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
+def loads_after(planned: MovePlan, loads: Loads) -> dict[str, GroupLoad]:
     """Return how full the groups of which something was measured are when a plan is done, by name."""
     by_key, after = loads.by_key(), dict(loads.groups)
     for each in planned.moves:
@@ -155,7 +155,7 @@ def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
 
 
 def render_preview(
-    planned: Plan,
+    planned: MovePlan,
     assignments: Mapping[str, GameAssignment],
     loads: Loads = _NO_LOADS,
     trigger_seconds: float = _TRIGGER_SECONDS,
@@ -164,8 +164,12 @@ def render_preview(
     lines = [f"{name}: {was} → {then}" for name, (was, then) in planned.desired.items()]
     by_key = loads.by_key()
     for each in planned.moves:
-        seat, game = assignments[each.game_key], by_key.get(each.game_key)
-        behind = "cursor unknown" if seat.cursor_seq is None else f"cursor {seat.cursor_seq} of {seat.last_seq}"
+        assignment, game = assignments[each.game_key], by_key.get(each.game_key)
+        behind = (
+            "cursor unknown"
+            if assignment.cursor_seq is None
+            else f"cursor {assignment.cursor_seq} of {assignment.last_seq}"
+        )
         seconds = None if game is None else catch_up_seconds(game, trigger_seconds)
         catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
         lines.append(f"{each.game_key}: {each.source or 'no group'} → {each.target}, {behind}, {catchup}")
@@ -184,20 +188,22 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     else:
         cores = sum(by_key[key].cores for key in coming if key in by_key)
         why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"
-    roomiest = most_room(loads.groups, after.name)
+    roomiest = room_left(loads.groups, after.name)
     return (
         f"Group {after.name} has no room for {len(coming)} more: {why}; {roomiest}. Take another group, or fewer games."
     )
 
 
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    current, groups = context.read(read_assignments), context.read(read_group_drivers)
+    current, groups = context.read(read_assignments), context.read(read_group_liveness)
     assignments = operation.parameters["assignments"]
     desired = operation.parameters.get("desired", {})
     for name, (was, then) in desired.items():
         if name not in groups or groups[name].desired != was:
             raise Refused(f"group {name} is {groups[name].desired if name in groups else 'gone'} now.")
-        carried = (key for key, seat in current.items() if seat.group == name and seat.retired_at is None)
+        carried = (
+            key for key, assignment in current.items() if assignment.group == name and assignment.retired_at is None
+        )
         new = sorted(set(carried) - assignments.keys())
         if then != "running" and new:
             raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
@@ -266,10 +272,10 @@ def _acquire(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "The new drivers hold all of them.")
 
 
-def _is_taken(seat: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
-    if seat.epoch > epoch + 1:
+def _is_taken(assignment: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
+    if assignment.epoch > epoch + 1:
         return True  # another request moved it on since: the last one wins
-    return seat.held_by == group if context.settings.store.leases else seat.reported_group == group
+    return assignment.held_by == group if context.settings.store.leases else assignment.reported_group == group
 
 
 def _verify(context: ControlContext, operation: Operation) -> StepResult:
@@ -277,11 +283,11 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
     assignments = context.read(read_assignments)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():
-        seat = assignments[key]
-        if seat.epoch > epoch + 1:
+        assignment = assignments[key]
+        if assignment.epoch > epoch + 1:
             continue
-        reported = seat.reported_group == group and (seat.reported_at or 0.0) > operation.requested_at
-        if not reported or not seat.is_settled:
+        reported = assignment.reported_group == group and (assignment.reported_at or 0.0) > operation.requested_at
+        if not reported or not assignment.is_settled:
             unseen.append(key)
     if unseen:
         behind = sum(max(assignments[key].last_seq - (assignments[key].cursor_seq or 0), 0) for key in unseen)
@@ -296,13 +302,15 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
 def _left(context: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
     """Say how long the games that are behind still need, as far as this process has seen their lag fall."""
     lags = [
-        seat.backlog_age_seconds if seat.reported_group == operation.preview[seat.game_key][1] else None
-        for seat in unseen
+        assignment.backlog_age_seconds
+        if assignment.reported_group == operation.preview[assignment.game_key][1]
+        else None
+        for assignment in unseen
     ]
     known = [lag for lag in lags if lag is not None]
     if len(known) < len(lags):
         return "No estimate: a lag is unknown."
-    now = (max(seat.reported_at or 0.0 for seat in unseen), max(known))
+    now = (max(assignment.reported_at or 0.0 for assignment in unseen), max(known))
     seconds = seconds_left(context.seen.setdefault(operation.operation_id, now), now)
     if seconds is None:
         context.seen[operation.operation_id] = now
@@ -322,16 +330,16 @@ def undo(
     assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
-) -> Plan:
+) -> MovePlan:
     """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
 
     Raises:
         Refused: it cannot be, or a game was moved on or a group changed since.
     """
     for key, (_, group, epoch) in operation.preview.items():
-        seat = assignments.get(key)
-        if seat is None or (seat.group, seat.epoch) != (group, epoch + 1):
-            raise Refused(f"{key} was moved on since: it is in {seat.group if seat else 'no group'} now.")
+        assignment = assignments.get(key)
+        if assignment is None or (assignment.group, assignment.epoch) != (group, epoch + 1):
+            raise Refused(f"{key} was moved on since: it is in {assignment.group if assignment else 'no group'} now.")
     back = {name: (then, was) for name, (was, then) in operation.parameters.get("desired", {}).items()}
     for name, (then, _) in back.items():
         if require_group(name, groups).desired != then:

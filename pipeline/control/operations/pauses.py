@@ -24,7 +24,7 @@ from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.database.states import OperationKind, StreamDesired
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.stream_control import StreamControl, ask_retry_within, ask_within, decided
+from pipeline.store.stream_control import StreamControl, decided, submit_control_within, submit_retry_within
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = StreamControl()
@@ -88,9 +88,9 @@ def _decide(context: ControlContext, operation: Operation) -> StepResult:
         lock_operation(connection, operation)
         for key in operation.parameters["games"]:
             if operation.kind == OperationKind.RETRY:
-                ask_retry_within(connection, key, operation.actor)
+                submit_retry_within(connection, key, operation.actor)
             else:
-                ask_within(connection, key, operation.actor, desired=desired)
+                submit_control_within(connection, key, operation.actor, desired=desired)
     return StepResult("done", f"Decided for {len(operation.parameters['games'])}.")
 
 
@@ -102,12 +102,12 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "Their drivers report it.")
 
 
-def _is_reported(operation: Operation, seat: GameAssignment) -> bool:
-    if (seat.reported_at or 0.0) <= operation.requested_at or seat.reported_group != seat.group:
+def _is_reported(operation: Operation, assignment: GameAssignment) -> bool:
+    if (assignment.reported_at or 0.0) <= operation.requested_at or assignment.reported_group != assignment.group:
         return False
     if operation.kind == OperationKind.PAUSE:
-        return seat.lane == Lane.PAUSED
-    return seat.lane != (Lane.PAUSED if operation.kind == OperationKind.RESUME else Lane.QUARANTINED)
+        return assignment.lane == Lane.PAUSED
+    return assignment.lane != (Lane.PAUSED if operation.kind == OperationKind.RESUME else Lane.QUARANTINED)
 
 
 def _done(verb: str, operation: Operation) -> str:

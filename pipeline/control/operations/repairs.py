@@ -45,11 +45,11 @@ from pipeline.repair.refusals import unreadable
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
-from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
-from pipeline.store.stream_control import StreamControl, ask_retry, decided
+from pipeline.store.stream_control import StreamControl, decided, submit_retry
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
 _SEEN_SECONDS: Final = 300.0
@@ -292,7 +292,7 @@ def _rebuild_one(context: ControlContext, schemas: Callable[[], SchemaSet], game
 def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
     """Let a stream that is parked or waits run again: what it failed of was about the old table, or it fails again."""
     if decided(context.engine).get(key, _NOTHING).failures:
-        ask_retry(context.engine, key, actor)
+        submit_retry(context.engine, key, actor)
 
 
 def _replay_all(context: ControlContext, operation: Operation) -> str:
@@ -346,21 +346,21 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
     assignments, groups, decisions = (
         read_assignments(context.engine),
-        read_group_drivers(context.engine, context.settings.metrics.heartbeat_seconds),
+        read_group_liveness(context.engine, context.settings.metrics.heartbeat_seconds),
         decided(context.engine),
     )
     waiting, alone, parked = [], [], []
     for key in operation.preview:
-        seat = assignments.get(key)
-        group = groups.get(seat.group or "") if seat is not None else None
-        if seat is None or group is None or not group.liveness.is_live:
+        assignment = assignments.get(key)
+        group = groups.get(assignment.group or "") if assignment is not None else None
+        if assignment is None or group is None or not group.liveness.is_live:
             alone.append(key)  # its table has been seen: the work ended with a look at it
-        elif seat.reported_group != seat.group or (seat.reported_at or 0.0) <= switched:
+        elif assignment.reported_group != assignment.group or (assignment.reported_at or 0.0) <= switched:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != Lane.PAUSED and (
-            seat.lane == Lane.QUARANTINED or decision.failures or not _is_past(context, seat)
+        elif assignment.lane != Lane.PAUSED and (
+            assignment.lane == Lane.QUARANTINED or decision.failures or not _is_past(context, assignment)
         ):
             waiting.append(key)
     if waiting:
@@ -372,12 +372,12 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", " ".join(parts))
 
 
-def _is_past(context: ControlContext, seat: GameAssignment) -> bool:
+def _is_past(context: ControlContext, assignment: GameAssignment) -> bool:
     """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
-    newest = newest_generation(context.paths, context.settings.environment, seat.game_key) or 1
-    app_id = stream_app_id(context.settings.environment, GameKey(seat.game_key), newest)
-    table = CursorTable.open(context.paths.table(GameKey(seat.game_key)), app_id)
-    return table is not None and seat.cursor_seq is not None and seat.cursor_seq >= (table.cursor or 0)
+    newest = newest_generation(context.paths, context.settings.environment, assignment.game_key) or 1
+    app_id = stream_app_id(context.settings.environment, GameKey(assignment.game_key), newest)
+    table = CursorTable.open(context.paths.table(GameKey(assignment.game_key)), app_id)
+    return table is not None and assignment.cursor_seq is not None and assignment.cursor_seq >= (table.cursor or 0)
 
 
 def _done(verb: str, operation: Operation) -> str:
@@ -420,8 +420,8 @@ REPLAY: Final = OperationDefinition(
     Role.OPERATOR,
     _weigh_replay,
     (
-        StepDefinition("replay", _replay, _WORK_SECONDS, tells=True),
-        StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
+        StepDefinition("replay", _replay, _WORK_SECONDS, reports=True),
+        StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, reports=True),
     ),
     _facts,
     partial(_done, "Replayed"),
@@ -432,8 +432,8 @@ REBUILD: Final = OperationDefinition(
     Role.OPERATOR,
     of_one_game(2),
     (
-        StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
-        StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True, seen=_see_rebuilt),
+        StepDefinition("rebuild", _rebuild, _WORK_SECONDS, reports=True),
+        StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, reports=True, seen=_see_rebuilt),
     ),
     _facts,
     partial(_done, "Rebuilt"),

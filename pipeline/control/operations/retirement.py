@@ -125,11 +125,13 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "Its driver reports each game and reads on from its cursor.")
 
 
-def _is_back(seat: GameAssignment, operation: Operation) -> bool:
-    if seat.retired_at is not None:
+def _is_back(assignment: GameAssignment, operation: Operation) -> bool:
+    if assignment.retired_at is not None:
         return True  # another request retired it again since: the last one wins
-    reported = seat.reported_group == seat.group and (seat.reported_at or 0.0) > operation.requested_at
-    return reported and seat.is_settled
+    reported = (
+        assignment.reported_group == assignment.group and (assignment.reported_at or 0.0) > operation.requested_at
+    )
+    return reported and assignment.is_settled
 
 
 def _done(verb: str, operation: Operation) -> str:

@@ -17,11 +17,11 @@ from pipeline.errors import Refused
 from pipeline.health.condition import Conditions, GroupCondition
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
-from pipeline.placement.planner import Placed, leaving, most_room
-from pipeline.settings import Placement
+from pipeline.placement.planner import Placed, leaving, room_left
+from pipeline.settings import PlacementSettings
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation, ask, asked_under, open_by_target
+from pipeline.store.operations import Intent, Operation, open_by_target, submit, submitted_under
 from pipeline.store.reports import keep_waiting
 
 _log = logging.getLogger("turnout")
@@ -41,7 +41,7 @@ class Dead:
     @property
     def keys(self) -> list[str]:
         """The keys its moves are submitted under, in their order; others each time that it dies."""
-        key = f"relieve-{self.group}-{self.since:.0f}"
+        key = f"evacuate-{self.group}-{self.since:.0f}"
         return [key, *(f"{key}/{number}" for number in range(2, _MAX_MOVES + 1))]
 
 
@@ -49,7 +49,7 @@ _NOBODY: Final[Mapping[str, Dead]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class EvacuationPlan:
     """What is done for one dead group."""
 
     group: str
@@ -60,7 +60,7 @@ class Relief:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the relief of dead groups depends on, at one moment."""
+    """What the evacuation of dead groups depends on, at one moment."""
 
     submitted: Mapping[str, Operation]  # since they died, by key
     taken: Mapping[str, Operation]  # the open operations, by target
@@ -92,7 +92,7 @@ def dead(
     return dead_groups
 
 
-def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
+def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[EvacuationPlan]:
     """Return what is done for dead groups: of each go as many games as fit elsewhere and belong to no other operation.
 
     Where not all fit, those of high priority go first, whichever group they are in. Where all games of a group go, it
@@ -101,8 +101,8 @@ def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
     """
     games = {each.group: _games_of(each, facts) for each in dead_groups}
     placed = leaving(_without_starts(facts), {name: each.going for name, each in games.items() if each.going})
-    reliefs = (_relief(each, games[each.group], placed, facts) for each in dead_groups)
-    return [relief for relief in reliefs if relief.intent is not None or relief.alarms]
+    evacuations = (_planned_evacuation(each, games[each.group], placed, facts) for each in dead_groups)
+    return [evacuation for evacuation in evacuations if evacuation.intent is not None or evacuation.alarms]
 
 
 def _without_starts(facts: Facts) -> Loads:
@@ -122,7 +122,7 @@ class Evacuator:
     """Evacuates dead groups; what was submitted is in the store, so a controller that follows does not ask again."""
 
     engine: Engine
-    placement: Placement
+    placement: PlacementSettings
     alarms: tuple[str, ...] = ()  # what keeps games in dead groups
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
@@ -148,7 +148,7 @@ class Evacuator:
         dead_groups = dead(look, minutes, self._watched_since, self._dead)
         unknown = trying - self._dead.keys()
         self._dead = {each.group: each for each in dead_groups}
-        alarms, waiting = self._relieved(dead_groups, look) if dead_groups else ([], {})
+        alarms, waiting = self._submit_evacuations(dead_groups, look) if dead_groups else ([], {})
         self.alarms = tuple(alarms)
         self._keep(waiting, unknown, now)
 
@@ -158,9 +158,9 @@ class Evacuator:
             keep_waiting(self.engine, waiting, now, unknown)
             self._kept = waiting, unknown
 
-    def _relieved(self, dead_groups: Sequence[Dead], look: Conditions) -> tuple[list[str], dict[str, int]]:
-        """Ask for the relief of dead groups; return what a person should know, and how many games cannot go of each."""
-        submitted = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
+    def _submit_evacuations(self, dead_groups: Sequence[Dead], look: Conditions) -> tuple[list[str], dict[str, int]]:
+        """Submit the evacuation of dead groups; return the alarms, and how many games of each cannot go."""
+        submitted = submitted_under(self.engine, [key for each in dead_groups for key in each.keys])
         loads = read_loads(self.engine, max_games=self.placement.max_games_per_group, look=look)
         names = {each.group for each in dead_groups}
         targets = [f"group:{name}" for name in names]
@@ -173,17 +173,17 @@ class Evacuator:
         for each in plan(dead_groups, facts):
             alarms += each.alarms
             staying = len(each.staying)
-            waits = None if each.intent is None else self._ask(each.group, each.intent)
+            waits = None if each.intent is None else self._submit(each.group, each.intent)
             if each.intent is not None and waits is not None:
                 alarms.append(waits)
                 staying += len(each.intent.preview)
             waiting |= {each.group: staying} if staying else {}
         return alarms, waiting
 
-    def _ask(self, group: str, intent: Intent) -> str | None:
-        """Ask for a relief; return why it has to wait, None where it has not."""
+    def _submit(self, group: str, intent: Intent) -> str | None:
+        """Submit an evacuation; return why it has to wait, None where it has not."""
         try:
-            operation = ask(self.engine, intent)
+            operation = submit(self.engine, intent)
         except Refused as refused:  # such as a game that belongs to another operation now: the next look asks again
             return _postponed(group, refused)
         _log.warning("operation %s: %s", operation.operation_id[:8], intent.reason)
@@ -219,7 +219,7 @@ def _games_of(group: Dead, facts: Facts) -> _Games:
     return _Games(own_keys, sorted(own_keys & ended), waits, going)
 
 
-def _relief(group: Dead, games: _Games, placed: Placed, facts: Facts) -> Relief:
+def _planned_evacuation(group: Dead, games: _Games, placed: Placed, facts: Facts) -> EvacuationPlan:
     name, problem = group.group, f"group {group.group} is dead: {group.why}"
     alarms: list[str] = []
     staying = {*games.still, *games.waits}
@@ -231,20 +231,20 @@ def _relief(group: Dead, games: _Games, placed: Placed, facts: Facts) -> Relief:
     if left := [each.game.game_key for each in placed.unplaced if each.game.group == name]:
         staying |= {*left}
         count = f"{len(left)} of its {len(games.all)}"
-        room = most_room(placed.after, name)
+        room = room_left(placed.after, name)
         alarms.append(f"{problem}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
     new_groups = {each.game_key: each.target for each in placed.placements if each.source == name}
     if not new_groups:
-        return Relief(name, None, tuple(alarms), frozenset(staying))
+        return EvacuationPlan(name, None, tuple(alarms), frozenset(staying))
     try:
         planned = moves.plan(new_groups, facts.assignments, facts.groups, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
-        return Relief(name, None, (*alarms, _postponed(name, refused)), frozenset(staying | new_groups.keys()))
+        return EvacuationPlan(name, None, (*alarms, _postponed(name, refused)), frozenset(staying | new_groups.keys()))
     all_go = new_groups.keys() == games.all and f"group:{name}" not in facts.taken
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
     key = next(key for key in group.keys if key not in facts.submitted)
     intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
-    return Relief(name, intent, tuple(alarms), frozenset(staying))
+    return EvacuationPlan(name, intent, tuple(alarms), frozenset(staying))
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
@@ -267,4 +267,4 @@ def _waiting(games: _Games) -> str:
 
 
 def _postponed(group: str, refused: Refused) -> str:
-    return f"group {group} waits for its relief: {refused}"
+    return f"group {group} waits for its evacuation: {refused}"

@@ -20,7 +20,7 @@ _log = logging.getLogger("turnout")
 _KINDS = frozenset({"ingest", "group", "maintenance"})
 
 
-def find(facts: DriverFacts, watched_since: float, most_silent: float) -> list[Driver]:
+def find(facts: DriverFacts, watched_since: float, max_silent: float) -> list[Driver]:
     """Return those that may hang: they have not said that they end, and are silent for so long while we watched."""
     return [
         driver
@@ -28,7 +28,7 @@ def find(facts: DriverFacts, watched_since: float, most_silent: float) -> list[D
         if driver.kind in _KINDS
         and driver.state != "stopped"
         and driver.pid != os.getpid()
-        and facts.now - max(driver.heartbeat_at, watched_since) > most_silent
+        and facts.now - max(driver.heartbeat_at, watched_since) > max_silent
     ]
 
 

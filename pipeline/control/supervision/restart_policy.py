@@ -57,13 +57,13 @@ class Action:
 
 
 def plan(
-    groups: Sequence[GroupObservation], alarm: str | None, now: float, most_silent: float = math.inf
+    groups: Sequence[GroupObservation], alarm: str | None, now: float, max_silent: float = math.inf
 ) -> list[Action]:
     """Return what to do now; doing it and planning again gives only waits. `alarm` is a mass failure.
 
-    A process that lives and has been silent for more than `most_silent` seconds hangs: it is killed.
+    A process that lives and has been silent for more than `max_silent` seconds hangs: it is killed.
     """
-    planned = ((seen, _of_run(seen, now, most_silent)) for seen in groups)
+    planned = ((seen, _of_run(seen, now, max_silent)) for seen in groups)
     actions = [replace(action, kind=seen.group.kind) for seen, action in planned if action is not None]
     starting = sum(seen.run is not None and seen.condition.liveness.state == "starting" for seen in groups)
     deaths = [run.ended_at or 0.0 for seen in groups for run in seen.condition.deaths]
@@ -90,7 +90,7 @@ def pause_after(ended: Sequence[ProcessRun]) -> float:
     return longest * random.Random(ended[0].ended_at).uniform(0.5, 1.0)  # noqa: S311 - so that not all start at once
 
 
-def _of_run(seen: GroupObservation, now: float, most_silent: float) -> Action | None:
+def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
     if group.backend == "none" and run is None:
@@ -111,7 +111,7 @@ def _of_run(seen: GroupObservation, now: float, most_silent: float) -> Action | 
         return Action("wait", group.name, "its process is on another machine: look there")
     if run.stop_requested_at is None:
         if group.desired != "stopped":
-            return None if seen.silent_seconds <= most_silent else _kill(seen, run)
+            return None if seen.silent_seconds <= max_silent else _kill(seen, run)
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
     if is_within(run.stop_requested_at, STOP_SECONDS, now):
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)

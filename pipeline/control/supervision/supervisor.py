@@ -30,8 +30,8 @@ from pipeline.health.condition import (
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.groups import Driving, Group
-from pipeline.store.operations import ask
+from pipeline.store.groups import Group, GroupDriver
+from pipeline.store.operations import submit
 from pipeline.store.processes.leases import expire_dead
 from pipeline.store.processes.liveness import Run, read_drivers
 
@@ -50,7 +50,7 @@ class Supervisor:
     backends: Mapping[str, Backend]
     active_games: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
     others: Callable[[], Sequence[Duty]] = tuple  # what is to be kept running beside the groups
-    most_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
+    max_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     frozen: Mapping[tuple[str, str], str] = field(default_factory=dict)  # what is left alone: kind, name → why
     conditions: Conditions | None = None  # of the groups at the last look; None: it broke
@@ -78,7 +78,7 @@ class Supervisor:
         conditions = judge_groups(facts)
         seen = observe(self.engine, self.backends, facts, conditions, self.others(), self._watched_since)
         self.conditions = conditions
-        actions = restart_policy.plan(seen, conditions.mass_failure, now, self.most_silent)
+        actions = restart_policy.plan(seen, conditions.mass_failure, now, self.max_silent)
         self._log_changes(actions)
         by_key = {_key(each): each.group for each in seen}
         frozen: dict[tuple[str, str], str] = {}
@@ -92,7 +92,7 @@ class Supervisor:
         """End what hangs and has no run; return why, where it cannot be done."""
         local, supervised = self.backends.get("local"), {_key(each) for each in seen if each.run is not None}
         frozen: dict[tuple[str, str], str] = {}
-        for driver in hung.find(facts, self._watched_since, self.most_silent):
+        for driver in hung.find(facts, self._watched_since, self.max_silent):
             key = (driver.kind, driver.name)
             if local is not None and key not in supervised:
                 why = self._guarded(key, partial(hung.end, self.engine, local, driver, facts.now))
@@ -184,12 +184,12 @@ class Supervisor:
         if intent is None:
             return
         try:
-            ask(self.engine, intent)
+            submit(self.engine, intent)
         except Refused as refused:
             _log.warning("group %s: its suspects stay: %s", group.name, refused)
 
     def _stop(self, run_id: int, reference: str, backend: Backend) -> None:
-        store.ask_to_stop(self.engine, run_id)
+        store.submit_stop(self.engine, run_id)
         if run_id not in self._signalled:  # a second signal would not be more polite
             backend.stop(reference)
             self._signalled.add(run_id)
@@ -241,7 +241,7 @@ def _last_sign(run: Run | None, driver: Driver | None, now: float) -> float:
 
 
 def _observe_one(
-    group: Duty, run: Run | None, condition: GroupCondition, driver: Driving | None, backend: Backend | None
+    group: Duty, run: Run | None, condition: GroupCondition, driver: GroupDriver | None, backend: Backend | None
 ) -> GroupObservation:
     holder = None if driver is None or driver.process.is_dead() else driver.process
     reference = run.reference if run is not None else None

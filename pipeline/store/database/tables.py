@@ -228,7 +228,7 @@ refused_names = store_table(  # names that must not become games until an operat
     Column("refused_at", Float, nullable=False),
 )
 
-name_sketches = store_table(  # one row: the bounded picture of the names that came and are no games
+name_sketches = store_table(  # one row: the bounded sketch of the names that came and are no games
     "name_sketches",
     Column("sketch_id", Integer, primary_key=True, autoincrement=False),
     Column("sketch", Text, nullable=False),  # JSON, see `pipeline/ingest/name_sketch.py`

@@ -43,7 +43,7 @@ def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: 
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
 
 
-def beat(
+def heartbeat(
     engine: Engine,
     kind: ProcessKind,
     name: str,

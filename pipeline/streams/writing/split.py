@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.decode import decoder, pad, placed
-from pipeline.contracts.schemas import Placement, Schema, SchemaSet
+from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
@@ -75,7 +75,7 @@ def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
 
 
 @lru_cache(maxsize=4096)
-def _target(schemas: tuple[tuple[Schema, Placement], ...]) -> pa.Schema:
+def _target(schemas: tuple[tuple[Schema, FieldPlacement], ...]) -> pa.Schema:
     return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
 
 
@@ -185,11 +185,13 @@ class _Split:
         refusals: list[tuple[int, str, str]] = []
         for schema_id in np.unique(ids):
             chosen = np.flatnonzero(ids == schema_id)
-            barred = {
-                game: why for game, name in enumerate(names) if (why := self._barred(name, int(schema_id))) is not None
+            refused_games = {
+                game: why
+                for game, name in enumerate(names)
+                if (why := self._refusal_of(name, int(schema_id))) is not None
             }
-            allowed = np.array([game not in barred for game in range(len(names))])[games[chosen]]
-            refusals += [(row, *barred[int(games[row])]) for row in chosen[~allowed].tolist()]
+            allowed = np.array([game not in refused_games for game in range(len(names))])[games[chosen]]
+            refusals += [(row, *refused_games[int(games[row])]) for row in chosen[~allowed].tolist()]
             chosen = chosen[allowed]
             if not chosen.size:
                 continue
@@ -217,7 +219,7 @@ class _Split:
         columns += [opened.column("event_time"), opened.column("event_id"), routed.column("source_time")]
         return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
 
-    def _barred(self, name: str, schema_id: int) -> tuple[str, str] | None:
+    def _refusal_of(self, name: str, schema_id: int) -> tuple[str, str] | None:
         """Return why a game's rows of a schema are refused without decoding, None when they are not."""
         schema_set = self.job.schema_set
         if schema_id not in schema_set.games.get(GameKey(name), ()):
@@ -227,10 +229,10 @@ class _Split:
 
     def _by_layout(
         self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int
-    ) -> list[tuple[pa.Schema, Placement, np.ndarray]]:
+    ) -> list[tuple[pa.Schema, FieldPlacement, np.ndarray]]:
         """Group rows by the columns of their game's table and their layout: most games share a few layouts."""
         schema_set = self.job.schema_set
-        layouts: dict[tuple[int, Placement], tuple[pa.Schema, list[int]]] = {}
+        layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
         for game in np.unique(games[good]).tolist():
             target = target_schema(schema_set, names[game])
             key = id(target), schema_set.placement(GameKey(names[game]), schema_id)

@@ -21,50 +21,50 @@ _DIED = (Py4JJavaError, PySparkException)
 
 
 @dataclass
-class Ran:
+class TaskResult:
     """The reports of the tasks, and the games whose rows could not be split."""
 
     rows: list[Any] = field(default_factory=list)
     culprits: dict[str, str] = field(default_factory=dict)  # game key → reason, one line
 
 
-def run(source: Rows, job: SplitJob) -> Ran:
+def run(source: Rows, job: SplitJob) -> TaskResult:
     """Split the rows of the job's games.
 
     Raises:
         PySparkException, Py4JJavaError: the rows cannot be read at all, whichever game they belong to.
     """
     try:
-        return Ran(source.split(job))
+        return TaskResult(source.split(job))
     except _DIED:
         source.split(replace(job, cursors={}))  # a failure without any game is shared, and fails the query
-    ran = Ran()
+    result = TaskResult()
     waiting = [dict(job.cursors)]
     while waiting:
         part = waiting.pop()
         try:
-            ran.rows += source.split(replace(job, cursors=part))
+            result.rows += source.split(replace(job, cursors=part))
         except _DIED as error:
             keys = list(part)
             if len(keys) > 1:
                 half = len(keys) // 2
                 waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
             else:
-                _without_deadly(source, replace(job, cursors=part), keys[0], innermost(str(error)), ran)
-    return ran
+                _without_deadly(source, replace(job, cursors=part), keys[0], innermost(str(error)), result)
+    return result
 
 
-def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, ran: Ran) -> None:
+def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, result: TaskResult) -> None:
     """Split one game's rows without the records that kill a worker, or record why that is impossible."""
     places = source.places(key, job.cursors[key])
     deadly = _deadly(source, job, places)
     if not deadly:
-        ran.culprits[key] = f"its {len(places)} rows above seq {job.cursors[key]} kill the worker: {cause}"
+        result.culprits[key] = f"its {len(places)} rows above seq {job.cursors[key]} kill the worker: {cause}"
         return
     try:
-        ran.rows += source.split(replace(job, deadly=frozenset(deadly)))
+        result.rows += source.split(replace(job, deadly=frozenset(deadly)))
     except _DIED as error:
-        ran.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {innermost(str(error))}"
+        result.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {innermost(str(error))}"
 
 
 def _deadly(source: Rows, job: SplitJob, places: Sequence[Place]) -> list[Place]:

@@ -5,20 +5,20 @@ import time
 import pytest
 from sqlalchemy import Engine, insert, update
 
-from listeners.totals import Oversight
-from pipeline.store.controller_metrics import read_oversight
+from listeners.totals import ControllerMetrics
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Intent, ask, change, list_operations, operation
-from pipeline.store.processes.drivers import beat, start_driver
+from pipeline.store.operations import Intent, change, list_operations, operation, submit
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import store_time
 from pipeline.store.reports import keep_waiting
 
 
-def seen(engine: Engine) -> Oversight:
-    return read_oversight(engine, read_fleet(engine))
+def seen(engine: Engine) -> ControllerMetrics:
+    return read_controller_metrics(engine, read_fleet(engine))
 
 
 def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:
@@ -28,7 +28,7 @@ def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:
     create(engine, Group("c", "local", "stopped"), "ann", "")
     assert (seen(engine).is_controller_running, seen(engine).supervised_groups) == (False, 1)
     start_driver(engine, "controller", "main", None)
-    beat(engine, "controller", "main", "running", None)
+    heartbeat(engine, "controller", "main", "running", None)
     assert seen(engine).is_controller_running
     now = time.time()
     for wrong in ({"heartbeat_at": now - 600}, {"heartbeat_at": now, "state": "stopped"}):
@@ -45,13 +45,13 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
     assert seen(engine).open_operations == {"planned": 0, "running": 0, "verifying": 0, "needs_human": 0}
     begun = store_time(engine)
     for number in range(3):
-        asked = ask(engine, Intent("pause", (f"game:{number}",), "ann"))
+        submitted = submit(engine, Intent("pause", (f"game:{number}",), "ann"))
         if number:
-            change(engine, asked, OperationState.NEEDS_HUMAN, "look")
-            mine = operations.c.operation_id == asked.operation_id
+            change(engine, submitted, OperationState.NEEDS_HUMAN, "look")
+            mine = operations.c.operation_id == submitted.operation_id
             with engine.begin() as connection:
                 connection.execute(update(operations).where(mine).values(requested_at=1.0))
-            since = operation(engine, asked.operation_id).stuck_since
+            since = operation(engine, submitted.operation_id).stuck_since
             assert since is not None
             assert since >= begun
     found = seen(engine)
@@ -87,5 +87,5 @@ def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engin
     keep_waiting(engine, {"a": 3}, 50.0)
     assert seen(engine).evacuations == {}
     start_driver(engine, "controller", "main", None)
-    beat(engine, "controller", "main", "running", None)
+    heartbeat(engine, "controller", "main", "running", None)
     assert seen(engine).evacuations == {"a": (3, 50.0)}

@@ -13,7 +13,7 @@ from pipeline.ingest.source_checks import forget_refused
 from pipeline.names import attempt_app_ids
 
 
-class Attempts:
+class BatchAttempts:
     """The refused rows of one ingest generation's micro-batches. For one thread, as the tables are."""
 
     def __init__(self, quarantine: CursorTable, bronze: CursorTable, batch_app: str) -> None:
@@ -91,7 +91,7 @@ def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Itera
         half_done = bronze.transaction_version(given_up_app) == last
         table = CursorTable.open(quarantine.path, f"{batch_app}/quarantine")
         if table is not None and (first > (bronze.cursor or 0) or half_done):
-            Attempts(table, bronze, batch_app).give_up(done + 1)
+            BatchAttempts(table, bronze, batch_app).give_up(done + 1)
 
 
 def left_behind(quarantine: Path, batch_app: str) -> tuple[int, int]:

@@ -24,45 +24,45 @@ _log = logging.getLogger("turnout")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SeqSnapshot:
     """The heads as of one seq of one table."""
 
     table_id: str
     seq: int
-    heads: Mapping[str, int]
+    last_seqs: Mapping[str, int]
 
 
-def read_heads(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
+def read_last_seqs(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
     """Return the last seq of every game key in bronze; `losses` are the seqs that bronze lost."""
     kept = read_snapshot(file)
     if kept is None or not _fits(kept, bronze, losses):
-        kept = Snapshot(bronze.table_id, 0, {})
-    heads = dict(kept.heads)
+        kept = SeqSnapshot(bronze.table_id, 0, {})
+    last_seqs = dict(kept.last_seqs)
     if (bronze.cursor or 0) <= kept.seq:
-        return heads
+        return last_seqs
     dataset = open_table(bronze.path).to_pyarrow_dataset()
     for batch in dataset.to_batches(columns=["game_key", "seq"], filter=ds.field("seq") > kept.seq):
         last = pa.Table.from_batches([batch]).group_by("game_key").aggregate([("seq", "max")])
         for row in last.to_pylist():
-            heads[row["game_key"]] = max(row["seq_max"], heads.get(row["game_key"], 0))
-    return heads
+            last_seqs[row["game_key"]] = max(row["seq_max"], last_seqs.get(row["game_key"], 0))
+    return last_seqs
 
 
-def write_snapshot(bronze: CursorTable, heads: Mapping[str, int], file: Path) -> None:
+def write_snapshot(bronze: CursorTable, last_seqs: Mapping[str, int], file: Path) -> None:
     """Save the heads as of bronze's cursor; a crash leaves the old snapshot intact."""
-    body = {"table_id": bronze.table_id, "seq": bronze.cursor or 0, "heads": dict(heads)}
+    body = {"table_id": bronze.table_id, "seq": bronze.cursor or 0, "last_seqs": dict(last_seqs)}
     durable_file.write_text(file, json.dumps({**body, "crc32": _checksum(body)}))
 
 
-def read_snapshot(file: Path) -> Snapshot | None:
+def read_snapshot(file: Path) -> SeqSnapshot | None:
     """Return the snapshot; None where it is missing, and None, with a line in the log, where it is damaged."""
     try:
         kept = json.loads(file.read_bytes())
         checksum = kept.pop("crc32")
         if checksum != _checksum(kept):
             raise ValueError("its checksum does not match")
-        heads = {str(key): int(at) for key, at in kept["heads"].items()}
-        return Snapshot(str(kept["table_id"]), int(kept["seq"]), heads)
+        last_seqs = {str(key): int(at) for key, at in kept["last_seqs"].items()}
+        return SeqSnapshot(str(kept["table_id"]), int(kept["seq"]), last_seqs)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -71,7 +71,7 @@ def read_snapshot(file: Path) -> Snapshot | None:
         return None
 
 
-def _fits(kept: Snapshot, bronze: CursorTable, losses: Iterable[LostSeqs]) -> bool:
+def _fits(kept: SeqSnapshot, bronze: CursorTable, losses: Iterable[LostSeqs]) -> bool:
     """Return whether the snapshot belongs to this table, and is not ahead of it."""
     return (
         kept.table_id == bronze.table_id

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.ingest.heads import read_heads, write_snapshot
+from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 
 APP = "turnout/test/bronze"
 HEADS = {"a": 3, "b": 2}
@@ -42,9 +42,9 @@ DAMAGE: dict[str, Callable[[str], str | bytes]] = {
     "number": lambda _: "7",
     "no keys": lambda _: "{}",
     "seq is text": lambda text: json.dumps({**json.loads(text), "seq": "many"}),
-    "heads is a list": lambda text: json.dumps({**json.loads(text), "heads": ["a"]}),
-    "a head is null": lambda text: json.dumps({**json.loads(text), "heads": {"a": None}}),
-    "a head is wrong": lambda text: json.dumps({**json.loads(text), "heads": {"a": 1, "b": 2}}),
+    "heads is a list": lambda text: json.dumps({**json.loads(text), "last_seqs": ["a"]}),
+    "a head is null": lambda text: json.dumps({**json.loads(text), "last_seqs": {"a": None}}),
+    "a head is wrong": lambda text: json.dumps({**json.loads(text), "last_seqs": {"a": 1, "b": 2}}),
     "deep": lambda _: "[" * 200_000,
 }
 
@@ -55,13 +55,13 @@ def test_a_damaged_snapshot_is_read_anew_from_bronze(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     """Law L1: whatever the snapshot says, each game's head is the one that bronze has, and the log names the file."""
-    table, file = bronze(tmp_path), tmp_path / "heads.json"
+    table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
     write_snapshot(table, HEADS, file)
     content = DAMAGE[damage](file.read_text())
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with caplog.at_level(logging.WARNING, "turnout"):
-        assert read_heads(table, file) == HEADS
-    assert "heads.json cannot be used" in caplog.text
+        assert read_last_seqs(table, file) == HEADS
+    assert "last_seqs.json cannot be used" in caplog.text
 
 
 @settings(max_examples=60, deadline=None)
@@ -71,28 +71,28 @@ def test_no_byte_of_the_snapshot_can_bend_the_chain(
     tmp_path_factory: pytest.TempPathFactory, place: float, byte: int, cut: bool
 ) -> None:
     """Law L1: with any byte changed, or cut anywhere, the heads are those of bronze."""
-    folder = tmp_path_factory.mktemp("heads")
-    table, file = bronze(folder), folder / "heads.json"
+    folder = tmp_path_factory.mktemp("last_seqs")
+    table, file = bronze(folder), folder / "last_seqs.json"
     write_snapshot(table, HEADS, file)
     content = bytearray(file.read_bytes())
     at = int(place * len(content))
     content[at:] = b"" if cut else bytes([byte]) + content[at + 1 :]
     file.write_bytes(content)
-    assert read_heads(table, file) == HEADS
+    assert read_last_seqs(table, file) == HEADS
 
 
 def test_a_whole_snapshot_is_used_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The shortcut is taken where it fits: what it says below its seq is not read again."""
-    table, file = bronze(tmp_path), tmp_path / "heads.json"
+    table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
     write_snapshot(table, {**HEADS, "c": 1}, file)
-    assert read_heads(table, file) == {**HEADS, "c": 1}
+    assert read_last_seqs(table, file) == {**HEADS, "c": 1}
     assert not caplog.text
     assert [file.name] == [each.name for each in tmp_path.iterdir() if each.is_file()]
 
 
 def test_a_snapshot_of_lost_seqs_is_not_used(tmp_path: Path) -> None:
     """Law L1: heads that were kept before an older bronze was put back are of rows that are no longer there."""
-    table, file = bronze(tmp_path), tmp_path / "heads.json"
+    table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
     write_snapshot(table, {"a": 3, "b": 3}, file)
     table.commit([], 3, 9)
-    assert read_heads(table, file, [LostSeqs(2, 9)]) == HEADS
+    assert read_last_seqs(table, file, [LostSeqs(2, 9)]) == HEADS

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
-from pipeline.ingest.attempts import Attempts, give_up_open, left_behind
+from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
 
 APP = "turnout/test/ingest/1"
@@ -27,13 +27,13 @@ class World:
         self.bronze.commit([], None, 3, also={APP: 6})
         self.attempts().write(self.refused(2), 5, 2, 2)
 
-    def attempts(self) -> Attempts:
+    def attempts(self) -> BatchAttempts:
         """The attempts as a process that starts now sees them."""
         bronze = CursorTable.open(self.bronze.path, "turnout/test/bronze")
         quarantine = CursorTable.open(self.quarantine.path, f"{APP}/quarantine")
         assert bronze is not None
         assert quarantine is not None
-        return Attempts(quarantine, bronze, APP)
+        return BatchAttempts(quarantine, bronze, APP)
 
     def refused(self, *seqs: int) -> list[DataFile]:
         rows = pa.Table.from_pylist([{"game_key": "g", "seq": seq, "pos": 0} for seq in seqs], schema=QUARANTINE)
@@ -107,7 +107,7 @@ def test_giving_up_can_be_killed_anywhere(
     killed = world.attempts()
     with monkeypatch.context() as patch:
         if step == "delete":
-            patch.setattr("pipeline.ingest.attempts.forget_refused", dying(forget_refused if after else None))
+            patch.setattr("pipeline.ingest.batch_attempts.forget_refused", dying(forget_refused if after else None))
         else:
             table = killed._bronze if step == "bronze" else killed._quarantine
             patch.setattr(table, "commit", dying(table.commit if after else None))
@@ -160,7 +160,7 @@ def test_an_attempt_that_is_not_repeated_is_given_up(world: World, monkeypatch: 
     assert world.attempts().write(world.refused(4, 6), 7, 4, 7)
     with monkeypatch.context() as patch:
         if step == "delete":
-            patch.setattr("pipeline.ingest.attempts.forget_refused", dying(None))
+            patch.setattr("pipeline.ingest.batch_attempts.forget_refused", dying(None))
         elif step:
             real, folder = CursorTable.commit, step
 
