@@ -192,7 +192,7 @@ def test_a_second_click_is_the_same_operation(store: Engine, opening: Opening) -
     app.run()
     fill(app, reason="its schema").button(key=f"ask_{place}").click().run()
     assert [each.operation_id for each in list_operations(store)] == [first.operation_id]
-    assert app.session_state[f"offer_{place}"].submitted == first.operation_id
+    assert app.session_state[f"offer_{place}"].operation_id == first.operation_id
 
 
 def test_another_preview_is_another_request(store: Engine, opening: Opening) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 
 STRANGER = (
     "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard. "
-    "If you have opened it and followed a link of another site, press Enter in the address bar."
+    "If you followed a link from another site, press Enter in the address bar."
 )
 FOREIGN = {
     "This host name is not the dashboard's.",

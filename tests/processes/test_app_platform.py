@@ -145,4 +145,4 @@ def test_the_dashboard_of_a_machine_needs_its_token(tmp_path: Path, capsys: pyte
         if text is not None:
             (tmp_path / "dashboard.token").write_text(text)
         assert server.main(["--port", "8501", "--env-dir", str(tmp_path)]) == 2
-        assert "has no token. Start the dashboard with `turnout dashboard`" in capsys.readouterr().err
+        assert "holds no token. Start the dashboard with `turnout dashboard`" in capsys.readouterr().err

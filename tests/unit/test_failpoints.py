@@ -22,13 +22,13 @@ DATA_PATH: Final = (
     "maintenance/*.py",
     "repair/*.py",
     "store/stream_control.py",
-    "store/drivers.py",
+    "store/processes/drivers.py",
     "store/games.py",
-    "store/leases.py",
+    "store/processes/leases.py",
     "store/onboarding.py",
     "store/sources.py",
-    "store/writing.py",
-    "streams/*.py",
+    "store/database/engine.py",
+    "streams/**/*.py",
 )
 EFFECT_CALLS: Final = {
     "link", "rename", "unlink", "remove", "rmtree", "rmdir", "mkdir", "makedirs", "move", "copyfile", "symlink_to",
@@ -44,8 +44,10 @@ HANDED: Final = {"drafted", "published"}
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/checkpoint.py:_as_parquet": "writes into memory",
-    "streams/split.py:_ipc": "writes into memory",
+    "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
+    "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",
+    "store/games.py:set_priority": "no row depends on a priority",
     "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
 }
 
