@@ -20,7 +20,7 @@ from tests.unit.raw_client import Sent, request, shake_hands, tab
 pytestmark = pytest.mark.timeout(300)
 
 STRANGER = (
-    "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard. "
+    "Open the URL that `turnout dashboard` or `turnout demo` printed: it carries this dashboard's token. "
     "If you followed a link from another site, press Enter in the address bar."
 )
 FOREIGN = {
