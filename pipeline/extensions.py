@@ -1,7 +1,12 @@
 """Extensions by packages above this one, found by their entry points, since imports go one way."""
 
-from importlib.metadata import entry_points
+import tomllib
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Final
+
+_PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 
 COMMANDS: Final = "turnout.commands"
 """Entry points here are functions without arguments that return a sequence of click commands."""
@@ -12,4 +17,13 @@ CONTROLLER: Final = "turnout.controller"
 
 def registered(group: str) -> list[Any]:
     """Return the objects registered under a group, ordered by name; a failure to load raises."""
-    return [each.load() for each in sorted(entry_points(group=group), key=lambda each: each.name)]
+    found = entry_points(group=group) or _of_source(group)
+    return [each.load() for each in sorted(found, key=lambda each: each.name)]
+
+
+def _of_source(group: str) -> Sequence[EntryPoint]:
+    """Return the entry points of a source folder that nobody has installed, as a Databricks App runs it."""
+    if not _PROJECT.exists():
+        return ()
+    declared = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]["entry-points"].get(group, {})
+    return [EntryPoint(name, value, group) for name, value in declared.items()]

@@ -19,7 +19,9 @@ from pipeline.settings import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Process
+from tests.unit.leases_world import StoreClock
 
 
 class Started:
@@ -153,3 +155,21 @@ def test_a_controller_looks_after_the_others_where_one_group_cannot_be_started(
     assert [each.game_key for each in assigned(store, "b")] == ["g1"]
     alarms = [each for each in caplog.messages if "frozen" in each]
     assert alarms == ["Group a is frozen: ValueError: no such master. The controller's log has the traceback."]
+
+
+def test_drivers_may_renew_their_leases_after_an_outage_before_it_is_a_mass_failure(store: Engine) -> None:
+    """Nobody could reach the store: that all are silent at the first look says nothing of them."""
+    write(store, "UPDATE groups SET backend = 'none'")
+    clock = StoreClock(store)
+    for name in "ab":
+        start_driver(store, "group", name, None)
+        heartbeat(store, "group", name, "running", 1)
+    supervisor = Supervisor(store, {}, lambda _: None)
+    supervisor.tick()
+    clock.now += 65.0
+    supervisor.tick()
+    assert supervisor.alarms == ()
+    clock.now += 16.0
+    supervisor.tick()
+    (alarm,) = supervisor.alarms
+    assert alarm.startswith("2 of 2 groups that should run have lost their driver")

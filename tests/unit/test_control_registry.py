@@ -2,10 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from pipeline import extensions
 from pipeline.control.operations import registry
+from pipeline.control.roles import Role
+from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
 from tests.processes.test_cli_lazy import HEAVY
 
@@ -34,3 +38,27 @@ def test_a_kind_that_touches_no_table_loads_no_library_of_tables() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert HEAVY & set(done.stdout.split()) == set()
+
+
+@pytest.fixture
+def nothing_known() -> Iterator[None]:
+    """Let the registry look again."""
+    registry.find.cache_clear()
+    yield
+    registry.find.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_access_needs_its_role_where_turnout_runs_from_its_source_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Databricks App installs no package: a mover would count as an access admin there."""
+    monkeypatch.setattr(extensions, "entry_points", lambda **_: ())
+    assert registry.role_of(OperationKind.ACCESS) == Role.ACCESS_ADMIN
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_a_kind_whose_extension_is_not_found_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No role is taken for the one that the missing definition has."""
+    monkeypatch.setattr(extensions, "registered", lambda _: [])
+    with pytest.raises(Refused, match="no definition of operation access"):
+        registry.role_of(OperationKind.ACCESS)
+    assert registry.role_of("of a newer version") == Role.MOVER

@@ -250,6 +250,16 @@ def test_a_mass_failure_is_tried_one_at_a_time() -> None:
     assert len(starts(planned(many(10, dead=5, ago=20.0)))) == 3, "half is no mass: three at a time, as always"
 
 
+def test_a_mass_failure_ends_for_restarts_when_the_first_driver_runs() -> None:
+    """After a reboot one try shows that the shared cause is gone: the others follow three at a time (D16)."""
+    later = many(10, dead=10, ago=31.0)
+    runs = replace(later[0], run=replace(RUN, started_at=NOW - 5), is_alive=True, holds=True, is_reported=True)
+    assert mass_failure([runs, *later[1:]]) is not None
+    assert len(starts(planned([runs, *later[1:]]))) == 3
+    older = replace(runs, run=replace(RUN, started_at=NOW - 40))
+    assert starts(planned([older, *later[1:]])) == ["g01"], "a driver of before the deaths shows nothing"
+
+
 @given(count=st.integers(1, 12), dead=st.integers(0, 12), ago=st.floats(0, 4000))
 def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dead: int, ago: float) -> None:
     """A plan that was applied leaves nothing to do but to wait."""

@@ -9,6 +9,7 @@ from pipeline import extensions
 from pipeline.control.operations.definition import Offer, OperationDefinition
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
+from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
 
 _ROOM: Final = "pipeline.control.operations"
@@ -32,12 +33,19 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
 
 @cache
 def find(kind: str) -> OperationDefinition | None:
-    """Return the definition of a kind, also of an extension's; None where this version knows none."""
+    """Return the definition of a kind, also of an extension's; None where this version knows none.
+
+    Raises:
+        Refused: a kind of this version has no definition, so nobody knows its role: its extension was not found.
+    """
     if kind in _PLACES:
         found: OperationDefinition = resolve_name(f"{_ROOM}.{_PLACES[OperationKind(kind)]}")
         return found
     added = (each for extension in extensions.registered(extensions.CONTROLLER) for each in extension.DEFINITIONS)
-    return next((each for each in added if each.kind == kind), None)
+    found_among = next((each for each in added if each.kind == kind), None)
+    if found_among is None and kind in list(OperationKind):
+        raise Refused(f"This installation has no definition of operation {kind}. Run `./turnout setup` again.")
+    return found_among
 
 
 def own() -> Iterator[OperationDefinition]:

@@ -61,6 +61,8 @@ def plan(
 ) -> list[Action]:
     """Return what to do now; doing it and planning again gives only waits. `alarm` is a mass failure.
 
+    In a mass failure one group is tried at a time, until one of them runs.
+
     A process that lives and has been silent for more than `max_silent` seconds hangs: it is killed.
     """
     planned = ((seen, _of_run(seen, now, max_silent)) for seen in groups)
@@ -68,6 +70,8 @@ def plan(
     starting = sum(seen.run is not None and seen.condition.liveness.state == "starting" for seen in groups)
     deaths = [run.ended_at or 0.0 for seen in groups for run in seen.condition.deaths]
     newest_death = max((at for at in deaths if is_within(at, _PROBE_SECONDS, now)), default=None)
+    if _is_over(groups, max(deaths, default=now)):
+        alarm = None
     for seen in sorted(groups, key=lambda each: (_ended_at(each) or 0.0, each.group.name)):
         if not _wants_start(seen):
             continue
@@ -75,6 +79,14 @@ def plan(
         starting += action.what == "start"
         actions.append(replace(action, kind=seen.group.kind))
     return actions
+
+
+def _is_over(groups: Sequence[GroupObservation], newest_death: float) -> bool:
+    """Tell whether a driver that was started after the last death runs: what the groups share works again."""
+    return any(
+        seen.run is not None and seen.run.started_at > newest_death and seen.condition.liveness.state == "running"
+        for seen in groups
+    )
 
 
 def pause_after(ended: Sequence[ProcessRun]) -> float:

@@ -27,7 +27,7 @@ from pipeline.health.condition import (
     judge_group,
     judge_groups,
 )
-from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts
+from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, heartbeat_limit
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, GroupDriver
@@ -68,14 +68,16 @@ class Supervisor:
 
     def tick(self) -> list[Action]:
         """Do what is to be done now; return it."""
-        self.conditions = None  # nobody judges by an old look where this one breaks
+        is_broken, self.conditions = self.conditions is None, None  # nobody judges by an old look where this one breaks
         expire_dead(self.engine)
         facts = read_drivers(self.engine, self.heartbeat_seconds)
         now = facts.now
-        if abs(now - self._looked_at) > _GAP_SECONDS:
+        if is_broken or abs(now - self._looked_at) > _GAP_SECONDS:
             self._watched_since = now
         self._looked_at = now
         conditions = judge_groups(facts)
+        if now - self._watched_since < heartbeat_limit(self.heartbeat_seconds):  # drivers could not renew their leases
+            conditions = replace(conditions, mass_failure=None)
         seen = observe(self.engine, self.backends, facts, conditions, self.others(), self._watched_since)
         self.conditions = conditions
         actions = restart_policy.plan(seen, conditions.mass_failure, now, self.max_silent)

@@ -18,6 +18,7 @@ from pipeline.store.database.migrate import migrate
 from pipeline.store.database.row_check import require_sound_rows
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
+_STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
 
 
 def open_store(settings: Settings, paths: Paths) -> Engine:
@@ -33,6 +34,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         if not settings.store.url:
             paths.root.mkdir(parents=True, exist_ok=True)
         if engine.dialect.name == "sqlite":
+            _require_strict_tables()
             _make_private(_file_of(engine))
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
@@ -41,6 +43,11 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
     return engine
+
+
+def _require_strict_tables() -> None:
+    if sqlite3.sqlite_version_info < _STRICT_SINCE:
+        raise Refused(f"This Python has SQLite {sqlite3.sqlite_version}, and turnout needs 3.37. Use a newer Python.")
 
 
 def require_store(settings: Settings, paths: Paths) -> None:
