@@ -1,4 +1,4 @@
-"""The forms in which a cluster group is made or changed: what is wanted, what that changes, then the write.
+"""The forms that create or change a cluster group: its settings, their effects, then the write.
 
 A form keeps the version of the group it was opened at; where another was written meanwhile, it reports that and writes
 nothing.
@@ -34,7 +34,7 @@ def draw_make(environment: Environment) -> None:
     """Draw the form in which a group is made."""
     disabled_reason = services.missing_role(environment, DirectAct.CREATE_GROUP)
     with st.expander("Make a group", icon=":material/add_circle:", key="make_group"):
-        st.caption("It is made known: nothing moves by itself. Its driver is started by whom you choose.")
+        st.caption("Registers the group. No game moves until you move one. You choose who starts its driver.")
         with st.form("fields_make_group", enter_to_submit=False, border=False):
             with st.container(horizontal=True, vertical_alignment="bottom"):
                 st.text_input(
@@ -53,14 +53,14 @@ def draw_make(environment: Environment) -> None:
 
 
 def draw_change(environment: Environment, steering: ControlState, name: str) -> None:
-    """Draw what is wanted of a group, and the form in which that is changed."""
+    """Draw a group's settings and the form that changes them."""
     group = steering.groups.get(name)
     if group is None:
         return  # its driver has reported, and nobody has registered it
     disabled_reason = services.missing_role(environment, DirectAct.CHANGE_GROUP)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):
-        st.markdown(f"**What is wanted of group {formatting.escaped(formatting.shown(name, 40))}**")
+        st.markdown(f"**Settings of group {formatting.escaped(formatting.shown(name, 40))}**")
         if seen is None or seen.name != name:
             values = describe(group, environment.settings.spark.master).items()
             st.text(" · ".join(f"{what}: {formatting.shown(value, 120)}" for what, value in values))
@@ -116,7 +116,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         key=cores,
         placeholder="no limit",
         width=170,
-        help="What its games may take. Empty: no limit.",
+        help="Cores its games may use. Empty: no limit.",
     )
     st.selectbox(
         "For games of priority",
@@ -192,7 +192,7 @@ def _preview(environment: Environment, proposal: GroupProposal) -> Preview:
 
 
 def _write(environment: Environment, proposal: GroupProposal, intent: Intent) -> str:
-    """Write what was shown, and close its form: the next one begins with what is wanted then."""
+    """Write the shown settings and close their form; the next form reads them again."""
     done = previews.write_group(environment, proposal, intent.reason)
     if proposal.seen is not None:
         st.session_state.pop(_OPENED, None)
@@ -221,5 +221,5 @@ def _place(name: str) -> str:
 
 
 def _fields(seen: Group) -> str:
-    """Name the fields of one version of a group, so that those of the next begin with what is wanted then."""
+    """Name the fields of one version of a group, so that the next version's fields read its settings."""
     return f"want_{seen.name}_{seen.version}"

@@ -1,4 +1,4 @@
-"""The cluster groups: what is wanted of each, how it is, and plans that move games between them."""
+"""The cluster groups: settings, condition, and plans that move games between them."""
 
 from collections import Counter
 from functools import partial
@@ -108,7 +108,7 @@ def _draw_table(steering: ControlState) -> None:
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
         column_config=_COLUMNS,
-        alt="All cluster groups: their drivers, their games, and what is wanted of them.",
+        alt="All cluster groups: their drivers, games and settings.",
         key="groups_table",
     )
     waiting = sum(row.group is None for row in steering.fleet.rows)
@@ -267,7 +267,7 @@ def _draw_proposed(environment: Environment) -> None:
     disabled_reason = services.missing_role(environment, OperationKind.MOVE)
     with st.container(border=True, key="plan_even", gap="small"):
         st.markdown("**Propose moves**")
-        st.caption("Who cannot stay where it is goes first; then the few moves that most reduce the highest load.")
+        st.caption("Games that must leave their group first, then the moves that reduce the highest load most.")
         st.button(
             "Propose",
             key="preview_even",

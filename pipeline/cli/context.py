@@ -60,7 +60,7 @@ class CommandContext:
     def acting(
         self, kind: DirectAct, targets: Sequence[str], action: str | None = None, **detail: Any
     ) -> Iterator[str]:
-        """Enter the block with who runs the command, where they may; the audit log has its begin and end.
+        """Enter the block with the user of the command if the role allows it; the audit log gets its begin and end.
 
         It calls the act `action`, or as roles do where None.
 

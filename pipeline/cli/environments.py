@@ -1,4 +1,4 @@
-"""Which folder is an environment: commands that begin none refuse one that is none, or has lost its control store."""
+"""Which folder is an environment: most commands refuse another folder, or an environment without its control store."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -92,7 +92,7 @@ class SubmitOptions:
 
 
 def submitting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of one that asks for an operation; it gets them as `how`."""
+    """Give a command the options of an operation; it gets them as `how`."""
 
     @functools.wraps(command)
     def gathered(*, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool, **others: Any) -> Any:
@@ -112,7 +112,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
 
 
 def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how: SubmitOptions) -> NoReturn:
-    """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
+    """Show the proposal, submit it unless it is empty or a dry run, and follow it; end with the exit code.
 
     Where a game that was named is left out the exit code is 1, whatever becomes of the others.
 

@@ -102,7 +102,7 @@ def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:
 
 
 def _driver_lines(driver: dict[str, Any], problem: str | None) -> list[str]:
-    """Return a driver's state and why, on one line where that suffices, and below it what else is to be known.
+    """Return a driver's state and reason on one line, with details below.
 
     Only the controller reports several things, a line each; an error of several lines is one error.
     """

@@ -13,7 +13,7 @@ STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the con
 
 
 def apply_options(group: Group, options: Mapping[str, Any]) -> Group:
-    """Return a group with options of `turnout groups create | set` laid over it; one that is None changes nothing.
+    """Return a group with options of `turnout groups create | set` laid over it; None changes nothing.
 
     Raises:
         Refused: a number of cores and no limit are both wanted.
@@ -46,7 +46,7 @@ def render_capacity(cores: float | None) -> str:
 
 
 def describe(group: Group, own_master: str) -> dict[str, str]:
-    """Return in words what is wanted of a group, but for its state, which operations change."""
+    """Return a group's settings in words, without its state, which operations change."""
     return {
         "driver started by": STARTED_BY.get(group.backend, group.backend),
         "capacity": render_capacity(group.capacity_cores),
@@ -75,9 +75,7 @@ def _of_backend(seen: Group, then: Group) -> list[str]:
     if seen.backend == then.backend:
         return []
     if then.backend == "none":
-        return [
-            "The controller leaves its driver alone: one that runs goes on, and when it dies nobody here starts it."
-        ]
+        return ["The controller leaves its driver alone: a running driver goes on, and nobody here restarts it."]
     if then.desired == "stopped":
         return ["The controller takes it over and stops a running driver: the group is set to stopped."]
     return ["The controller takes it over: a driver that runs goes on, else one is started."]

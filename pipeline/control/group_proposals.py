@@ -58,7 +58,7 @@ def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
 
 
 def change(settings: Settings, engine: Engine, seen: Group, then: Group) -> GroupProposal:
-    """Plan to change what is wanted of a group from what was seen.
+    """Plan a change of a group's settings, from those that the person saw.
 
     Raises:
         Refused: it makes no sense or is as it was, or another person has changed the group since it was seen.

@@ -34,7 +34,7 @@ def groups_of(roles: Roles) -> frozenset[str]:
 
 
 def current(settings: Settings, engine: Engine) -> Roles:
-    """Return the roles with groups replaced by who is in them, as the controller last read it from the catalog.
+    """Return the roles with groups replaced by their members, as the controller last read them from the catalog.
 
     A group that was not read for a minute more than the time of two looks has nobody in it: a role is never held by an
     old snapshot.

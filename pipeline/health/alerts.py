@@ -236,7 +236,7 @@ def _control() -> tuple[Alert, ...]:
             "{{ $value }} in all"
             '{{ with query "time() - min(turnout_operations_needs_human_since_timestamp_seconds)" }}, '
             "one of them for {{ . | first | value | humanizeDuration }}{{ end }}. "
-            "What each waits for, `turnout ops list` says.",
+            "`turnout ops list` shows the reason of each.",
             _OPERATIONS_PAGE,
         ),
         Alert(

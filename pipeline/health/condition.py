@@ -30,7 +30,7 @@ _NO_INTENT: Final = GroupIntent("running")
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """What is wanted of a group and how its driver is; maintenance, which is restarted by the same rules, has one."""
+    """A group's desired state and its driver's condition. Maintenance restarts by the same rules, so it has one too."""
 
     name: str
     liveness: Liveness

@@ -192,7 +192,7 @@ def _is_trouble(verdict: StreamVerdict) -> bool:
 def _judge_report(
     group: str, reported: ReportedStream, liveness: Liveness, driver: Driver | None, facts: FleetFacts
 ) -> StreamVerdict | None:
-    """Return why what a living driver's row says of a stream does not count, None where it does."""
+    """Return why a living driver's report of a stream does not count, None where it does."""
     now = facts.now
     if liveness.state == "starting" or driver is None or reported.updated_at < driver.started_at:
         since = liveness.since

@@ -108,12 +108,12 @@ class DriverFacts:
     ended: Mapping[tuple[str, str], Sequence[ProcessRun]] = field(default_factory=dict, kw_only=True)
     """The runs that ended within an hour, the newest first."""
     lived: Mapping[tuple[str, str], float] = field(default_factory=dict, kw_only=True)
-    """When the last run ended that lived for `START_LIMIT_SECONDS` or was asked to end; else when the first began."""
+    """End of the last run that lived for `START_LIMIT_SECONDS` or had to stop; without one, the start of the first."""
     groups: Mapping[str, GroupIntent] = field(default_factory=dict, kw_only=True)  # registered ones, by name
     heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
 
     def judge(self, kind: str, name: str) -> Liveness:
-        """Judge one driver; of one that nothing is known of, that it was never started."""
+        """Judge one driver; without any facts it was never started."""
         key = (kind, name)
         driver, lease, run = self.drivers.get(key), self.leases.get(key), self.runs.get(key)
         return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))

@@ -34,7 +34,7 @@ class AssignedGame:
 
 @dataclass(frozen=True, slots=True)
 class GroupIntent:
-    """What is wanted of a group."""
+    """A group's desired state and backend."""
 
     desired: str  # running | drained | stopped
     backend: str = "none"  # what starts its driver; `none`: not turnout

@@ -171,5 +171,5 @@ def test_drivers_may_renew_their_leases_after_an_outage_before_it_is_a_mass_fail
     assert supervisor.alarms == ()
     clock.now += 16.0
     supervisor.tick()
-    (alarm,) = supervisor.alarms
+    [alarm] = list(supervisor.alarms)
     assert alarm.startswith("2 of 2 groups that should run have lost their driver")

@@ -68,7 +68,7 @@ def test_a_change_says_what_was_and_what_will_be() -> None:
         (SEEN, {"capacity_cores": 1.4}, None, "Nobody knows what its games take"),
         (replace(SEEN, capacity_cores=None), {"capacity_cores": 1.0}, FULL, "Its 7 games"),
         (SEEN, {"spark_master": None}, FULL, "counts from its driver's next start"),
-        (SEEN, {"backend": "none"}, FULL, "when it dies nobody here starts it"),
+        (SEEN, {"backend": "none"}, FULL, "nobody here restarts it"),
         (replace(SEEN, backend="none"), {"backend": "local"}, FULL, "a driver that runs goes on, else one is started"),
         (replace(SEEN, backend="none", desired="stopped"), {"backend": "local"}, FULL, "stops a running driver"),
     ],

@@ -41,11 +41,11 @@ CEILINGS: Final = {
     "docs": 0,
     "docs/decisions": 0,
     "docs/runbooks": 0,
-    "app": 12,
+    "app": 0,
     "grants": 0,
     "listeners": 0,
-    "pipeline": 49,
-    "tests": 541,
+    "pipeline": 0,
+    "tests": 538,
 }
 """Sentences of each room that still have this grammar. A number may only fall."""
 

@@ -190,7 +190,7 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
             )
             return False
         if operation.is_stuck:
-            operation = resume(context.engine, operation, roles.CONTROLLER, "What it waited for is there after all.")
+            operation = resume(context.engine, operation, roles.CONTROLLER, "Its effect arrived after all.")
         return advance(context, kind, operation).is_open
     except OperationConflict:
         return True  # another controller has it
@@ -204,7 +204,7 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
 
 
 def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -> Operation:
-    """Let an operation that needed a person go on where it was, as the audit log tells.
+    """Resume an operation that needed a person where it stopped, with an entry in the audit log.
 
     Raises:
         Refused: it does not wait for a person.
@@ -228,7 +228,7 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
 
 
 def cancel(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
-    """End an operation before it is done, as its outcome and the audit log tell: what was done stays done.
+    """End an operation early, with its outcome and an entry in the audit log; finished steps stay done.
 
     Only where nothing was begun, or where it only waits for an effect.
 
@@ -267,7 +267,7 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
     name = operation.operation_id[:8]
     kind = registry.find(operation.kind)
     if kind is not None and kind.undone_by != UNDO:
-        raise Refused(f"Operation {name} is taken back with `{kind.undone_by} {name}`.")
+        raise Refused(f"Operation {name} cannot be undone here: run `{kind.undone_by} {name}`.")
     if kind is None or kind.inverse is None:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.ended_at is None:

@@ -43,7 +43,7 @@ intent: Final = partial(intent_of, "group")
 
 
 def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> dict[str, Any]:
-    """Return what an operation is about, group → what is wanted now and its version; those already so are left out.
+    """Return the groups that an operation changes: group → its desired state now, and its version.
 
     Raises:
         Refused: a group does not exist, or it is not ours to start.

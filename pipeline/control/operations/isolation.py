@@ -1,4 +1,4 @@
-"""Parts the games of a group whose driver dies again and again, so that one that kills it ends up alone.
+"""Splits the games of a group whose driver dies again and again, until the game that kills it is alone.
 
 Who killed a driver nobody says. But a game that it had in hand each time it died is a suspect; half of the suspects get
 a group of their own, and whichever half's driver goes on dying is halved again.

@@ -62,7 +62,7 @@ class MovePlan:
 
     moves: tuple[Move, ...]
     desired: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """What becomes of groups with it: name → what is wanted of it now, and then."""
+    """Groups that it changes: name → desired state now, and after."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def release(context: ControlContext, operation: Operation) -> StepResult:
     One that was assigned again since, perhaps back to its old group, is not waited for: the last request wins.
     """
     if not context.settings.store.leases:
-        return StepResult("done", "Leases are off: nobody is asked to let go.")
+        return StepResult("done", "Leases are off: no driver has to release.")
     assignments = context.read(read_assignments)
     held = [
         key
@@ -331,7 +331,7 @@ def undo(
     groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
 ) -> MovePlan:
-    """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
+    """Plan the way back of a move, checked like any other, with the former states of its groups.
 
     Raises:
         Refused: it cannot be, or a game was moved on or a group changed since.

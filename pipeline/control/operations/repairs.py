@@ -198,7 +198,7 @@ def selection(choice: Mapping[str, Any], known: Mapping[str, str]) -> Selection:
 
 
 def newest_generation(paths: Paths, environment: str, key: str) -> int | None:
-    """Return the generation of a game's table, as its own log tells, None where there is no table."""
+    """Return the generation in the log of a game's table, None without a table."""
     table = CursorTable.open(paths.table(GameKey(key)), stream_app_id(environment, GameKey(key), 1))
     return None if table is None else generation.newest(table.transaction_version, environment, GameKey(key))
 
@@ -329,7 +329,7 @@ def _see_replayed(context: ControlContext, operation: Operation) -> StepResult:
     context.background_tasks.submit(name, partial(_left, context, operation))
     message = context.background_tasks.pop_result(name)
     if message is None:
-        return StepResult("waiting", "What is left in quarantine is being counted.")
+        return StepResult("waiting", "The controller counts the rows left in quarantine.")
     return StepResult("done", message)
 
 

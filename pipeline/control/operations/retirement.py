@@ -63,7 +63,7 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
         behind = "cursor unknown" if assignments[key].cursor_seq is None else f"cursor {assignments[key].cursor_seq}"
         lines.append(f"{key}: {assignments[key].group or 'no group'}, {behind} of {assignments[key].last_seq}")
     what = {
-        OperationKind.RETIRE: "No group carries them until they are restored; what they send stays in bronze.",
+        OperationKind.RETIRE: "No group carries them until a restore; their rows stay in bronze.",
         OperationKind.RESTORE: "Each gets a group and catches up from its table's cursor.",
     }
     return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]

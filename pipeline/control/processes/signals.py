@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Final
 
 STOP_SECONDS: Final = 60.0
-"""A driver that was asked to end and has not is killed then: it may hang in a pass, and no row depends on it."""
+"""The controller then kills a driver that has not ended: it may hang in a pass, and no row depends on it."""
 
 
 def stop_on_signals() -> threading.Event:

@@ -106,7 +106,7 @@ def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[EvacuationPlan]:
 
 
 def _without_starts(facts: Facts) -> Loads:
-    """Return the loads as if a driver that starts were none: one that fails each time is starting half of the time.
+    """Return the loads without drivers that start: a driver that fails each time is starting half of the time.
 
     Games would wait in its group for ever. A person may move them there all the same.
     """
@@ -130,7 +130,7 @@ class Evacuator:
     _kept: tuple[dict[str, int], set[str]] | None = None  # as last given to `keep_waiting`
 
     def tick(self, look: Conditions) -> None:
-        """Ask for what is to be done now."""
+        """Submit the evacuations that are due."""
         now, minutes = look.now, self.placement.evacuate_after_minutes
         if not 0.0 <= now - self._looked_at <= _GAP_SECONDS:  # or the store's clock was set back
             self._watched_since = now
@@ -248,7 +248,7 @@ def _planned_evacuation(group: Dead, games: _Games, placed: Placed, facts: Facts
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
-    """Tell whether an operation that has ended has moved a game; one that failed before may be submitted again."""
+    """Tell whether an ended operation moved a game; if it failed before that, it may be submitted again."""
     return game is None or operation.state != "failed" or game.epoch > operation.preview[game.game_key][-1]
 
 

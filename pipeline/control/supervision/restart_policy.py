@@ -126,8 +126,8 @@ def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | N
             return None if seen.silent_seconds <= max_silent else _kill(seen, run)
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
     if is_within(run.stop_requested_at, STOP_SECONDS, now):
-        return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
-    reason = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
+        return Action("stop", group.name, "it has to end", run.run_id, run.reference)
+    reason = f"it has not ended {STOP_SECONDS:.0f} s after its stop was requested"
     return Action("kill", group.name, reason, run.run_id, run.reference)
 
 

@@ -67,7 +67,7 @@ class Supervisor:
         return (*shared, *(f"{_titled(*key)} is frozen: {why}" for key, why in sorted(self.frozen.items())))
 
     def tick(self) -> list[Action]:
-        """Do what is to be done now; return it."""
+        """Look once, act, and return the actions."""
         is_broken, self.conditions = self.conditions is None, None  # nobody judges by an old look where this one breaks
         expire_dead(self.engine)
         facts = read_drivers(self.engine, self.heartbeat_seconds)
