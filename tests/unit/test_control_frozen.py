@@ -168,8 +168,8 @@ def test_drivers_may_renew_their_leases_after_an_outage_before_it_is_a_mass_fail
     supervisor.tick()
     clock.now += 65.0
     supervisor.tick()
-    assert supervisor.alarms == ()
+    assert list(supervisor.alarms) == []
     clock.now += 16.0
     supervisor.tick()
-    [alarm] = list(supervisor.alarms)
+    (alarm,) = supervisor.alarms
     assert alarm.startswith("2 of 2 groups that should run have lost their driver")
