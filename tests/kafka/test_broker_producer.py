@@ -211,7 +211,7 @@ def test_taken_port_is_refused(broker: Broker, tmp_path: Path) -> None:
 
 def test_second_broker_on_a_folder_is_refused(broker: Broker) -> None:
     """Two brokers on one folder would damage its data, so the second one is refused while the first lives."""
-    with pytest.raises(Refused, match="A broker is running on"):
+    with pytest.raises(Refused, match="A broker already runs on"):
         Broker.start(broker.log.parent)
 
     assert broker.running

@@ -186,7 +186,7 @@ def test_an_adoption_of_an_older_bronze_can_be_killed(world: World, monkeypatch:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("source_checks.forget_refused", "reset_heads", "forget_commits", "_replace"):
+    for step in ("source_checks.forget_refused", "reset_last_seqs", "forget_commits", "_replace"):
         with monkeypatch.context() as patch:
             patch.setattr(f"pipeline.ingest.adopt.{step}", die)
             with pytest.raises(KeyboardInterrupt):

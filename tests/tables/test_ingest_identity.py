@@ -386,7 +386,7 @@ def test_a_replaced_generation_has_one_successor(engine: Engine) -> None:
     found = sources.Identity(0, "id", 2, "bronze", 7, None, "ann")
     gap = sources.AcceptedGap(0, "a", 1, 5, None, "recreated", "ann", 1.0)
     assert sources.replace_generation(engine, "a", 1, found, [gap]) == 3
-    with pytest.raises(Refused, match="Another process has just adopted"):
+    with pytest.raises(Refused, match="Another process adopted this source just now"):
         sources.replace_generation(engine, "a", 1, found, [gap])
     assert tuple(sources.generation(engine, name) for name in ("a", "b")) == (3, 2)
     assert [sources.AcceptedGap(3, "a", 1, 5, None, "recreated", "ann", 1.0)] == sources.accepted_gaps(engine)

@@ -64,7 +64,7 @@ def test_what_cannot_be_told_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
         found = LandingBacklog(tmp_path).look(place, begin)
         assert (found.rows, found.age(time.time())) == (None, None)
     with monkeypatch.context() as patch:
-        patch.setattr(landing_backlog, "_MOST_COMMITS", 2)
+        patch.setattr(landing_backlog, "_MAX_COMMITS", 2)
         backlog = LandingBacklog(tmp_path)
         found = backlog.look(None, BEGIN)
         assert (found.rows, found.oldest_at) == (None, times[0])

@@ -355,7 +355,7 @@ def test_filters_find_the_same_rows_after_a_merge(tmp_path: Path, numbers: list[
 
 def test_a_run_of_a_game_is_bounded_by_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated texts take a hundred times their file's bytes in memory: what is packed is counted in values."""
-    monkeypatch.setattr(compact, "_MOST_VALUES", 4 * len(ROWS))
+    monkeypatch.setattr(compact, "_MAX_VALUES", 4 * len(ROWS))
     taken: list[int] = []
     real = rewrite.packed
 
