@@ -1,4 +1,4 @@
-"""The commands `turnout groups …`, but those that place games; see `placement`."""
+"""The commands `turnout groups …`, and `turnout games priority`."""
 
 import sys
 from collections import Counter

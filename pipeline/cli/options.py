@@ -1,4 +1,4 @@
-"""What several commands have in common: options that go together, and a setting that an option overrides."""
+"""Options that several commands share, and how a command submits an operation and follows it."""
 
 import functools
 import math

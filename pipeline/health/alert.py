@@ -1,4 +1,4 @@
-"""One Prometheus alert rule."""
+"""One Prometheus alert rule, and the rules about the backlog of the source."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

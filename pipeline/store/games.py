@@ -1,4 +1,4 @@
-"""Games and their assignment to cluster groups in the control store."""
+"""Games in the control store: their names, their assignment to cluster groups, and their priorities."""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How the rounds of maintenance went: written by its process, read by what judges the fleet."""
+"""What processes report beside heartbeats: rounds of maintenance, the source's backlog, evacuations that wait."""
 
 from collections.abc import Collection, Mapping, Sequence
 

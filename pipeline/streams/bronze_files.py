@@ -1,4 +1,4 @@
-"""The bronze files of a catch-up chunk, and their distribution over tasks.
+"""The bronze files of a catch-up chunk, their distribution over tasks, and games with rows that bronze lacks.
 
 Tasks read these files themselves: Spark's own scan passes every row of every game through the JVM, which took as long
 as decoding the wanted rows.

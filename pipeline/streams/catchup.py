@@ -179,7 +179,12 @@ class Turn:
 
 
 def next_turn(behind: Mapping[str, int], head: int, most: int, *, furthest_waits: bool) -> Turn | None:
-    """Return the next chunk, None when no game lacks rows up to `head`.
+    """Return the next chunk, None when no game lacks rows up to `head` (law L16).
+
+    Games that one chunk makes level go first. Without such games the nearest goes with all that have at most twice its
+    way: it waits for them, so that they share each read. The furthest, if that left it out, has the next chunk, with
+    all games that it reaches. So nobody waits for more than twice its own backlog, the furthest gets at least every
+    other chunk, and after an outage each seq is read once for all games.
 
     Args:
         behind: by game key, the seq up to which each game that is behind is complete.

@@ -1,4 +1,7 @@
-"""One stream of a group's driver: the game's table, its cursor, and the seq up to which it is complete."""
+"""One stream of a group's driver: the game's table, its cursor, and the seq up to which it is complete.
+
+The chain of its rows in bronze tells whether rows that were read connect to the cursor (law L4).
+"""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""The key of the table that a row belongs in, computed from the game's name alone."""
+"""The table that a row belongs in: its key, computed from the game's name alone, and the home of late rows.
+
+Ingest refused rows that came before their game was known, and a replay landed them later. Bronze and quarantine keep
+such a row under the key of no game; its place counts with the game of its name once it is in that game's table.
+"""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Opens the control store: SQLite in the environment's folder, or any SQLAlchemy URL."""
+"""Opens the control store: SQLite in the environment's folder, or any SQLAlchemy URL; and its transactions."""
 
 import sqlite3
 import time

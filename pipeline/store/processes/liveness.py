@@ -1,4 +1,4 @@
-"""Reads what tells whether drivers live: their heartbeats, leases and processes. Never writes.
+"""Reads the facts that tell whether drivers live: heartbeats, leases and runs. Never writes.
 
 What is shown, exported or steered goes by `judge_groups` and `DriverFacts.judge` of what this reads.
 """
