@@ -565,12 +565,12 @@ OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
         (
             "TurnoutOperationNeedsPerson",
             [operations("needs_human", flat(2, HOUR)), (OLDEST, flat(60, HOUR))],
-            "2 in all, one of them for 19m 0s. What each waits for, `turnout ops list` says.",
+            "2 in all, one of them for 19m 0s. `turnout ops list` shows the reason of each.",
         ),
         (
             "TurnoutOperationNeedsPerson",
             [operations("needs_human", flat(2, HOUR))],
-            "2 in all. What each waits for, `turnout ops list` says.",
+            "2 in all. `turnout ops list` shows the reason of each.",
         ),
         (
             "TurnoutEvacuationWaits",
