@@ -109,7 +109,7 @@ def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine
             refused = turnout("groups", "run", "a", "--env-dir", str(env))
             assert refused.returncode == 2
             assert f"drives group a: process {heir.pid} on " in refused.stderr
-            # The other one may have written its batch's offsets first: then the heir's query fails once and starts again.
+            # The other one may have written its batch's offsets first: the heir's query then fails once and restarts.
             until(lambda: runs(engine, heir), "the heir does not go on")
             heir.send_signal(signal.SIGTERM)
             assert heir.wait(60) == 0
