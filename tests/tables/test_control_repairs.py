@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
-from pipeline.control.operations import repairs
+from pipeline.control.operations import repairs, tries
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
@@ -204,7 +204,7 @@ def test_a_controller_killed_anywhere_is_carried_on(tables: Tables, kind: str, l
         try:
             with (
                 patch.multiple(engine_module, **written),  # type: ignore[call-overload]
-                patch.multiple(repairs, **{name: written[name] for name in names}),  # type: ignore[call-overload]
+                patch.multiple(tries, **{name: written[name] for name in names}),  # type: ignore[call-overload]
             ):
                 tick(world, KINDS)
         except KeyboardInterrupt:

@@ -23,7 +23,8 @@ from pipeline.control.operations.definition import (
     intent_of,
     of_one_game,
 )
-from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible, worked
+from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
+from pipeline.control.operations.tries import worked
 from pipeline.control.roles import Role
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable

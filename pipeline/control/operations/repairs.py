@@ -4,8 +4,6 @@ A replay lands each row once and a rebuild replaces one generation once, both by
 controller that was killed, and even two at once, do no harm.
 """
 
-import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +29,7 @@ from pipeline.control.operations.definition import (
     of_one_game,
 )
 from pipeline.control.operations.facts import GameFacts
+from pipeline.control.operations.tries import worked
 from pipeline.control.roles import Role
 from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
@@ -48,17 +47,12 @@ from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
-from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
+from pipeline.store.operations import Intent, Operation, steps
 from pipeline.store.stream_control import StreamControl, decided, submit_retry
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
 _SEEN_SECONDS: Final = 300.0
-_TRIES: Final = 3  # a row that kills who reads it must not kill controllers without end
 _NOTHING: Final = StreamControl()
-_PERHAPS_A_ROW: Final = (
-    "perhaps a row kills who reads it. Start the game's group, which finds such a row and puts it into quarantine; "
-    "then ask again."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,47 +211,6 @@ def _rebuild(context: ControlContext, operation: Operation) -> StepResult:
 def _replay(context: ControlContext, operation: Operation) -> StepResult:
     work = partial(_replay_all, context, operation)
     return worked(context, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
-
-
-def worked(
-    context: ControlContext,
-    operation: Operation,
-    work: Callable[[], str],
-    meanwhile: str,
-    perhaps: str = _PERHAPS_A_ROW,
-) -> StepResult:
-    """Begin the work where it is not being done in this process, and tell when it is done.
-
-    Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.
-    `perhaps` ends the sentence of a work that each of its tries died of: why that may be, and what to do.
-    """
-    name = operation.operation_id
-    if not context.background_tasks.contains(name):
-        _begin_try(context, operation, perhaps)
-        context.background_tasks.submit(name, work)
-    try:
-        message = context.background_tasks.pop_result(name)
-    except Exception as error:
-        _end_try(context, operation, "failed", f"{type(error).__name__}: {error}"[:500])
-        raise
-    if message is None:
-        return StepResult("waiting", meanwhile)
-    _end_try(context, operation, "done", message)
-    return StepResult("done", message)
-
-
-def _begin_try(context: ControlContext, operation: Operation, perhaps: str) -> None:
-    _end_try(context, operation, "failed", "The controller that did it has ended.")
-    before = sum(each.name.startswith("try ") for each in steps(context.engine, operation.operation_id))
-    if before >= _TRIES:
-        raise Refused(f"It was begun {before} times and never ended: {perhaps}")
-    begin_step(context.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
-
-
-def _end_try(context: ControlContext, operation: Operation, state: Any, message: str) -> None:
-    for each in steps(context.engine, operation.operation_id):
-        if each.name.startswith("try ") and each.state == "running":
-            end_step(context.engine, operation, each.number, state, message)
 
 
 def _rebuild_all(context: ControlContext, operation: Operation) -> str:
