@@ -1,4 +1,4 @@
-"""What access is made of: securables, principals, privileges, and one snapshot of a catalog as it was read.
+"""The values of access: securables, principals, privileges, and one snapshot of a catalog.
 
 Values only: nothing here reads a catalog or a clock. Privileges are spelled as Databricks spells them (`USE_SCHEMA`);
 each catalog's dialect is its client's concern. A privilege nobody here knows is kept as it came, never dropped.

@@ -135,8 +135,8 @@ def preview_named(environment: Environment, kind: str, names: Sequence[str]) -> 
     """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
 
     Raises:
-        Refused: one of them does not exist or cannot be what is wanted, nothing would change, or the control store
-            cannot be read.
+        Refused: one of them does not exist or does not allow it, nothing would change, or the control store cannot be
+            read.
     """
     with services.reading():
         store = services.engine(environment)

@@ -40,7 +40,7 @@ def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
     """Plan to make a group.
 
     Raises:
-        Refused: its name or what is wanted of it makes no sense, or there is one of this name.
+        Refused: its name or a setting makes no sense, or there is a group of this name.
     """
     require_possible(group)
     if group.name in read_groups(engine):

@@ -92,7 +92,7 @@ def propose(
     """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
 
     Raises:
-        Refused: one of them does not exist, or cannot be what is wanted.
+        Refused: one of them does not exist, or does not allow it.
     """
     definition = registry.find(kind)
     if definition is None or definition.propose is None:

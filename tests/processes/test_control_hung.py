@@ -197,9 +197,8 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
 def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
     """A person's or a service's process goes on with the controller and without; killed where it hangs, as others."""
     own = world.start("maintenance", "main")
-    world.tick_until(
-        lambda: world.heartbeats("maintenance", "main")
-    )  # where none is wanted, so none is started before it
+    # No maintenance is set up here, so the controller starts none before it.
+    world.tick_until(lambda: world.heartbeats("maintenance", "main"))
     world.wanted, world.supervisor = Maintenance(), world.another(max_silent=600.0)
     assert [each.what for each in world.supervisor.tick()] == ["wait"]
     assert world.supervisor.stop_all(), "--stop-groups has nothing of it to end"

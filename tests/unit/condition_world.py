@@ -11,7 +11,7 @@ DIED_AT = NOW - 700
 
 
 @dataclass(frozen=True)
-class Known:
+class GroupCase:
     """All that is known of one group; by default another tool starts it, and it was never started."""
 
     name: str = "a"
@@ -24,7 +24,7 @@ class Known:
     lived: float | None = DIED_AT
 
 
-def facts(*groups: Known, now: float = NOW) -> DriverFacts:
+def facts(*groups: GroupCase, now: float = NOW) -> DriverFacts:
     keys = {each.name: ("group", each.name) for each in groups}
     runs = {keys[each.name]: each.run or next(iter(each.ended), None) for each in groups}
     return DriverFacts(
@@ -38,11 +38,11 @@ def facts(*groups: Known, now: float = NOW) -> DriverFacts:
     )
 
 
-def look(*groups: Known, now: float = NOW) -> Conditions:
+def look(*groups: GroupCase, now: float = NOW) -> Conditions:
     return judge_groups(facts(*groups, now=now))
 
 
-def condition(group: Known) -> GroupCondition:
+def condition(group: GroupCase) -> GroupCondition:
     return look(group).groups[group.name]
 
 
@@ -68,5 +68,5 @@ def tries(count: int = 3, pid: int = 8) -> tuple[ProcessRun, ...]:
     return tuple(died(100.0 * number, pid=pid) for number in range(1, count + 1))
 
 
-def lives(name: str) -> Known:
-    return Known(name, driver=driver(ago=1.0), lease=lease())
+def lives(name: str) -> GroupCase:
+    return GroupCase(name, driver=driver(ago=1.0), lease=lease())

@@ -36,17 +36,17 @@ from pipeline.store.operations import Intent, Operation, change, list_operations
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.reports import keep_waiting, waiting_in
-from tests.unit.condition_world import DIED_AT, NOW, Known, begun, driver, lease, lives, look, tries
+from tests.unit.condition_world import DIED_AT, NOW, GroupCase, begun, driver, lease, lives, look, tries
 from tests.unit.test_control_drains import heartbeats
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
-FOREIGN = Known(driver=driver())  # gone, and another tool starts it
-LOCAL = Known(backend="local", ended=tries())  # gone, and the controller cannot start it
+FOREIGN = GroupCase(driver=driver())  # gone, and another tool starts it
+LOCAL = GroupCase(backend="local", ended=tries())  # gone, and the controller cannot start it
 TRYING = replace(LOCAL, run=begun(10.0))
 
 
 def found(
-    group: Known, *others: Known, minutes: float = 10.0, before: Mapping[str, Dead] = MappingProxyType({})
+    group: GroupCase, *others: GroupCase, minutes: float = 10.0, before: Mapping[str, Dead] = MappingProxyType({})
 ) -> list[str]:
     """Return the names of the dead among a group and others; by default two that live."""
     conditions = look(group, *(others or (lives("b"), lives("c"))))
@@ -54,7 +54,7 @@ def found(
 
 
 @pytest.mark.parametrize("group", [FOREIGN, LOCAL, replace(LOCAL, driver=driver("failed", 100.0))])
-def test_a_group_is_dead_when_it_has_been_gone_for_the_minutes_of_the_setting(group: Known) -> None:
+def test_a_group_is_dead_when_it_has_been_gone_for_the_minutes_of_the_setting(group: GroupCase) -> None:
     """Younger it is not, nor where it should not run or get no games: a person has said so."""
     assert found(group) == ["a"]
     assert found(group, minutes=12.0) == []
@@ -64,7 +64,7 @@ def test_a_group_is_dead_when_it_has_been_gone_for_the_minutes_of_the_setting(gr
 
 @pytest.mark.parametrize("group", [replace(FOREIGN, lease=lease()), replace(LOCAL, lease=lease()), TRYING])
 @pytest.mark.proves("G100")
-def test_no_group_dies_where_a_driver_may_live(group: Known) -> None:
+def test_no_group_dies_where_a_driver_may_live(group: GroupCase) -> None:
     """Whatever is silent, a lease that runs is a process's, and so is a run that has not ended."""
     assert found(group) == []
 
@@ -91,7 +91,7 @@ def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
 
 @pytest.mark.parametrize("other", [LOCAL, TRYING, FOREIGN])
 @pytest.mark.proves("G100")
-def test_where_most_groups_are_down_nobody_is_dead(other: Known) -> None:
+def test_where_most_groups_are_down_nobody_is_dead(other: GroupCase) -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     second = replace(other, name="b")
     assert found(FOREIGN, second, lives("c")) == []

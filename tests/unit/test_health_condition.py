@@ -5,9 +5,21 @@ from dataclasses import replace
 import pytest
 
 from pipeline.health.condition import GroupCondition
-from tests.unit.condition_world import DIED_AT, NOW, Known, begun, condition, died, driver, lease, lives, look, tries
+from tests.unit.condition_world import (
+    DIED_AT,
+    NOW,
+    GroupCase,
+    begun,
+    condition,
+    died,
+    driver,
+    lease,
+    lives,
+    look,
+    tries,
+)
 
-LOCAL = Known(backend="local")
+LOCAL = GroupCase(backend="local")
 PREDICATES = ("has_process", "is_trying", "may_live", "may_return", "is_lost", "is_gone")
 
 
@@ -17,27 +29,35 @@ def holding(judged: GroupCondition) -> set[str]:
     )
 
 
-CASES: dict[str, tuple[Known, str, str]] = {
-    "a driver that beats lives": (Known(driver=driver(ago=1.0)), "running", "may_live"),
-    "one that was heard of a minute ago may live": (Known(driver=driver(ago=40.0)), "unknown", "may_live may_return"),
-    "one that is silent for longer is lost": (Known(driver=driver(ago=61.0)), "unknown", "may_return is_lost is_gone"),
-    "after two minutes nobody waits for it": (Known(driver=driver(ago=121.0)), "unknown", "is_lost is_gone"),
+CASES: dict[str, tuple[GroupCase, str, str]] = {
+    "a driver that beats lives": (GroupCase(driver=driver(ago=1.0)), "running", "may_live"),
+    "one that was heard of a minute ago may live": (
+        GroupCase(driver=driver(ago=40.0)),
+        "unknown",
+        "may_live may_return",
+    ),
+    "one that is silent for longer is lost": (
+        GroupCase(driver=driver(ago=61.0)),
+        "unknown",
+        "may_return is_lost is_gone",
+    ),
+    "after two minutes nobody waits for it": (GroupCase(driver=driver(ago=121.0)), "unknown", "is_lost is_gone"),
     "one that has failed tries again for a minute": (
-        Known(driver=driver("failed", 59.0)),
+        GroupCase(driver=driver("failed", 59.0)),
         "failed",
         "may_live may_return",
     ),
-    "one that has failed long ago is gone": (Known(driver=driver("failed")), "failed", "is_lost is_gone"),
-    "one that ended in order was stopped on purpose": (Known(driver=driver("stopped")), "stopped", ""),
-    "one whose clock is wrong lives": (Known(driver=driver("skewed", 1.0)), "unknown", "may_live may_return"),
-    "one that never was is not missed": (Known(), "not_started", ""),
+    "one that has failed long ago is gone": (GroupCase(driver=driver("failed")), "failed", "is_lost is_gone"),
+    "one that ended in order was stopped on purpose": (GroupCase(driver=driver("stopped")), "stopped", ""),
+    "one whose clock is wrong lives": (GroupCase(driver=driver("skewed", 1.0)), "unknown", "may_live may_return"),
+    "one that never was is not missed": (GroupCase(), "not_started", ""),
     "one that holds its lease may live, however silent it is": (
-        Known(driver=driver(), lease=lease()),
+        GroupCase(driver=driver(), lease=lease()),
         "unknown",
         "has_process may_live",
     ),
     "one that lost its lease does not live": (
-        Known(driver=driver(ago=2.0), lease=lease(-1.0)),
+        GroupCase(driver=driver(ago=2.0), lease=lease(-1.0)),
         "dead",
         "may_return is_lost is_gone",
     ),
@@ -129,7 +149,7 @@ CASES: dict[str, tuple[Known, str, str]] = {
 
 
 @pytest.mark.parametrize(("group", "state", "holds"), CASES.values(), ids=CASES.keys())
-def test_what_holds_of_a_group(group: Known, state: str, holds: str) -> None:
+def test_what_holds_of_a_group(group: GroupCase, state: str, holds: str) -> None:
     """Each case is its own sentence; what is wanted of the group changes nothing of how its driver is."""
     for desired in ("running", "drained", "stopped"):
         judged = condition(replace(group, desired=desired))
@@ -138,7 +158,7 @@ def test_what_holds_of_a_group(group: Known, state: str, holds: str) -> None:
 
 def test_since_when_no_driver_lives_and_why_none_can_be_started() -> None:
     """Of what another tool starts the last heartbeat says it, of our own the end of the last run that lived."""
-    foreign, local = condition(Known(driver=driver())), condition(replace(LOCAL, ended=tries()))
+    foreign, local = condition(GroupCase(driver=driver())), condition(replace(LOCAL, ended=tries()))
     assert (foreign.gone_since, local.gone_since) == (NOW - 700, DIED_AT)
     assert foreign.why_gone == "turnout does not start it: its driver is silent for 700 s"
     assert local.why_gone == "the last start ended with: exit code 3"
@@ -156,7 +176,7 @@ def test_deaths_of_the_last_hour_are_counted() -> None:
 DEAD = replace(LOCAL, ended=(died(1.0),))
 
 
-def fleet(*kinds: Known, living: int) -> str | None:
+def fleet(*kinds: GroupCase, living: int) -> str | None:
     groups = [replace(each, name=f"dead-{number}") for number, each in enumerate(kinds)]
     return look(*groups, *(lives(f"live-{number}") for number in range(living))).mass_failure
 
@@ -166,20 +186,22 @@ def fleet(*kinds: Known, living: int) -> str | None:
     [
         ((DEAD,), 0, False), ((DEAD,), 1, False), ((DEAD,) * 2, 0, True), ((DEAD,) * 2, 1, True),
         ((DEAD,) * 2, 2, False), ((DEAD,) * 3, 3, False), ((DEAD,) * 4, 3, True), ((DEAD,) * 3, 7, False),
-        ((DEAD, Known(driver=driver())), 1, True),
+        ((DEAD, GroupCase(driver=driver())), 1, True),
         ((DEAD, replace(LOCAL, run=begun(5.0), ended=tries())), 1, True),
         ((DEAD, replace(LOCAL, desired="drained", run=begun(5.0), ended=tries())), 1, True),
         ((DEAD, replace(LOCAL, run=begun(5.0))), 1, False),
-        ((DEAD, Known(driver=driver("stopped"))), 1, False),
-        ((DEAD, Known(driver=driver("failed", 1.0))), 1, False),
-        ((DEAD, Known()), 1, False),
+        ((DEAD, GroupCase(driver=driver("stopped"))), 1, False),
+        ((DEAD, GroupCase(driver=driver("failed", 1.0))), 1, False),
+        ((DEAD, GroupCase()), 1, False),
         ((DEAD, replace(DEAD, desired="stopped")), 1, False),
         ((DEAD, DEAD, replace(DEAD, desired="stopped")), 2, False),
-        ((DEAD, DEAD, Known(desired="stopped")), 1, True),
+        ((DEAD, DEAD, GroupCase(desired="stopped")), 1, True),
     ],
 )  # fmt: skip
 @pytest.mark.proves("D16")
-def test_more_than_half_without_a_driver_is_a_mass_failure(lost: tuple[Known, ...], living: int, is_mass: bool) -> None:
+def test_more_than_half_without_a_driver_is_a_mass_failure(
+    lost: tuple[GroupCase, ...], living: int, is_mass: bool
+) -> None:
     """D16, D22: one rule for restarts and for moves; a try hides none, and who need not run is not counted."""
     assert (fleet(*lost, living=living) is not None) is is_mass
 

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -180,16 +179,22 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
     assert expected == sorted((row["run_id"], row["batch_id"]) for row in stored)
 
 
-def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path) -> None:
+def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread writes without being asked, and what waits at the end is written by closing."""
     often, seldom = MetricsTables(tmp_path, "eu-1"), MetricsTables(tmp_path, "eu-2")
+    written, flush = threading.Event(), often.flush
+
+    def observed() -> bool:
+        done = flush()
+        if not often.waiting:
+            written.set()
+        return done
+
+    often.add(reported(1))
+    monkeypatch.setattr(often, "flush", observed)
     often.start(0.01)
     seldom.start(3600.0)
-    often.add(reported(1))
-    deadline = time.monotonic() + 10
-    while often.waiting:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert written.wait(10)
     seldom.add(reported(2))
     assert seldom.close(30)
     assert often.close(30)

@@ -71,7 +71,7 @@ groups = store_table(  # cluster groups that may carry games
     Column("capacity_cores", Float),  # null: not limited
     Column("priority", String(8), nullable=False, server_default="normal"),  # the games it is for: high | normal | low
     Column("spark_master", Text),  # null: the setting's
-    Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of what is wanted of it
+    Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of its settings
     allowed={
         "backend": BACKENDS,
         "desired": get_args(Desired),
