@@ -1,7 +1,10 @@
 """Fail-points stand between every two effects on the data path, and cost nothing where no test asks for them."""
 
 import ast
+import fcntl
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -181,3 +184,26 @@ def test_each_effects_points_can_be_armed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_no_two_points_have_one_name() -> None:
     """A point is named by what is armed and by what a trace shows."""
     assert all(first != second for first, second in itertools.pairwise(sorted(POINTS)))
+
+
+def test_a_process_that_stands_still_at_a_point_blocks_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that was stopped while it counted a hit kept its heir from starting: the file was locked for ever."""
+    monkeypatch.setenv(failpoints.ENVIRON, str(tmp_path))
+    with (tmp_path / "after_store_commit.hits").open("a") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        code = "from pipeline.failpoints import hit; hit('after_store_commit')"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_each_hit_of_several_processes_has_a_number_of_its_own(tmp_path: Path) -> None:
+    """A fault at the n-th hit fires once, however many processes share the folder."""
+    code = (
+        "import sys; from pathlib import Path; from pipeline.failpoints import _append\n"
+        "print(*(_append(Path(sys.argv[1]), 'x') for _ in range(2_000)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "hits")]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    numbers = [int(number) for each in started for number in each.communicate(timeout=60)[0].split()]
+    assert sorted(numbers) == list(range(1, 8_001))
