@@ -118,7 +118,7 @@ class effect:  # noqa: N801 - reads as a statement
 
 
 def _append(file: Path, line: str) -> int:
-    """Append a line and return its number, atomically between processes; one that stands still blocks no other."""
+    """Append a line and return its number, atomically between processes; a stopped process blocks no other."""
     handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(handle, f"{line}\n".encode())
