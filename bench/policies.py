@@ -29,8 +29,8 @@ from bench.load import GROUP, books, write_settings
 from bench.numbers import Spread
 from bench.text import number, table
 from listeners.sample import PassResult
-from pipeline.contracts.decode import Decoder
-from pipeline.contracts.parsing import Parser
+from pipeline.contracts.formats.protobuf import decoder
+from pipeline.contracts.formats.protobuf.parsing import Parser
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.delta.bronze import BRONZE
@@ -158,7 +158,7 @@ def unchecked_split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterato
     with ExitStack() as stack:
         for owner, check, answer in (
             (Parser, "_inspect_suspects", lambda _parser, _messages: ({}, {})),
-            (Decoder, "_unreal_times", lambda _decoder, _batch: {}),
+            (decoder, "unreal_times", lambda _batch, _timed: {}),
         ):
             stack.enter_context(patch.object(owner, check, answer))
         stack.enter_context(

@@ -13,14 +13,15 @@ from typing import Final
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from pipeline.contracts.defects import MAX_COLUMNS
-from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
+from pipeline.contracts.columns import members, type_text
+from pipeline.contracts.formats.protobuf.defects import MAX_COLUMNS
+from pipeline.contracts.formats.protobuf.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
+from pipeline.contracts.formats.protobuf.messages import describe, numbered_name, with_distinct_names
+from pipeline.contracts.formats.supported import columns
 from pipeline.contracts.layout import Level, Registered, Slot, layout, newest, reserved_by
-from pipeline.contracts.messages import describe, numbered_name, with_distinct_names
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from pipeline.contracts.shape import columns, members, type_text
 from pipeline.errors import Refused
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -39,8 +40,8 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
         Refused: the table would have too many columns.
     """
     walk = _Walk(policies)
-    given = describe(new.message, new.descriptor)
-    walk.message(_Place(layout(held), "", ""), with_distinct_names(new.message, new.descriptor), given, columns(new))
+    given = describe(new.message, new.definition)
+    walk.message(_Place(layout(held), "", ""), with_distinct_names(new.message, new.definition), given, columns(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
         return steps, FieldPlacement()

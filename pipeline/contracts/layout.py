@@ -13,10 +13,11 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto
 
-from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
-from pipeline.contracts.messages import with_distinct_names
+from pipeline.contracts.columns import members
+from pipeline.contracts.formats.protobuf.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
+from pipeline.contracts.formats.protobuf.messages import with_distinct_names
+from pipeline.contracts.formats.supported import columns
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from pipeline.contracts.shape import columns, members
 
 Registered: TypeAlias = tuple[tuple[Schema, FieldPlacement], ...]
 """A game's schemas that land, in the order of their registration, each with its placement."""
@@ -72,7 +73,7 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        message = with_distinct_names(schema.message, schema.descriptor)
+        message = with_distinct_names(schema.message, schema.definition)
         level = _Taking(turn, dict(placement.names)).message(level, message, columns(schema), "")
     return level
 

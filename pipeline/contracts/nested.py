@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.contracts.parsing import Rows
+from pipeline.contracts.decoded import Rows
 
 
 def union_rows(rows: list[Rows]) -> Rows:

@@ -12,13 +12,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select, text
 
-from pipeline.contracts.defects import defects
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.messages import FORMAT, canonical, describe, fingerprint
+from pipeline.contracts.formats.supported import fingerprint, format_of
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.shape import columns
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
@@ -47,9 +45,10 @@ class Registration:
 
     game: str
     message: str  # full name
-    descriptor_set: bytes  # a serialised FileDescriptorSet with all imports
+    definition: bytes  # see `pipeline.contracts.formats`
     policies: Policies = DEFAULTS
     plan_hash: str | None = None  # of the plan that was shown; None: apply the current plan
+    format: str = "protobuf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,9 @@ class CheckedRegistration:
 
     game: str
     key: GameKey
+    format: str
     message: str
-    descriptor: bytes  # canonical
+    definition: bytes  # canonical
     fingerprint: str
     policies: Policies
     plan_hash: str | None
@@ -80,18 +80,19 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
     Raises:
         Refused: a name no game can have, or a definition no table can hold.
     """
-    known: dict[tuple[str, bytes], tuple[bytes, str]] = {}
+    known: dict[tuple[str, str, bytes], tuple[bytes, str]] = {}
     registrations = []
     for each in registering:
         _check_game(each.game)
-        source = (each.message, each.descriptor_set)
+        source = (each.format, each.message, each.definition)
         if source not in known:
-            descriptor = canonical(each.message, each.descriptor_set)
-            _check_columns(each.message, descriptor)
-            known[source] = descriptor, fingerprint(each.message, descriptor)
+            definition = format_of(each.format).canonical(each.message, each.definition)
+            known[source] = definition, fingerprint(each.format, each.message, definition)
         key = game_key(each.game)
         registrations.append(
-            CheckedRegistration(each.game, key, each.message, *known[source], each.policies, each.plan_hash)
+            CheckedRegistration(
+                each.game, key, each.format, each.message, *known[source], each.policies, each.plan_hash
+            )
         )
     return registrations
 
@@ -106,7 +107,7 @@ def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, F
 
 def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
     """Return schemas by id."""
-    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.descriptor)
+    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.definition)
     ordered_ids = sorted(ids)
     by_id: dict[int, Schema] = {}
     for start in range(0, len(ordered_ids), _IDS_PER_QUERY):
@@ -145,7 +146,9 @@ class RegistrationBatch:
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
         landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
-        steps, placement = evolve(landing, Schema(0, FORMAT, checked.message, checked.descriptor), checked.policies)
+        steps, placement = evolve(
+            landing, Schema(0, checked.format, checked.message, checked.definition), checked.policies
+        )
         new = before is None or placement.quarantined is None
         version = self._newest.get(checked.key, 0) + 1
         return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
@@ -205,15 +208,15 @@ class RegistrationBatch:
         if checked.fingerprint not in self._ids:
             values = {
                 "fingerprint": checked.fingerprint,
-                "format": FORMAT,
+                "format": checked.format,
                 "message": checked.message,
-                "descriptor": checked.descriptor,
+                "definition": checked.definition,
                 "created_at": self._now,
             }
             query = insert(schemas).values(values).returning(schemas.c.schema_id)
             schema_id = int(self._connection.execute(query).scalar_one())
             self._ids[checked.fingerprint] = schema_id
-            self._schemas[schema_id] = Schema(schema_id, FORMAT, checked.message, checked.descriptor)
+            self._schemas[schema_id] = Schema(schema_id, checked.format, checked.message, checked.definition)
         return self._ids[checked.fingerprint]
 
 
@@ -251,12 +254,6 @@ def _check_game(game: str) -> None:
         raise Refused(f"The game name {shown(game)} is not valid UTF-8 text. Correct its encoding.") from error
     if not is_game_name(game):
         raise Refused(f"{shown(game)} cannot name a game: use 1 to 256 bytes of UTF-8 without NUL.")
-
-
-def _check_columns(message: str, descriptor: bytes) -> None:
-    if reasons := defects(describe(message, descriptor)):
-        raise Refused(f"The message {shown(message)} fits no table; change its definition:{_listed(reasons)}")
-    columns(Schema(0, FORMAT, message, descriptor))
 
 
 def _listed(reasons: Iterable[str]) -> str:

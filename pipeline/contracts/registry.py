@@ -50,9 +50,9 @@ class LocalRegistry:
         with self._engine.connect() as connection:
             return RegistrationBatch(connection, registrations).plan(registrations[0])
 
-    def register(self, game: str, message: str, descriptor_set: bytes, policies: Policies = DEFAULTS) -> Registered:
+    def register(self, game: str, message: str, definition: bytes, policies: Policies = DEFAULTS) -> Registered:
         """Register one schema; see `register_many`."""
-        return self.register_many([Registration(game, message, descriptor_set, policies)])[0]
+        return self.register_many([Registration(game, message, definition, policies)])[0]
 
     def register_many(self, registering: Iterable[Registration]) -> list[Registered]:
         """Register schemas in the given order, all or none, each exactly as planned.

@@ -15,9 +15,9 @@ class Schema:
     """One definition of a payload; equal definitions share one id, whichever games use them."""
 
     schema_id: int
-    format: str  # protobuf
+    format: str  # a name in `pipeline.contracts.formats.supported`
     message: str  # full name of the payload's message
-    descriptor: bytes  # a canonical FileDescriptorSet, see `pipeline.contracts.messages`
+    definition: bytes  # canonical, see `pipeline.contracts.formats`
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,12 @@
 """The columns of payloads: only Delta's types, and for each game the union over its schemas."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import Final
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from pipeline.contracts.messages import with_distinct_names
-from pipeline.contracts.parsing import Parser
+from pipeline.contracts.columns import members, merge
+from pipeline.contracts.formats.supported import columns
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.errors import Refused
-from pipeline.names import shown
-
-_UINT64: Final = pa.decimal128(20, 0)
-
-
-def delta_schema(parsed: pa.Schema) -> pa.Schema:
-    """Convert parsed columns to the nearest Delta types, every one nullable.
-
-    Integers become int64, float and double float64, so that a field may widen in place (docs/decisions/0007); uint64
-    becomes decimal(20, 0), durations and times of day whole microseconds. A column of messages without fields has no
-    values and is left out.
-    """
-    return pa.schema(_delta_fields(parsed))
-
-
-@lru_cache(maxsize=4096)
-def columns(schema: Schema) -> pa.Schema:
-    """Return the columns of one schema's payloads.
-
-    Raises:
-        Refused: the definition has no form as columns.
-    """
-    parser = Parser(with_distinct_names(schema.message, schema.descriptor))
-    return delta_schema(parser.schema)
 
 
 def placed_columns(schema: Schema, placement: FieldPlacement = PLAIN) -> pa.Schema:
@@ -61,47 +34,6 @@ def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
     return result
 
 
-def members(kind: pa.DataType | None) -> list[pa.Field]:
-    """Return the fields of the messages that a column holds, one each, as a list, or as a map's values."""
-    if kind is None:
-        return []
-    if pa.types.is_list(kind):
-        return members(kind.value_type)
-    if pa.types.is_map(kind):
-        return members(kind.item_type)
-    return list(kind) if pa.types.is_struct(kind) else []
-
-
-def holds_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a column is of a wanted type, or contains it."""
-    return is_wanted(kind) or any(holds_type(kind.field(index).type, is_wanted) for index in range(kind.num_fields))
-
-
-def type_text(kind: pa.DataType) -> str:
-    """Return a column's type in the words of docs/data.md."""
-    if pa.types.is_struct(kind):
-        inside = ", ".join(f"{each.name}: {type_text(each.type)}" for each in members(kind))
-        return f"struct<{inside}>"
-    if pa.types.is_list(kind):
-        return f"array<{type_text(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{type_text(kind.key_type)}, {type_text(kind.item_type)}>"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    return {"int64": "long", "bool": "boolean", "date32[day]": "date"}.get(str(kind), str(kind))
-
-
-def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """Return the union of two sets of columns, at every depth: the old ones in their order, then what is new.
-
-    Raises:
-        Refused: naming the column whose types do not go together.
-    """
-    return pa.schema(_merge_fields(list(old), list(new), ""))
-
-
 def _renamed(fields: Iterable[pa.Field], names: Mapping[str, str], prefix: str) -> list[pa.Field]:
     paths = [(f"{prefix}{field.name}", field) for field in fields]
     return [pa.field(names.get(path, each.name), _renamed_type(each.type, names, path)) for path, each in paths]
@@ -115,53 +47,3 @@ def _renamed_type(kind: pa.DataType, names: Mapping[str, str], path: str) -> pa.
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _renamed_type(kind.item_type, names, path))
     return kind
-
-
-def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    typed = [(field.name, _delta_type(field.type)) for field in fields]
-    return [pa.field(name, kind) for name, kind in typed if kind is not None]
-
-
-def _delta_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return Delta's type, or None without values."""
-    if kind in {pa.int32(), pa.uint32()} or pa.types.is_duration(kind) or pa.types.is_time(kind):
-        return pa.int64()
-    if kind == pa.float32():
-        return pa.float64()
-    if kind == pa.uint64():
-        return _UINT64
-    if pa.types.is_struct(kind):
-        held = _delta_fields(kind)
-        return pa.struct(held) if held else None
-    if pa.types.is_list(kind):
-        element = _delta_type(kind.value_type)
-        return None if element is None else pa.list_(pa.field("element", element))
-    if pa.types.is_map(kind):
-        key, item = _delta_type(kind.key_type), _delta_type(kind.item_type)
-        return None if key is None or item is None else pa.map_(key, item)
-    return kind
-
-
-def _merge_fields(old: list[pa.Field], new: list[pa.Field], prefix: str) -> list[pa.Field]:
-    result = {field.name: field for field in old}
-    spelled = {name.lower(): name for name in result}
-    for field in new:
-        path = f"{prefix}{field.name}"
-        if (twin := spelled.setdefault(field.name.lower(), field.name)) != field.name:
-            raise Refused(f"The column {path} differs from {shown(twin)} only by case. Give the field another name.")
-        held = result.get(field.name)
-        result[field.name] = pa.field(field.name, field.type if held is None else _merged(held.type, field.type, path))
-    return list(result.values())
-
-
-def _merged(old: pa.DataType, new: pa.DataType, path: str) -> pa.DataType:
-    if old == new:
-        return old
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        return pa.struct(_merge_fields(list(old), list(new), f"{path}."))
-    if pa.types.is_list(old) and pa.types.is_list(new):
-        return pa.list_(pa.field("element", _merged(old.value_type, new.value_type, f"{path}.element")))
-    if pa.types.is_map(old) and pa.types.is_map(new):
-        key = _merged(old.key_type, new.key_type, f"{path}.key")
-        return pa.map_(key, _merged(old.item_type, new.item_type, f"{path}.value"))
-    raise Refused(f"The column {path} is {old} in an earlier schema and {new} in a later one. Keep the earlier type.")

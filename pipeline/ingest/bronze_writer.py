@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.wrapper import open_wrappers
+from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.shape import holds_type
+from pipeline.contracts.columns import holds_type
 
 _MAX_SHOWN: Final = 80  # characters of a value in a report
 _ABSENT: Final = "no such column"

@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
+from pipeline.contracts.formats.payload_format import ReferenceDecoder
+from pipeline.contracts.formats.protobuf.reference import time_of
+from pipeline.contracts.formats.supported import format_of
+from pipeline.contracts.schemas import Schema
 from pipeline.delta.files import without_views
 from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
 from pipeline.verify.cells import differences
-from pipeline.verify.reference_decoder import ReferenceDecoder, time_of
 from pipeline.verify.routing import key_of
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -53,8 +56,7 @@ Places = npt.NDArray[np.int64]
 class KnownSchema:
     """A schema as it is registered for one game."""
 
-    message: str
-    descriptor: bytes
+    schema: Schema
     names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
     quarantined: bool  # its rows are refused
 
@@ -382,8 +384,8 @@ _key_of = lru_cache(maxsize=100_000)(key_of)
 
 
 @lru_cache(maxsize=512)
-def _decoder(schema: KnownSchema) -> ReferenceDecoder:
-    return ReferenceDecoder(schema.message, schema.descriptor, dict(schema.names))
+def _decoder(known: KnownSchema) -> ReferenceDecoder:
+    return format_of(known.schema.format).reference(known.schema, dict(known.names))
 
 
 def _is_among(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:

@@ -121,9 +121,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wan
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     """Return a game's schemas for the value check, by id."""
     return {
-        schema.schema_id: KnownSchema(
-            schema.message, schema.descriptor, placement.names, quarantined=placement.quarantined is not None
-        )
+        schema.schema_id: KnownSchema(schema, placement.names, quarantined=placement.quarantined is not None)
         for schema, placement in schemas.placed(key)
     }
 

@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from pipeline.contracts.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key

@@ -29,7 +29,7 @@ def _register_late(world: Any) -> None:
     """Give the game the schema its rows name."""
     with world.engine.connect() as connection:
         row = connection.execute(select(schemas).where(schemas.c.schema_id == 1)).one()
-    LocalRegistry(world.engine).register(LATE, row.message, row.descriptor)
+    LocalRegistry(world.engine).register(LATE, row.message, row.definition)
 
 
 @pytest.mark.long  # tests/tables kill a replay for real, too, without Spark

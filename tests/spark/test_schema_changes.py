@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from google.protobuf import message_factory
 
-from pipeline.contracts.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.policies import DEFAULTS, Policies, parse_policies
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.ingest.landing_log import LANDING

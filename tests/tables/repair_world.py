@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
 
-from pipeline.contracts.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, without_present

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.contracts.messages import describe
+from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import Schema
 from pipeline.delta.bronze import BRONZE
@@ -107,7 +107,7 @@ def columns(world: World, game: Game, schema_id: int, made: Message) -> Iterator
     schemas = world.registry.snapshot()
     schema: Schema = schemas.schemas[schema_id]
     names = dict(schemas.placement(game.key, schema_id).names)
-    for field in describe(schema.message, schema.descriptor).fields:
+    for field in describe(schema.message, schema.definition).fields:
         assert field.name in made.fields
         yield field.name, names.get(field.name, field.name)
 

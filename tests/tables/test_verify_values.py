@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.cli.main import cli
-from pipeline.contracts.messages import canonical
+from pipeline.contracts.formats.protobuf.messages import canonical
+from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
@@ -30,7 +31,6 @@ from pipeline.store.games import Game
 from pipeline.verify import values
 from pipeline.verify.balance import verify
 from pipeline.verify.cells import differences, shown
-from pipeline.verify.reference_decoder import ReferenceDecoder
 from pipeline.verify.report import as_dict, render_balance
 from pipeline.verify.values import Values, Wanted
 from tests.tables.value_world import ValueWorld, value_world, wrapped
@@ -72,7 +72,7 @@ LATER: dict[str, Fields] = {
     },
     "Inner": {"deep": (1, "uint64"), "value": (2, "optional float"), "items": (3, "repeated bytes")},
 }
-REFERENCE = ReferenceDecoder(WHOLE.message, WHOLE.descriptor, {})
+REFERENCE = ReferenceDecoder(WHOLE.message, WHOLE.definition, {})
 ALIASED = {"E": {"ZERO": 0, "NULL": 0, "ONE": 1}}
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.contracts.messages import describe
+from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
@@ -44,7 +44,7 @@ class ValueWorld(World):
     def make(self, schema_id: int) -> Any:
         """The message class of a registered schema."""
         schema = self.registry.snapshot().schemas[schema_id]
-        return GetMessageClass(describe(schema.message, schema.descriptor))
+        return GetMessageClass(describe(schema.message, schema.definition))
 
     def arrive(self, *wrappers: bytes) -> None:
         """Land one micro-batch, and nothing else."""

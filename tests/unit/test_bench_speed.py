@@ -19,9 +19,9 @@ from bench import bronze_reads, idle, neighbours, outage, policies, sustain
 from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
-from pipeline.contracts.decode import Decoder
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.messages import canonical
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.delta.bronze import BRONZE
@@ -194,7 +194,7 @@ def test_policies_have_work_to_do_and_plain_versions_have_none(family: str) -> N
     """A measurement of placements without any would always be held."""
     plain = _registered(family, changed=False)
     assert [placement for _, placement in plain] == [PLAIN] * 4
-    assert len({schema.descriptor for schema, _ in plain}) == 4
+    assert len({schema.definition for schema, _ in plain}) == 4
     changed = [placement.names for _, placement in _registered(family, changed=True)]
     assert changed[0] == ()
     assert changed[1][0][0].endswith("_renamed")

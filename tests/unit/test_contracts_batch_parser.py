@@ -9,8 +9,8 @@ from google.protobuf import message_factory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.batch_parser import BatchParser, runs
-from pipeline.contracts.mistyped import Mistyped
+from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
+from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_decode import CORRUPT, EVENTS, M, event_of, plain_accepts
 from tests.unit.test_contracts_messages import message

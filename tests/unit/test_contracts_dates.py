@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from pipeline.contracts.decode import Decoder
-from pipeline.contracts.messages import canonical
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
 from tests.unit.test_contracts_decode import message_class, payloads
 from tests.unit.test_contracts_messages import bundle, define

@@ -13,11 +13,15 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decode import MAX_PAYLOAD_BYTES, Decoder, decoder, pad
-from pipeline.contracts.messages import canonical, describe
-from pipeline.contracts.parsing import MAX_DETAIL, Parser
+from pipeline.contracts.columns import merge
+from pipeline.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.parsing import Parser
+from pipeline.contracts.formats.supported import decoder
+from pipeline.contracts.placing import pad
 from pipeline.contracts.schemas import PLAIN, Schema
-from pipeline.contracts.shape import merge, table_schema
+from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
 from tests.unit.test_contracts_messages import Fields, bundle, define
 
@@ -51,7 +55,7 @@ def schema(messages: dict[str, Fields] | None = None, schema_id: int = 1, syntax
 
 
 def message_class(of: Schema) -> Any:
-    return message_factory.GetMessageClass(describe(of.message, of.descriptor))
+    return message_factory.GetMessageClass(describe(of.message, of.definition))
 
 
 WHOLE = schema()
@@ -395,6 +399,6 @@ def test_padding_never_drops_or_retypes() -> None:
 
 def test_a_message_that_cannot_become_columns_is_refused_with_its_name() -> None:
     """A parser that cannot be made says for which message, instead of panicking."""
-    assert Parser(describe("t.M", WHOLE.descriptor)).schema.names[0] == "u32"
+    assert Parser(describe("t.M", WHOLE.definition)).schema.names[0] == "u32"
     with pytest.raises(Refused, match=r"t\.X"):
-        Decoder(Schema(1, "protobuf", "t.X", WHOLE.descriptor))
+        Decoder(Schema(1, "protobuf", "t.X", WHOLE.definition))

@@ -6,7 +6,8 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from pipeline.contracts.messages import MAX_DESCRIPTOR_BYTES, canonical, describe, fingerprint
+from pipeline.contracts.formats.protobuf.messages import MAX_DESCRIPTOR_BYTES, canonical, describe
+from pipeline.contracts.formats.supported import fingerprint
 from pipeline.errors import Refused
 
 Fields = Mapping[str, tuple[int, str]]
@@ -85,7 +86,7 @@ def test_what_carries_no_data_does_not_change_a_definition() -> None:
     timestamps = FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
     one, two = canonical("t.M", bundle(plain)), canonical("t.M", bundle(timestamps, bystander, decorated))
     assert one == two
-    assert fingerprint("t.M", one) == fingerprint("t.M", two)
+    assert fingerprint("protobuf", "t.M", one) == fingerprint("protobuf", "t.M", two)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_what_carries_data_changes_a_definition(other: Mapping[str, Fields]) -> 
 def test_two_messages_of_one_file_differ() -> None:
     """The message's name is part of a schema's identity."""
     descriptor = canonical("t.M", bundle(define({**SIMPLE, "N": {"a": (1, "int32")}})))
-    assert fingerprint("t.M", descriptor) != fingerprint("t.N", descriptor)
+    assert fingerprint("protobuf", "t.M", descriptor) != fingerprint("protobuf", "t.N", descriptor)
 
 
 def test_imports_come_first_whatever_order_they_were_given_in() -> None:

@@ -7,7 +7,7 @@ from google.protobuf import message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.mistyped import Mistyped
+from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from tests.unit.test_contracts_decode import DECODER, EVENTS, M, event_of, payloads
 from tests.unit.test_contracts_messages import message
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.contracts.decode import Decoder
+from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.errors import Refused
 from pipeline.settings import load

@@ -3,7 +3,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decode import Decoder, placed
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.placing import placed
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.contracts.shape import placed_columns
 from tests.unit.test_contracts_decode import message_class, payloads, schema

@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.contracts.decode import MAX_PAYLOAD_BYTES, Decoder
-from pipeline.contracts.messages import canonical
+from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
 from tests.unit.test_contracts_decode import DECODER, M, message_class, payloads, schema
 from tests.unit.test_contracts_messages import bundle, define

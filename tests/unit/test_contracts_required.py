@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decode import Decoder
-from pipeline.contracts.messages import canonical
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
 from tests.unit.test_contracts_decode import message_class, payloads
 from tests.unit.test_contracts_messages import Fields, bundle, define

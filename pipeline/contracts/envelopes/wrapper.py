@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from pipeline.contracts.messages import describe
-from pipeline.contracts.parsing import Parser, Rows
+from pipeline.contracts.decoded import Rows
+from pipeline.contracts.formats.protobuf.messages import describe
+from pipeline.contracts.formats.protobuf.parsing import Parser
 from pipeline.names import is_game_name
 from protos.turnout.v1 import wrapper_pb2
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -241,7 +241,7 @@ schemas = store_table(  # payload schemas; equal definitions share one id
     Column("fingerprint", String(64), nullable=False, unique=True),
     Column("format", String(16), nullable=False),  # protobuf
     Column("message", Text, nullable=False),  # full name of the message
-    Column("descriptor", LargeBinary, nullable=False),  # a serialised FileDescriptorSet
+    Column("definition", LargeBinary, nullable=False),  # canonical
     Column("created_at", Float, nullable=False),
 )
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.contracts.shape import merge
+from pipeline.contracts.columns import merge
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit

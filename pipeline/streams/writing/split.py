@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.decode import decoder, pad, placed
+from pipeline.contracts.envelopes.wrapper import open_wrappers
+from pipeline.contracts.formats.supported import decoder
+from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
-from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import discard, write_file

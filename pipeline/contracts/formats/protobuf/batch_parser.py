@@ -83,7 +83,7 @@ class BatchParser:
     def _canonical(self, framed: memoryview) -> list[bytes] | None:
         """Return the serialised messages, or none of them when nothing differs; None when one is a suspect."""
         # Partial: otherwise the parser names every missing required field, and where the message has a map it
-        # kills the process on the way. So does its `ByteSize`. `pipeline.contracts.required` looks for them.
+        # kills the process on the way. So does its `ByteSize`. `required` looks for them.
         try:
             parsed = self._parse(framed)
         except DecodeError:

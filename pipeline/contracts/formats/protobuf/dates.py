@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor
 
-from pipeline.contracts.fields import by_number, entry_of, struct_of
+from pipeline.contracts.formats.protobuf.fields import by_number, entry_of, struct_of
 
 _DATE: Final = "google.type.Date"
 

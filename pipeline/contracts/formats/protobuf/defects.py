@@ -6,7 +6,7 @@ from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from pipeline.contracts.fields import SCALAR_MESSAGES, by_number
+from pipeline.contracts.formats.protobuf.fields import SCALAR_MESSAGES, by_number
 
 MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""

@@ -3,7 +3,6 @@
 Descriptor sets with the same meaning for a payload's bytes have one canonical form, hence one fingerprint.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
@@ -30,7 +29,6 @@ from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
 
-FORMAT: Final = "protobuf"
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
 
 _WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
@@ -79,11 +77,6 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
     describe(message, result)
     return result
-
-
-def fingerprint(message: str, descriptor: bytes) -> str:
-    """Return the hex SHA-256 that identifies a canonical definition."""
-    return hashlib.sha256(message.encode() + b"\0" + descriptor).hexdigest()
 
 
 @lru_cache(maxsize=4096)

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf import message_factory
@@ -13,13 +12,11 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
-from pipeline.contracts.batch_parser import BatchParser, runs
-from pipeline.contracts.mistyped import Mistyped
+from pipeline.contracts.decoded import Rows, one_line
+from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
+from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from pipeline.errors import Refused, is_panic
 from pipeline.names import shown
-
-MAX_DETAIL: Final = 500
-"""Most characters of a refusal's detail."""
 
 _CONFIG: Final = PtarsConfig(
     timestamp_unit="us",
@@ -35,16 +32,6 @@ _CONFIG: Final = PtarsConfig(
 
 _MAX_REWRITTEN: Final = 16_384  # parsed at once
 _MAX_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
-
-Rows = npt.NDArray[np.int64]
-
-
-class Refusal(NamedTuple):
-    """Why one row was not decoded."""
-
-    row: int  # index in the array that was given
-    reason: str  # a reason code of quarantine
-    detail: str  # one line, at most MAX_DETAIL characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +154,6 @@ class Parser:
             middle = len(rows) // 2
             self._bisect(messages.slice(0, middle), rows[:middle], bad, good)
             self._bisect(messages.slice(middle), rows[middle:], bad, good)
-
-
-def one_line(text: str) -> str:
-    """Return a parser's error as one printable line of at most MAX_DETAIL characters."""
-    if text.isprintable():
-        return text[:MAX_DETAIL]
-    return "".join(char if char.isprintable() else " " for char in text)[:MAX_DETAIL]
 
 
 def _is_failure(error: BaseException) -> bool:

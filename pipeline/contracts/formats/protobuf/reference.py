@@ -16,12 +16,11 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Undecodable
+
 # Registers the well-known files in the default pool, from which they are copied.
 from google.protobuf import any_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2  # noqa: F401 isort: skip
 from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2  # noqa: F401 isort: skip
-
-LARGEST_PAYLOAD: Final = 1024 * 1024
-"""Bytes; docs/data.md, `malformed_payload`."""
 
 _FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
 _LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
@@ -49,15 +48,6 @@ _WRAPPERS: Final = frozenset(
     for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 )
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # wire types
-
-
-class Undecodable(Exception):
-    """A payload that belongs in quarantine; `reason` is a reason code of docs/data.md."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        """Keep the reason and a line of explanation."""
-        super().__init__(detail)
-        self.reason = reason
 
 
 Read = Callable[[Any], Any]
@@ -99,7 +89,7 @@ class ReferenceDecoder:
         """
         if not payload:
             raise Undecodable("empty_payload", "the payload is empty")
-        if len(payload) > LARGEST_PAYLOAD:
+        if len(payload) > MAX_PAYLOAD_BYTES:
             raise Undecodable("malformed_payload", f"{len(payload)} bytes")
         try:
             parsed = self._parse(payload)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
-from pipeline.contracts.fields import by_number, struct_of
+from pipeline.contracts.formats.protobuf.fields import by_number, struct_of
 from pipeline.contracts.nested import parent_of_each
 
 

@@ -162,7 +162,7 @@ def upgrade() -> None:
         sa.Column("schema_id", sa.Integer, primary_key=True),
         sa.Column("fingerprint", sa.String(64), nullable=False, unique=True),
         sa.Column("format", sa.String(16), nullable=False), sa.Column("message", sa.Text, nullable=False),
-        sa.Column("descriptor", sa.LargeBinary, nullable=False), sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("definition", sa.LargeBinary, nullable=False), sa.Column("created_at", sa.Float, nullable=False),
     )  # fmt: skip
     _table(
         "registrations",

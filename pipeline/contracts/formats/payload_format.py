@@ -1,0 +1,61 @@
+"""What turnout asks of a format of payloads; each format is one folder beside this module, listed in `supported`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from pipeline.contracts.decoded import Decoded, Undecodable
+from pipeline.contracts.schemas import Schema
+
+
+class PayloadDecoder(Protocol):
+    """Decodes payloads of one schema. Whether a payload is refused depends on it alone, never on its neighbours."""
+
+    arrow_schema: pa.Schema  # Delta's types, every column nullable
+
+    def decode(self, payloads: pa.BinaryArray) -> Decoded:
+        """Decode payloads; null counts as empty."""
+        ...
+
+
+class ReferenceDecoder(Protocol):
+    """A second, slow and simple implementation: the oracle of tests and of `turnout verify --values`."""
+
+    schema: pa.Schema  # the columns in the game's table
+
+    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.Table, dict[int, Undecodable]]:
+        """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
+        ...
+
+
+class PayloadFormat(Protocol):
+    """One format of payloads. `tests/unit/test_contracts_formats.py` is the contract of all of them."""
+
+    def canonical(self, message: str, definition: bytes) -> bytes:
+        """Return the canonical form of a submitted definition; equal meanings have one.
+
+        Raises:
+            Refused: it is no definition of the message, or fits no table whatever the policies; with every reason.
+        """
+        ...
+
+    def columns(self, schema: Schema) -> pa.Schema:
+        """Return the columns of one schema's payloads, before any placement.
+
+        Raises:
+            Refused: the definition has no form as columns.
+        """
+        ...
+
+    def decoder(self, schema: Schema) -> PayloadDecoder:
+        """Return a decoder of a schema's payloads.
+
+        Raises:
+            Refused: the definition has no form as columns.
+        """
+        ...
+
+    def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
+        """Return the reference decoder; `names` of fields outside of the column of their name: path → column."""
+        ...

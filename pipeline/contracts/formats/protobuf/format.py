@@ -1,0 +1,40 @@
+"""Protobuf as a format of payloads."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from pipeline.contracts.formats.protobuf.columns import columns
+from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.defects import defects
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
+from pipeline.contracts.schemas import Schema
+from pipeline.errors import Refused
+from pipeline.lists import first_lines
+from pipeline.names import shown
+
+
+class ProtobufFormat:
+    """A definition is a FileDescriptorSet with all imports, and the full name of the payload's message."""
+
+    def canonical(self, message: str, definition: bytes) -> bytes:
+        """Return the files that the message needs, without comments; refuse what fits no table."""
+        descriptor = canonical(message, definition)
+        if reasons := defects(describe(message, descriptor)):
+            listed = "".join(f"\n  - {each}" for each in first_lines(reasons, 10))
+            raise Refused(f"The message {shown(message)} fits no table; change its definition:{listed}")
+        columns(Schema(0, "protobuf", message, descriptor))
+        return descriptor
+
+    def columns(self, schema: Schema) -> pa.Schema:
+        """Return the columns of the message's fields."""
+        return columns(schema)
+
+    def decoder(self, schema: Schema) -> Decoder:
+        """Return the decoder of the Arrow parser and its checks."""
+        return Decoder(schema)
+
+    def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
+        """Return the decoder of google.protobuf, message by message."""
+        return ReferenceDecoder(schema.message, schema.definition, names)
