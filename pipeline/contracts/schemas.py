@@ -5,8 +5,9 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
+from pipeline.contracts.envelopes.profile import SourceProfile
 from pipeline.names import GameKey
 
 
@@ -30,17 +31,31 @@ class FieldPlacement:
 
 PLAIN: Final = FieldPlacement()
 
+WriterId: TypeAlias = tuple[str, bytes]
+"""The generation of a registry, and a writer's id there as on the wire, followed by its index path where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What a writer's id means, once its registry has answered."""
+
+    schema_id: int | None = None  # ours; None: it has no schema, or is `indexed`
+    refused: str | None = None  # why all its rows go to quarantine: absent from its registry, or not usable
+    indexed: bool = False  # an index path follows the id, and both together are the id of a writer
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaSet:
     """The schemas of each game, as of one registration."""
 
-    version: int  # the highest registration id in the set; 0 is the empty set
+    version: int  # the highest number of a registration, writer or profile in it; 0 is the empty set
     games: Mapping[GameKey, tuple[int, ...]]  # schema ids in the order of their registration
     schemas: Mapping[int, Schema]
     placements: Mapping[GameKey, Mapping[int, FieldPlacement]] = field(
         default_factory=dict
     )  # by schema id; only those that are not PLAIN
+    writers: Mapping[WriterId, Writer] = field(default_factory=dict)  # of foreign registries
+    profiles: Mapping[int, SourceProfile] = field(default_factory=dict)  # by number
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""

@@ -1,0 +1,81 @@
+"""A payload's definition without its format: what evolution, layouts and plans work on. Pure values.
+
+A format turns a schema into a `Message`; nothing outside of the format's own folder looks at its definitions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+MAX_COLUMNS: Final = 1000
+"""Most leaf columns of a payload; a few messages that use each other twice would make millions."""
+MAX_DEPTH: Final = 32
+"""Most levels of nested messages."""
+
+FieldId: TypeAlias = int | str
+"""What identifies a field among those of its message, over all versions: protobuf's number, Avro's name."""
+
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), (-(2**31), 2**31 - 1)),
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), (-(2**63), 2**63 - 1)),
+    **dict.fromkeys(("uint32", "fixed32"), (0, 2**32 - 1)),
+    **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
+}
+_WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The kind of a field. Messages are compared by content, not by name."""
+
+    text: str  # in an operator's words
+    shape: str  # empty, "repeated" or "map of <key>"
+    values: str  # of each value: a scalar's name in protobuf's words, or "message"
+    type: pa.DataType | None  # of its column, None without values
+
+    def widens(self, old: "Kind") -> bool:
+        """Return whether every value of the old kind is also one of this kind."""
+        if self.shape != old.shape:
+            return False
+        if self.values in _RANGES and old.values in _RANGES:
+            (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
+            return low <= old_low and old_high <= high
+        return self.values == old.values or (old.values, self.values) in _WIDER
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Reserved numbers and names of a message."""
+
+    ranges: tuple[tuple[int, int], ...] = ()  # first number, and the one after the last
+    names: frozenset[str] = frozenset()
+
+    def numbered(self, number: FieldId) -> bool:
+        """Return whether a number is reserved; names are not numbers."""
+        return isinstance(number, int) and any(first <= number < end for first, end in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message."""
+
+    id: FieldId
+    name: str  # under which it is decoded
+    given: str  # as its author wrote it; differs from `name` where another field has it but for case or underscores
+    kind: Kind
+    optional: bool  # it may be absent
+    suffix: str  # tells its column from another one of the same name, such as f3
+    labels: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # an enum's values by number
+    aliases: frozenset[str] = frozenset()  # names it had before
+    inside: "Message | None" = None  # of the messages that it holds: one, a list of them, or a map's values
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The fields of a payload, or of a message inside it; it never contains itself."""
+
+    fields: tuple[Field, ...]  # in the order of their ids where these are numbers, else as declared
+    reserved: Reserved = Reserved()
