@@ -12,9 +12,10 @@ from threading import Event as StopEvent
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
+from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused, Transient
+from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Paths, Settings
 

@@ -21,8 +21,9 @@ from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
-from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.name_sketch import sketched
+from pipeline.ingest.sources.kind import INPUT
+from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
 
@@ -30,13 +31,6 @@ _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
 # Names under one prefix that a micro-batch reports: an hour's games, with room for refused ones.
 _CANDIDATES: Final = 100
-
-INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
-"""The columns that every source gives for a wrapper.
-
-A landing table gives the file as topic, its clock, and null for the rest. Missing headers are an empty list: a null
-would make the hand-over to this task quadratic in the rows.
-"""
 
 
 @dataclass(frozen=True, slots=True)

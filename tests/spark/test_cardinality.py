@@ -17,7 +17,7 @@ from listeners.prometheus import Exposition
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.simulator import _message_class, payload_schema
 from pipeline.ingest import pending
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import MALFORMED, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_games
