@@ -10,6 +10,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from pipeline.names import shown
+
 MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""
 MAX_DEPTH: Final = 32
@@ -25,6 +27,16 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
 }
 _WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
+
+
+def said(identity: FieldId) -> str:
+    """Return what identifies a field or a value, for a report."""
+    return f"number {identity}" if isinstance(identity, int) else f"name {shown(identity)}"
+
+
+def rank(identity: FieldId) -> tuple[int, str]:
+    """Return the place of a field or value in a report: by number, or by name."""
+    return (identity, "") if isinstance(identity, int) else (0, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,8 @@ class Field:
     kind: Kind
     optional: bool  # it may be absent
     suffix: str  # tells its column from another one of the same name, such as f3
-    labels: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # an enum's values by number
+    labels: Mapping[FieldId, str] = field(default_factory=lambda: MappingProxyType({}))
+    """An enum's values: the text in the column by what identifies it, protobuf's number or Avro's symbol itself."""
     aliases: frozenset[str] = frozenset()  # names it had before
     inside: "Message | None" = None  # of the messages that it holds: one, a list of them, or a map's values
 
