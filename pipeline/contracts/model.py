@@ -47,6 +47,8 @@ class Kind:
     shape: str  # empty, "repeated" or "map of <key>"
     values: str  # of each value: a scalar's name in protobuf's words, or "message"
     type: pa.DataType | None  # of its column, None without values
+    promotes: frozenset[str] = frozenset()
+    """Further values that the format reads as these: for Avro's double int32, int64 and float. Tables may differ."""
 
     def widens(self, old: "Kind") -> bool:
         """Return whether every value of the old kind is also one of this kind."""
@@ -54,8 +56,11 @@ class Kind:
             return False
         if self.values in _RANGES and old.values in _RANGES:
             (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
-            return low <= old_low and old_high <= high
-        return self.values == old.values or (old.values, self.values) in _WIDER
+            if low <= old_low and old_high <= high:
+                return True
+        if old.values in self.promotes or (old.values, self.values) in _WIDER:
+            return True
+        return self.values == old.values
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A protobuf message as evolution sees it: its fields by number, without google.protobuf."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
