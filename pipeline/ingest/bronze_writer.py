@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
+from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
 from pipeline.ingest.name_sketch import sketched
@@ -123,10 +123,11 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "raw": raw,
         "headers": _headers(whole(rows.column("headers"))),
     }
-    for name in BRONZE.names:
+    wanted = [name for name in BRONZE.names if name not in FRAMED]
+    for name in wanted:
         if name not in columns:
             columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
-    table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in BRONZE.names})
+    table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in wanted})
     return table, detail
 
 
