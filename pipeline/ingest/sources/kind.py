@@ -3,7 +3,7 @@
 Each kind is one module (`topic`, `landing`), listed in `supported`. Nothing outside this room asks which kind it has.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -44,6 +44,16 @@ class Begin:
     resumes: bool  # its checkpoint holds a later place, which wins
 
 
+@dataclass(frozen=True, slots=True)
+class SampledRecord:
+    """A record of a source as it stands there."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str | None = None  # None for a landing table
+
+
 class Backlog(Protocol):
     """Measures how much of a source waits; keeps its connections between two measurements."""
 
@@ -76,7 +86,7 @@ class SourceKind(Protocol):
         """The position before its first record."""
 
     def is_namesake(self, description: str) -> bool:
-        """Return whether another source's rows cannot be told from this one's in bronze."""
+        """Return whether the description names another source, whose rows in bronze look like this one's."""
 
     def check(self) -> None:
         """Check the source before anything is read; raise `Refused` where it cannot be."""
@@ -122,6 +132,12 @@ class SourceKind(Protocol):
 
     def arrival_times(self) -> ArrivalTimes | None:
         """Return the times of files; None where each row has its own."""
+
+    def sample(self, most: int) -> Sequence[SampledRecord]:
+        """Return up to so many of the newest records, and change nothing.
+
+        Raises `Refused` where there is no such source, `Transient` where it does not answer.
+        """
 
     def prober(self) -> Probe | None:
         """Return what asks the source for records between two offsets; None where it cannot be asked."""

@@ -25,7 +25,7 @@ from pipeline.ingest.identity import (
     SourceRecord,
 )
 from pipeline.ingest.sources import landing_log, landing_source
-from pipeline.ingest.sources.kind import Begin, RowsOf
+from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
@@ -168,6 +168,27 @@ class Landing:
     def arrival_times(self) -> LandingTimes:
         """Return the times at which files were added."""
         return LandingTimes(self._landing)
+
+    def sample(self, most: int) -> list[SampledRecord]:
+        """Return rows of the newest files."""
+        try:
+            table = open_table(self._landing)
+        except TableNotFoundError as error:
+            raise Refused(
+                f"There is no landing table {self._landing}. Write records to it, or set source.kind."
+            ) from error
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        actions.sort(key=lambda action: (action["modification_time"], action["path"]), reverse=True)
+        records: list[SampledRecord] = []
+        columns = names_in_files(table)
+        for action in actions:
+            files = iter([pa.record_batch({"topic": [action["path"]]})])
+            for batch in read_files(files, self._landing, columns, frozenset()):
+                values, keys = batch.column("value").to_pylist(), batch.column("key").to_pylist()
+                records += [SampledRecord(value, key) for value, key in zip(values, keys, strict=True)]
+                if len(records) >= most:
+                    return records[:most]
+        return records
 
     def prober(self) -> None:
         """Return None: no broker is involved."""

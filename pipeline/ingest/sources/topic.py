@@ -19,9 +19,10 @@ from pipeline.ingest.identity import (
     TopicObservation,
 )
 from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, as_they_come
+from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, as_they_come
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
+from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.connection import CHECK_ONLY
 from pipeline.settings import Ingest, Source
 from pipeline.store.sources import Identity
@@ -152,6 +153,10 @@ class Topic:
 
     def arrival_times(self) -> None:
         """Return None: each record has its time."""
+
+    def sample(self, most: int) -> list[SampledRecord]:
+        """Return some of the newest records of each partition."""
+        return sample_topic(self._source, most)
 
     def prober(self) -> Probe | None:
         """Return what asks a broker for records between two offsets."""
