@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from pipeline.contracts.envelopes.profile import SourceProfile
+from pipeline.contracts.profile import SourceProfile
 from pipeline.names import GameKey
 
 
