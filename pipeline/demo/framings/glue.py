@@ -12,6 +12,7 @@ REGISTRY: Final = "turnout-demo"
 _VERSION: Final = b"\x03"
 _PLAIN: Final = b"\x00"
 _ZLIB: Final = b"\x05"
+_TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 5, "read_timeout": 10}  # seconds
 _NOBODYS: Final = (UUID(int=1), UUID("ffffffff-ffff-4fff-bfff-ffffffffffff"))
 
 
@@ -31,10 +32,11 @@ class GlueFraming:
         """
         try:
             import boto3
+            from botocore.config import Config
         except ImportError as error:
             raise Refused("Frames of AWS Glue need boto3: install `turnout[glue]`.") from error
         self._endpoint = endpoint
-        self._client: Any = boto3.client("glue", endpoint_url=endpoint, region_name=region)
+        self.client: Any = boto3.client("glue", endpoint_url=endpoint, region_name=region, config=Config(**_TIMEOUTS))
         self._ids: dict[Sample, bytes] = {}
         self._count = 0
         self._called("create_registry", ("AlreadyExistsException",), RegistryName=REGISTRY)
@@ -86,7 +88,7 @@ class GlueFraming:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            answer: dict[str, Any] = getattr(self._client, operation)(**wanted)
+            answer: dict[str, Any] = getattr(self.client, operation)(**wanted)
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in passed_over:
