@@ -8,15 +8,22 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.contracts.formats.protobuf.messages import canonical
+from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registries.answers import Absent, Away, Found, Unusable
 from pipeline.contracts.registries.bounded_http import Credentials, checked_url
 from pipeline.contracts.registries.confluent import ConfluentResolver
+from pipeline.demo.registry import Registry
 from pipeline.errors import Refused
 
 Page: TypeAlias = Callable[[BaseHTTPRequestHandler], None]
@@ -229,7 +236,7 @@ def test_only_its_own_word_makes_a_schema_absent(liar: Liar) -> None:
 
 
 def test_no_name_and_no_id_is_no_question(liar: Liar) -> None:
-    """Writers are hostile bytes: turnout asks for none of them."""
+    """Writers are hostile bytes: turnout asks nothing then."""
     assert isinstance(resolver(liar).resolve(b"\xff\xfe"), Unusable)
     assert not liar.asked
 
@@ -472,8 +479,94 @@ def test_credentials_are_sent_and_never_shown(liar: Liar) -> None:
         "http://[::1",
     ],
 )
-def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+def test_a_wrong_address_is_refused_at_once(url: str) -> None:
     """A wrong setting is refused before the first question, without its password."""
     with pytest.raises(Refused) as refused:
         checked_url(url)
     assert "hunter2" not in str(refused.value)
+
+
+# ----------------------------------------------------------------------------------------------------- a real registry
+
+
+@pytest.fixture(scope="module")
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with Registry.start(tmp_path_factory.mktemp("apicurio")) as registry:
+        yield registry
+
+
+@contextmanager
+def client(registry: Registry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as made:
+        yield made
+
+
+def confluent(registry: Registry) -> ConfluentResolver:
+    return ConfluentResolver(registry.url)
+
+
+def test_what_the_clients_serializers_write_is_found(apicurio: Registry) -> None:
+    """The schema of real bytes is found by their first five, and their index path names the message."""
+    context = SerializationContext("laps", MessageField.VALUE)
+    with client(apicurio) as registry:
+        written = AvroSerializer(registry, LAP)({"n": 3}, context)
+    assert written is not None
+    assert confluent(apicurio).resolve(written[:5]) == Found("avro", LAP.encode(), {b"": "acme.Lap"})
+    assert confluent(apicurio).resolve(b"laps") == Found("avro", LAP.encode(), {b"": "acme.Lap"})
+    text = OUTER.replace('import "acme/car.proto";', CAR.partition("package acme;")[2])
+    with lying() as (liar, url):
+        liar.pages = {"/schemas/ids/7": protobuf(text)}
+        compiled = ConfluentResolver(url).resolve(ID_7)
+    assert isinstance(compiled, Found)
+    context = SerializationContext("outer", MessageField.VALUE)  # Apicurio takes a subject's first format for all of it
+    for message in ("acme.Car", "acme.First", "acme.Outer", "acme.Outer.N0", "acme.Outer.N1", "acme.Outer.N0.Deep"):
+        of = GetMessageClass(describe(message, canonical(message, compiled.definition)))
+        with client(apicurio) as registry:
+            written = ProtobufSerializer(of, registry)(of(), context)
+        assert written is not None
+        found = confluent(apicurio).resolve(written[:5])
+        assert isinstance(found, Found)
+        assert found.messages[written[5:]] == message
+        assert canonical(message, found.definition) == canonical(message, compiled.definition)
+
+
+def test_a_real_registry_says_that_it_has_none(apicurio: Registry) -> None:
+    """L14: absent where the registry says so; the GUIDs that this one has no address for are away."""
+    assert isinstance(confluent(apicurio).resolve(b"\x00\x7f\xff\xff\xff"), Absent)
+    assert isinstance(confluent(apicurio).resolve(b"no such topic"), Absent)
+    assert isinstance(confluent(apicurio).resolve(b"\x01" + GUID.bytes), Away)
+
+
+def test_real_references_are_found(apicurio: Registry) -> None:
+    """References by subject and version, of both formats, the protobuf ones as text."""
+    car = Schema('{"type":"enum","name":"Car","namespace":"acme","symbols":["A"]}', "AVRO")
+    main = '{"type":"record","name":"Race","namespace":"acme","fields":[{"name":"c","type":"acme.Car"}]}'
+    race = Schema(main, "AVRO", [SchemaReference("acme.Car", "car", 1)])
+    outer = Schema(OUTER, "PROTOBUF", [SchemaReference("acme/car.proto", "acme/car.proto", 1)])
+    with client(apicurio) as registry:
+        registry.register_schema("car", car)
+        race_id = registry.register_schema("race-value", race)
+        registry.register_schema("acme/car.proto", Schema(CAR, "PROTOBUF"))
+        outer_id = registry.register_schema("outer-value", outer)
+    found = confluent(apicurio).resolve(b"\x00" + race_id.to_bytes(4))
+    assert isinstance(found, Found)
+    assert found.messages == {b"": "acme.Race"}
+    assert json.loads(found.definition)["fields"][0]["type"]["symbols"] == ["A"]
+    found = confluent(apicurio).resolve(b"\x00" + outer_id.to_bytes(4))
+    assert isinstance(found, Found)
+    assert found.messages == OUTER_MESSAGES
+
+
+@pytest.mark.long
+def test_a_killed_registry_keeps_its_ids_and_its_folder(tmp_path: Path) -> None:
+    """An id names one schema for ever, also after a kill, and no two registries share a folder."""
+    with Registry.start(tmp_path) as registry:
+        with client(registry) as opened:
+            number = opened.register_schema("laps-value", Schema(LAP, "AVRO"))
+        with pytest.raises(Refused, match="already runs"):
+            Registry.start(tmp_path)
+        registry._process.kill()
+        registry._process.wait()
+        assert isinstance(confluent(registry).resolve(b"\x00" + number.to_bytes(4)), Away)
+    with Registry.start(tmp_path, registry.port) as registry:
+        assert isinstance(confluent(registry).resolve(b"\x00" + number.to_bytes(4)), Found)

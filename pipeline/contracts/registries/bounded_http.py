@@ -1,7 +1,7 @@
 """Requests to a registry that nobody vouches for: bounded in time and size, without redirects, proxies or compression.
 
 `httpcore2` comes with confluent-kafka's registry client. The client itself reads answers of any size, and waits for
-each part of them anew.
+each part of them again.
 """
 
 import base64
