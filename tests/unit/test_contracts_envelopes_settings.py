@@ -73,7 +73,7 @@ def test_profiles_that_go_together(values: dict[str, Any]) -> None:
         (BARE | {"id_headers": ("a", "a")}, "source.id_headers: expected each name once"),
         (BARE | {"id_headers": tuple(map(str, range(17)))}, "source.id_headers: expected at most 16 names, got 17"),
         ({"envelope_message": "a.B"}, "source.envelope_message: expected none with the envelope 'wrapper'"),
-        ({**OWN, "envelope_definition": "x", "envelope_fields": ALL}, "source.envelope_definition: expected an absolute"),
+        ({**OWN, "envelope_definition": "x", "envelope_fields": ALL}, "source.envelope_definition: expected an abs"),
         ({**OWN, "envelope_fields": without("schema_id")}, "source.envelope_fields: expected the path of 'schema_id'"),
         ({**OWN, "envelope_fields": without("game")}, "source.envelope_fields: expected the path of 'game'"),
         ({**OWN, "envelope_fields": without("payload")}, "source.envelope_fields: expected the path of 'payload'"),
