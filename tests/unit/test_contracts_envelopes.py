@@ -226,6 +226,11 @@ def test_fields_without_a_fit_value_are_null() -> None:
     unfit = event(meta={"studio": "s"}, schema=2**64 - 1, seq=-1, millis=2**62)
     millis = replace(PROTOBUF, fields=tuple(sorted({**dict(FIELDS), "event_time": "millis"}.items())))
     nothing = dict.fromkeys(COLUMNS.names) | {"game": "s", "payload": b""}
+    fit = event(meta={"studio": "s"}, schema=2**63 - 1)
+    assert rows(open_records(records([unfit, fit]), PROTOBUF)) == [
+        (nothing, None),
+        (nothing | {"schema_id": 2**63 - 1}, None),
+    ]
     assert rows(open_records(records([unfit]), millis)) == [(nothing, None)]
     timed = event(meta={"studio": "s"}, millis=-1)
     ((row, _),) = rows(open_records(records([timed]), millis))
