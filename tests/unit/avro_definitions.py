@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.contracts.columns import members
+from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.model import Field, Kind, Message
 from pipeline.contracts.schemas import Schema
 
@@ -40,11 +41,27 @@ def decimal(precision: int, scale: int) -> dict[str, Any]:
 
 def avro(**fields: Any) -> Schema:
     """Return the schema of a record."""
-    return Schema(0, "avro", "R", json.dumps(record(**fields)).encode())
+    definition = _renamed(record(**fields), "R")
+    return Schema(0, "avro", "R", format_of("avro").canonical("R", json.dumps(definition).encode()))
+
+
+def _renamed(given: Any, name: str) -> Any:
+    """Return a type in which each record and enum has a name of its own, as Avro demands."""
+    if isinstance(given, list):
+        return [_renamed(each, f"{name}_{index}") for index, each in enumerate(given)]
+    if not isinstance(given, dict):
+        return given
+    own = {"name": name} if "name" in given else {}
+    fields = [{**each, "type": _renamed(each["type"], f"{name}_{each['name']}")} for each in given.get("fields", ())]
+    inside = {key: _renamed(given[key], f"{name}_{key}") for key in ("items", "values") if key in given}
+    return {**given, **own, **inside, **({"fields": fields} if "fields" in given else {})}
 
 
 class NamedFields:
     """A format whose fields are identified by name: as much of Avro as evolution sees."""
+
+    def canonical(self, message: str, definition: bytes) -> bytes:
+        return definition
 
     def message(self, schema: Schema) -> Message:
         return _message(json.loads(schema.definition))

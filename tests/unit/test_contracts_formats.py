@@ -119,7 +119,7 @@ def test_equal_meanings_have_one_canonical_form(name: str, sample: Sample) -> No
 
 
 @pytest.mark.parametrize("definition", [b"", b"\xff", b"nonsense", b"{}", b"[]", b"\x00" * 2_000_000, b"[" * 100_000])
-def test_what_defines_nothing_is_refused(name: str, sample: Sample, definition: bytes) -> None:
+def test_a_definition_of_nothing_is_refused(name: str, sample: Sample, definition: bytes) -> None:
     """Registration refuses it with a sentence, whatever was sent."""
     with pytest.raises(Refused):
         format_of(name).canonical(sample.message, definition)
