@@ -50,7 +50,7 @@ class Kind:
 
     text: str  # in an operator's words
     shape: str  # empty, "repeated" or "map of <key>"
-    values: str  # of each value: a scalar's name in protobuf's words, or "message"
+    values: str  # of each value: a scalar's name in protobuf's words, or "message", also for a record
     type: pa.DataType | None  # of its column, None without values
     promotes: frozenset[str] = frozenset()
     """Further values that the format reads as these: for Avro's double int32, int64 and float. Tables may differ."""
