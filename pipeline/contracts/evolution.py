@@ -160,8 +160,10 @@ class _Walk:
             self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
         if first not in known.newest:
             self._note(place, one.name, "add", "is back", _Lands(current.column, _type(current.kind)))
-        if slot is None and (others := self._others(place, one, ids)):
-            self._meet(place, one, others)
+        if slot is None and (met := _fitting_of_another(one, self._others(place, one, ids))):
+            what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
+            self._note(place, one.name, "incompatible", what, _Lands(met.slot.column, _type(one.kind)))
+            self._join(place, one, met)
             return
         if slot is None or not _same(one, slot):
             slot = self._retyped(place, one, slots, slot)
@@ -172,8 +174,8 @@ class _Walk:
     def _others(self, place: _Place, one: Field, ids: frozenset[FieldId]) -> list[_Met]:
         """Return the columns that a field meets by its name, else by an alias.
 
-        These are the columns of the other formats' field that lies, or once lay, in the column of this name. A column
-        that another field of the new schema's own format has is none of them.
+        These are all columns of the other formats' field that lies, or once lay, in the column of this name; a column
+        with a made name goes by its field's. Columns that this format has already are left out.
         """
         known = place.level.of(self.format)
         own = place.used | {slot.column for slots in known.slots.values() for slot in slots}
@@ -184,7 +186,7 @@ class _Walk:
                 for other, fields in place.level.formats.items()
                 if other != self.format
                 for slots in fields.slots.values()
-                if any(slot.column == name for slot in slots)
+                if any(_goes_by(slot, name) for slot in slots)
                 for slot in slots
                 if slot.column not in own
             ]
@@ -193,25 +195,27 @@ class _Walk:
         return []
 
     def _meet(self, place: _Place, one: Field, others: list[_Met]) -> None:
-        """Put a field into a column of another format, or beside it when it does not fit."""
-        slots = tuple(each.slot for each in others)
-        slot = _fitting_of_another(one, slots)
-        met = others[slots.index(slot or newest(slots))]
+        """Put a new field into a column of another format, or beside it when it does not fit."""
+        fitting = _fitting_of_another(one, others)
+        met = fitting or max(others, key=lambda each: each.slot.turn)
         lands = _Lands(met.slot.column, _type(one.kind))
         if met.by != one.name:
             self._note(place, one.name, "rename", f"its alias {met.by} is a column of {met.format}", lands)
         what = f"its type changed from {met.slot.kind.text} in {met.format} to {one.kind.text} in {self.format}"
-        if slot is None:
-            self._beside(place, one, slots, "incompatible", what)
+        change = "incompatible" if fitting is None else "widen"
+        if fitting is None or (met.slot.kind.values != one.kind.values and self.policies.of("widen") == "side-column"):
+            self._beside(place, one, tuple(each.slot for each in others), change, what)
             return
-        if slot.kind.values != one.kind.values:
-            if self.policies.of("widen") == "side-column":
-                self._beside(place, one, slots, "widen", what)
-                return
-            self._note(place, one.name, "widen", what, lands)
+        if met.slot.kind.values != one.kind.values:
+            self._note(place, one.name, change, what, lands)
+        self._join(place, one, met)
+
+    def _join(self, place: _Place, one: Field, met: _Met) -> None:
+        """Put a field into the column of another format."""
+        lands = _Lands(met.slot.column, _type(one.kind))
         self._note(place, one.name, "format", f"continues the column of {met.format} in {self.format}", lands)
-        self._lay(place, one, slot.column, slot)
-        self._compare(place, one, replace(slot, labels=_by_name(slot.labels)), by_name=True)
+        self._lay(place, one, met.slot.column, met.slot)
+        self._compare(place, one, replace(met.slot, labels=_by_name(met.slot.labels)), by_name=True)
 
     def _unmet(self, place: _Place) -> None:
         """Tell which columns of other formats' newest schemas have no field in the first one of this format."""
@@ -326,10 +330,14 @@ def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
     return max(fitting, key=lambda slot: (_same(one, slot), one.name in slot.names), default=None)
 
 
-def _fitting_of_another(one: Field, slots: Iterable[Slot]) -> Slot | None:
+def _fitting_of_another(one: Field, others: Iterable[_Met]) -> _Met | None:
     """Return the column of another format with the same values, or else one wide enough for this kind."""
-    fitting = [slot for slot in slots if one.kind.widens(slot.kind) and one.kind.lies_in(slot.kind)]
-    return max(fitting, key=lambda slot: (slot.kind.values == one.kind.values, slot.turn), default=None)
+    fitting = [each for each in others if one.kind.widens(each.slot.kind) and one.kind.lies_in(each.slot.kind)]
+    return max(fitting, key=lambda each: (each.slot.kind.values == one.kind.values, each.slot.turn), default=None)
+
+
+def _goes_by(slot: Slot, name: str) -> bool:
+    return slot.column == name or (slot.column not in slot.names and slot.name == name)
 
 
 def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:

@@ -176,11 +176,24 @@ def test_another_format_lies_beside_what_it_does_not_fit() -> None:
     held = (*held, (new, placement))
     assert evolve(held, schema(BASE), policies) == ((), PLAIN)
     assert evolve(held, new, policies) == ((), placement)
-    text = schema(changed({"M": {"level": (9, "string")}}))
-    assert reported(evolve(held, text, policies)[0]) == [("level", "incompatible: side-column", "level__v3")]
-    back, named = evolve(held, avro(level="int", tags="string", kills="int"), policies)
-    assert reported(back) == [("level", "format: keep", "level")]
-    assert named.names == (("kills", "kills__v2"), ("tags", "tags__v2"))
+    data = schema(changed({"M": {"level": (9, "bytes")}}))
+    assert reported(evolve(held, data, policies)[0]) == [("level", "incompatible: side-column", "level__v3")]
+
+
+@pytest.mark.proves("B22")
+def test_an_incompatible_change_finds_the_column_of_its_kind() -> None:
+    """A column of the other format saves a third one; the policy of the change holds all the same."""
+    policies = choose("incompatible=side-column")
+    held = grown(schema(BASE), avro(level="string"), policies=policies)
+    text, number = schema(changed({"M": {"level": (9, "string")}})), avro(level="int")
+    for new, column in ((text, "level__v2"), (number, "level")):
+        assert reported(evolve(held, new, policies)[0]) == [
+            ("level", "incompatible: side-column", column),
+            ("level", "format: keep", column),
+        ]
+        assert "incompatible: refuse" in {done for _, done in told(held, new)}
+    assert evolve(held, text, policies)[1].names == (("level", "level__v2"),)
+    assert evolve(held, number, policies)[1] == PLAIN
 
 
 def test_a_field_meets_the_side_column_of_its_kind() -> None:
