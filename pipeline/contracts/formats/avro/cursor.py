@@ -43,7 +43,7 @@ class Cursor:
         self.end: Rows = offsets[1:] - first + _PAD
         self.doubtful: Mask = np.zeros(len(self.at), dtype=np.bool_)
         self.weightless: Rows = np.zeros(len(self.at), dtype=np.int64)  # items without bytes that were skipped
-        self._thin_steps = 64 + len(self.at) // 16  # what is left of them
+        self._thin_steps = 64 + len(self.at) // 64  # what is left of them
 
     def count(self, rows: Some) -> int:
         """Return the number of these payloads."""
