@@ -2,15 +2,20 @@
 
 import base64
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import boto3
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
@@ -23,6 +28,9 @@ from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registries.answers import Absent, Away, Found, Unusable
 from pipeline.contracts.registries.bounded_http import Credentials, checked_url
 from pipeline.contracts.registries.confluent import ConfluentResolver
+from pipeline.contracts.registries.folder import FolderResolver
+from pipeline.contracts.registries.glue import GlueResolver
+from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.demo.registry import Registry
 from pipeline.errors import Refused
 
@@ -505,7 +513,7 @@ def confluent(registry: Registry) -> ConfluentResolver:
     return ConfluentResolver(registry.url)
 
 
-def test_what_the_clients_serializers_write_is_found(apicurio: Registry) -> None:
+def test_schemas_of_real_serializers_are_found(apicurio: Registry) -> None:
     """The schema of real bytes is found by their first five, and their index path names the message."""
     context = SerializationContext("laps", MessageField.VALUE)
     with client(apicurio) as registry:
@@ -570,3 +578,181 @@ def test_a_killed_registry_keeps_its_ids_and_its_folder(tmp_path: Path) -> None:
         assert isinstance(confluent(registry).resolve(b"\x00" + number.to_bytes(4)), Away)
     with Registry.start(tmp_path, registry.port) as registry:
         assert isinstance(confluent(registry).resolve(b"\x00" + number.to_bytes(4)), Found)
+
+
+# ------------------------------------------------------------------------------------------------------- Glue, by moto
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and process.poll() is None:
+                with socket.socket() as client, suppress(ConnectionRefusedError):
+                    client.connect(("127.0.0.1", port))
+                    break
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "hunter2")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+
+
+def glue(endpoint: str, **settings: Any) -> GlueResolver:
+    return GlueResolver("eu-west-1", endpoint=endpoint, **{"seconds": SECONDS, **settings})
+
+
+UUID_WRITER = b"\x03" + GUID.bytes
+
+
+def test_glue_has_what_was_registered_and_nothing_else(moto: str, aws: None) -> None:
+    """Versions are found by UUID and name, in both formats; absent is what Glue says it has not."""
+    boto = boto3.client("glue", region_name="eu-west-1", endpoint_url=moto)
+    boto.create_registry(RegistryName="mine")
+    ids = dict[str, bytes]()
+    for name, kind, text in (("laps", "AVRO", LAP), ("cars", "PROTOBUF", CAR), ("any", "JSON", "{}")):
+        made = boto.create_schema(
+            RegistryId={"RegistryName": "mine"},
+            SchemaName=name,
+            DataFormat=kind,
+            Compatibility="NONE",
+            SchemaDefinition=text,
+        )
+        ids[name] = b"\x03" + uuid.UUID(made["SchemaVersionId"]).bytes
+    boto.close()
+    patient = glue(moto, seconds=20.0, registry="mine")
+    assert patient.resolve(ids["laps"]) == patient.resolve(b"laps") == Found("avro", LAP.encode(), {b"": "acme.Lap"})
+    found = patient.resolve(ids["cars"])
+    assert isinstance(found, Found)
+    assert found.messages == {b"": "acme.Car"}
+    assert isinstance(patient.resolve(ids["any"]), Unusable)
+    assert isinstance(patient.resolve(UUID_WRITER), Absent)
+    assert isinstance(patient.resolve(b"elsewhere"), Absent)
+    assert isinstance(patient.resolve("Block Party é".encode()), Unusable)  # no schema of Glue has such a name
+
+
+def glue_error(status: int, code: str) -> Page:
+    return said(status, {"__type": code, "Message": "hello"})
+
+
+def glue_version(**told: Any) -> Page:
+    return said(200, {"Status": "AVAILABLE", "DataFormat": "AVRO", "SchemaDefinition": LAP, **told})
+
+
+GLUE_LIES: dict[str, tuple[Page, type[Absent] | type[Away] | type[Unusable]]] = {
+    "not found": (glue_error(400, "EntityNotFoundException"), Absent),
+    "not found by a broken server": (glue_error(500, "EntityNotFoundException"), Away),
+    "denied": (glue_error(400, "AccessDeniedException"), Away),
+    "throttled": (glue_error(400, "ThrottlingException"), Away),
+    "503": (said(503, body=b"busy"), Away),
+    "page": (said(200, body=b"<html>"), Away),
+    "{}": (said(200, {}), Away),
+    "list": (said(200, [1]), Away),
+    "nested": (said(200, body=b"[" * 200_000), Away),
+    "code that is a list": (said(400, {"__type": [1], "Message": {}}), Away),
+    "code that is no text": (glue_error(400, "\ud800\n"), Away),
+    "pending": (glue_version(Status="PENDING"), Away),
+    "failure": (glue_version(Status="FAILURE"), Unusable),
+    "deleting": (glue_version(Status="DELETING"), Unusable),
+    "status of tomorrow": (glue_version(Status="X"), Away),
+    "text that is a number": (glue_version(SchemaDefinition=5), Away),
+    "redirect": (said(302, body=b"", Location="/"), Away),
+    "large": (said(200, body=b" " * 11 * 2**20), Unusable),
+    "endless": (endless, Unusable),
+    "cut": (cut, Away),
+}
+
+
+@pytest.mark.parametrize("lie", GLUE_LIES)
+def test_whatever_glue_says_the_answer_is_no_exception(liar: Liar, aws: None, lie: str) -> None:
+    """L14: EntityNotFoundException alone is absent; a version that is pending is waited for."""
+    liar.default, kind = GLUE_LIES[lie]
+    answer = glue(liar.url).resolve(UUID_WRITER)  # type: ignore[attr-defined]
+    assert isinstance(answer, kind)
+    assert "hunter2" not in answer.detail
+
+
+def test_glue_that_drips_is_given_up(liar: Liar, aws: None) -> None:
+    """An answer has one deadline, also through boto3."""
+    liar.default = dripping(liar, headers=True)
+    answer = glue(liar.url).resolve(UUID_WRITER)  # type: ignore[attr-defined]
+    assert isinstance(answer, Away)
+    assert "in time" in answer.detail
+
+
+def test_glue_without_boto3_or_credentials_is_told(liar: Liar, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A resolver names what this machine lacks, and refuses no row for it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    answer = glue(liar.url).resolve(UUID_WRITER)  # type: ignore[attr-defined]
+    assert isinstance(answer, Away)
+    assert "credentials" in answer.detail
+    with pytest.raises(Refused, match="region"):
+        GlueResolver()
+    with pytest.raises(Refused, match="holds a user"):
+        GlueResolver("eu-west-1", endpoint="http://me:hunter2@a")
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(Refused, match="needs boto3"):
+        GlueResolver("eu-west-1")
+
+
+# ------------------------------------------------------------------------------------------------------------ a folder
+
+
+def test_a_folder_has_the_files_of_writers(tmp_path: Path) -> None:
+    """Ids, GUIDs and names are found by the names of files, each format by its suffix."""
+    files = descriptor_set(OUTER, {"acme/car.proto": CAR})
+    lap, compiled = LAP.encode(), files.SerializeToString()
+    for name in ("7.avsc", f"{GUID}.avsc", "Block%20Party%2F%C3%A9.avsc"):
+        (tmp_path / name).write_bytes(lap)
+    for name in ("8.desc", "outer.v1.desc"):
+        (tmp_path / name).write_bytes(compiled)
+    resolver = FolderResolver(tmp_path)
+    for writer in (ID_7, b"\x01" + GUID.bytes + b"\x00", UUID_WRITER, "Block Party/é".encode()):
+        assert resolver.resolve(writer) == Found("avro", lap, {b"": "acme.Lap"})
+    found = resolver.resolve(b"\x00\x00\x00\x00\x08")
+    assert isinstance(found, Found)
+    assert found.messages == OUTER_MESSAGES
+    assert isinstance(resolver.resolve(b"outer.v1"), Unusable)  # it has two messages
+    found = FolderResolver(tmp_path, message="acme.Outer").resolve(b"outer.v1")
+    assert isinstance(found, Found)
+    assert found.messages == {b"": "acme.Outer"}
+
+
+def test_hostile_names_and_damaged_files_do_no_harm(tmp_path: Path) -> None:
+    """Hostile names lead nowhere, damaged files have a reason, and a folder that is missing or empty is away."""
+    folder = tmp_path / "schemas"
+    resolver = FolderResolver(folder)
+    assert isinstance(resolver.resolve(ID_7), Away)
+    folder.mkdir()
+    assert isinstance(resolver.resolve(ID_7), Away)
+    (tmp_path / "secret.avsc").write_text(LAP)
+    (folder / "other.txt").touch()
+    for hostile in (b"../secret", b"..", b"", b"\xff", b"a" * 5000, b"x\x00y", str(tmp_path / "secret").encode()):
+        assert isinstance(resolver.resolve(hostile), Absent)
+    os.mkfifo(folder / "pipe.avsc")
+    (folder / "inner.avsc").mkdir()
+    assert isinstance(resolver.resolve(b"pipe"), Absent)
+    assert isinstance(resolver.resolve(b"inner"), Absent)
+    damaged = {"7.avsc": b"{", "8.avsc": b"\xff", "9.desc": b"\xff", "10.desc": b"", "11.avsc": b" " * 11 * 2**20}
+    for name, content in damaged.items():
+        (folder / name).write_bytes(content)
+    (folder / "12.avsc").write_text(LAP)
+    (folder / "12.desc").write_bytes(b"")
+    for number in range(7, 13):
+        assert isinstance(resolver.resolve(b"\x00" + number.to_bytes(4)), Unusable)

@@ -112,7 +112,8 @@ class Conversation:
             Transient: no answer came within the time.
             Refused: the answer is too large.
         """
-        wanted = [("Accept-Encoding", "identity"), ("User-Agent", "turnout"), *headers.items()]
+        given = {name.lower(): value for name, value in headers.items()}
+        wanted = list({"user-agent": "turnout", **given, "accept-encoding": "identity"}.items())
         try:
             with self._pool.stream(method, url, headers=wanted, content=body) as response:
                 return Reply(response.status, tuple(response.headers), self._read(response.iter_stream()))
