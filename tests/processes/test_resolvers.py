@@ -653,12 +653,20 @@ def moto() -> Iterator[str]:
             process.terminate()
 
 
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "hunter2")
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, "/nonexistent")
+@pytest.fixture(scope="module")
+def aws() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "hunter2")
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            patch.setenv(name, "/nonexistent")
+        yield
+
+
+@pytest.fixture(scope="module")
+def lying_glue(aws: None) -> Iterator[tuple[Liar, GlueResolver]]:
+    with lying() as (made, url):
+        yield made, glue(url)
 
 
 def glue(endpoint: str, **settings: Any) -> GlueResolver:
@@ -727,10 +735,11 @@ GLUE_LIES: dict[str, tuple[Page, type[Absent] | type[Away] | type[Unusable]]] = 
 
 
 @pytest.mark.parametrize("lie", GLUE_LIES)
-def test_whatever_glue_says_the_answer_is_no_exception(liar: Liar, aws: None, lie: str) -> None:
+def test_whatever_glue_says_the_answer_is_no_exception(lying_glue: tuple[Liar, GlueResolver], lie: str) -> None:
     """L14: EntityNotFoundException alone is absent; a version that is pending is waited for."""
+    liar, resolver = lying_glue
     liar.default, kind = GLUE_LIES[lie]
-    answer = glue(liar.url).resolve(UUID_WRITER)  # type: ignore[attr-defined]
+    answer = resolver.resolve(UUID_WRITER)
     assert isinstance(answer, kind)
     assert "hunter2" not in answer.detail
 

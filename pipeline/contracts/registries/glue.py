@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.registries.answers import Absent, Answer, settled
-from pipeline.contracts.registries.bounded_http import Reply, checked_url, conversation, tls
+from pipeline.contracts.registries.bounded_http import Reply, checked_url, conversation
 from pipeline.contracts.registries.kinds import found
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import shown
@@ -71,7 +71,7 @@ class GlueResolver:
         self._answered = botocore.exceptions.ClientError
         self._failed = (botocore.exceptions.BotoCoreError, botocore.parsers.ResponseParserError)
         self._registry = registry
-        self._context = context or tls()
+        self._context = context
         self._seconds = seconds
         self._message = message
 
