@@ -177,6 +177,20 @@ def test_versions_are_registered_in_order_and_as_they_come() -> None:
     assert max(seen) == 2
 
 
+def test_a_games_versions_come_one_after_another() -> None:
+    """A game's first event of a version follows one of the version before, as turnout plans schemas as they come."""
+    plan = SimulationPlan(games=9, versions=6, events=900, skew=0, bad_share=0.2, framings=("confluent",))
+    framing = ConfluentFraming("mock://registry", "events")
+    numbers: dict[str, list[int]] = {}
+    for event in itertools.chain.from_iterable(Simulator(plan, {}, framing).batches(100)):
+        payload = Wrapper.FromString(event.value).payload if event.kind == GOOD else b""
+        if payload:
+            numbers.setdefault(event.game, []).append(int.from_bytes(payload[1:5], "big"))
+    for ids in numbers.values():
+        first_seen = list(dict.fromkeys(ids))
+        assert (len(first_seen), first_seen) == (6, sorted(first_seen))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_bad_framed_events_are_what_they_say(name: str) -> None:
     """Every kind of bad event exists with frames, too: an id of nobody, no payload, a body that nobody can read."""
