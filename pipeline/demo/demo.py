@@ -16,10 +16,10 @@ from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.demo import dashboard
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import WRAPPER
-from pipeline.demo.producer import ensure_topic
 from pipeline.demo.simulate import PARTITIONS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
+from pipeline.kafka.producer import ensure_topic
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games

@@ -14,11 +14,12 @@ from sqlalchemy import Engine
 from pipeline.actor import current_user
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
-from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
+from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_writings
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.pending import approve
+from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.store.onboarding import onboarded_names

@@ -18,7 +18,7 @@ from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.ingest import pending
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import MALFORMED, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_games
