@@ -5,6 +5,7 @@ import itertools
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -12,6 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
+from pipeline.cli.simulation import simulate as simulate_command
+from pipeline.demo import demo
+from pipeline.demo.demo import Wanted
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
 from pipeline.demo.samples.protobuf import message_class
@@ -19,6 +23,7 @@ from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
 from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
 from pipeline.errors import Refused, Transient
+from pipeline.settings import Paths
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 BOTH = ("protobuf", "avro")
@@ -251,3 +256,42 @@ def test_the_options_know_all_formats_and_framings(command: str) -> None:
         said = CliRunner().invoke(cli, [command, option, "json"])
         assert said.exit_code == 2
         assert ", ".join(known) in " ".join(said.output.split())
+
+
+def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None:
+    """Ingest and groups read what the simulator wrote: the source's framing, and where its ids come from."""
+    wanted = Wanted(1, 1, 0, 1, 1, hostile=False, framings=("wrapper", "confluent"), registry_url="http://r:8081")
+    with demo._registry(Paths(tmp_path), wanted) as (same, variables):
+        assert same == wanted
+    assert variables == {
+        "TURNOUT_SOURCE__FRAMING": "wrapper-or-confluent",
+        "TURNOUT_SOURCE__REGISTRY": "demo",
+        "TURNOUT_REGISTRIES__DEMO__KIND": "confluent",
+        "TURNOUT_REGISTRIES__DEMO__URL": "http://r:8081",
+    }
+    with demo._registry(Paths(tmp_path), replace(wanted, framings=("wrapper",))) as (_, none):
+        assert none == {}
+    with (
+        pytest.raises(Refused, match="--glue-endpoint"),
+        demo._registry(Paths(tmp_path), replace(wanted, framings=("glue",))),
+    ):
+        pass
+
+
+def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a person asks the demo for, the simulator writes: the options survive the way through a command line."""
+    wanted = Wanted(2, 3, 0.1, 0.5, 7, True, BOTH, ("wrapper", "glue"), 50, None, "http://g:5000")
+    (folder,) = (each for each in simulate_command.params if each.name == "env_dir")
+    monkeypatch.setattr(folder, "callback", None)  # looks for an environment
+    made = simulate_command.make_context("simulate", wanted.arguments()).params
+    assert {
+        "games": 2,
+        "versions": 3,
+        "bad_share": 0.1,
+        "skew": 0.5,
+        "seed": 7,
+        "hostile": True,
+    }.items() <= made.items()
+    assert [made[name] for name in ("formats", "framings", "version_every", "registry_url", "glue_endpoint")] == [
+        BOTH, ("wrapper", "glue"), 50, None, "http://g:5000",
+    ]  # fmt: skip
