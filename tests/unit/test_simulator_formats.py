@@ -279,7 +279,7 @@ def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None
 
 
 def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a person asks the demo for, the simulator writes: the options survive the way through a command line."""
+    """The options survive the way through a command line."""
     wanted = Wanted(2, 3, 0.1, 0.5, 7, True, BOTH, ("wrapper", "glue"), 50, None, "http://g:5000")
     (folder,) = (each for each in simulate_command.params if each.name == "env_dir")
     monkeypatch.setattr(folder, "callback", None)  # looks for an environment
