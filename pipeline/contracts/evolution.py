@@ -5,20 +5,14 @@ and a field that does not fit gets a column beside it, or is refused.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-import pyarrow as pa
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-
-from pipeline.contracts.columns import members, type_text
-from pipeline.contracts.formats.protobuf.defects import MAX_COLUMNS
-from pipeline.contracts.formats.protobuf.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
-from pipeline.contracts.formats.protobuf.messages import describe, numbered_name, with_distinct_names
-from pipeline.contracts.formats.supported import columns
-from pipeline.contracts.layout import Level, Registered, Slot, layout, newest, reserved_by
+from pipeline.contracts.columns import type_text
+from pipeline.contracts.formats.supported import message
+from pipeline.contracts.layout import Level, Registered, Slot, layout, newest
+from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, rank, said
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import FieldPlacement, Schema
@@ -40,8 +34,7 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
         Refused: the table would have too many columns.
     """
     walk = _Walk(policies)
-    given = describe(new.message, new.definition)
-    walk.message(_Place(layout(held), "", ""), with_distinct_names(new.message, new.definition), given, columns(new))
+    walk.message(_Place(layout(held), "", ""), message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
         return steps, FieldPlacement()
@@ -63,29 +56,10 @@ class _Place:
     level: Level
     path: str
     columns: str
-    taken: dict[str, int] = field(init=False)  # lower-case name of a column → the number of its field
+    taken: dict[str, FieldId] = field(init=False)  # lower-case name of a column → its field
 
     def __post_init__(self) -> None:
         self.taken = {slot.column.lower(): number for number, slots in self.level.slots.items() for slot in slots}
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """One field of the new schema."""
-
-    decoded: FieldDescriptor  # with the name it is decoded under
-    given: FieldDescriptor  # with the name it was given; another one when it has a twin
-    kind: Kind
-
-    @property
-    def name(self) -> str:
-        """The name under which it is decoded."""
-        return str(self.decoded.name)
-
-    @property
-    def number(self) -> int:
-        """Its number."""
-        return int(self.decoded.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +81,15 @@ class _Walk:
     names: dict[str, str] = field(default_factory=dict)
     quiet: bool = False  # additions inside a new message are not reported again
 
-    def message(self, place: _Place, decoded: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> None:
-        """Compare a message, as decoded and as given, with its columns in the table.
-
-        `held` are the columns into which its fields are decoded.
-        """
-        for number in sorted(place.level.newest - {each.number for each in decoded.fields}):
-            slot = newest(place.level.slots[number])
-            hint = "" if reserved_by(decoded).numbered(number) else ", not reserved"
+    def message(self, place: _Place, new: Message) -> None:
+        """Compare a message with its columns in the table."""
+        for gone in sorted(place.level.newest - {each.id for each in new.fields}, key=rank):
+            slot = newest(place.level.slots[gone])
+            hint = "" if new.reserved.numbered(gone) else ", not reserved"
             lands = _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
-            self._note(place, slot.name, "remove", f"removed (number {number}{hint})", lands)
-        types = {each.name: each.type for each in held}
-        for each in by_number(decoded):
-            one = _Field(each, given.fields_by_number[each.number], kind_of(each, types.get(each.name)))
-            slots = place.level.slots.get(each.number, ())
+            self._note(place, slot.name, "remove", f"removed ({said(gone)}{hint})", lands)
+        for one in new.fields:
+            slots = place.level.slots.get(one.id, ())
             if (why := _not_its_own(place.level, one, slots)) is not None:
                 self._note(place, one.name, "reuse", why)
             elif slots:
@@ -142,30 +111,30 @@ class _Walk:
             step = Step(path, kind, chosen, what, column, lands.type, lands.old_rows, lands.new_rows)
         self.steps.append(step)
 
-    def _new(self, place: _Place, one: _Field, renamed: str | None = None) -> None:
+    def _new(self, place: _Place, one: Field, renamed: str | None = None) -> None:
         """Give a field a new column; `renamed` is its number's earlier name."""
         column, why = _free_name(place, one)
         lands = _Lands(column, _type(one.kind), old_rows=_NULL)
         if why is not None:
             taken = column.lower() in place.taken
-            self._note(place, one.given.name, "name", why, lands, "refuse" if taken else None)
+            self._note(place, one.given, "name", why, lands, "refuse" if taken else None)
         elif renamed is not None:
             self._note(place, one.name, "rename", renamed, lands)
         elif not self.quiet:
             self._note(place, one.name, "add", "is new", lands)
         self._lay(place, one, column, None)
 
-    def _known(self, place: _Place, one: _Field, slots: tuple[Slot, ...]) -> None:
+    def _known(self, place: _Place, one: Field, slots: tuple[Slot, ...]) -> None:
         """Find the column of a field with a known number."""
         slot = _fitting(one, slots)
         current = slot or newest(slots)
         if not any(one.name in every.names for every in slots):
-            what = f"its number {one.number} had the name {newest(slots).name}"
+            what = f"its {said(one.id)} had the name {newest(slots).name}"
             if self.policies.of("rename") == "add":
                 self._new(place, one, what)
                 return
             self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
-        if one.number not in place.level.newest:
+        if one.id not in place.level.newest:
             self._note(place, one.name, "add", "is back", _Lands(current.column, _type(current.kind)))
         if slot is None or slot.kind.text != one.kind.text:
             slot = self._retyped(place, one, slots, slot)
@@ -173,7 +142,7 @@ class _Walk:
             self._lay(place, one, slot.column, slot)
             self._compare(place, one, slot)
 
-    def _retyped(self, place: _Place, one: _Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
+    def _retyped(self, place: _Place, one: Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
         """Record a new type; return the column that can hold it, None when it gets its own or none at all."""
         what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
         change = "incompatible" if narrower is None else "widen"
@@ -188,67 +157,64 @@ class _Walk:
         self._lay(place, one, column, None)
         return None
 
-    def _compare(self, place: _Place, one: _Field, slot: Slot) -> None:
+    def _compare(self, place: _Place, one: Field, slot: Slot) -> None:
         """Record the changes in a column that stays: presence, and the names of an enum's values."""
-        if one.decoded.has_presence != slot.optional and not one.decoded.is_repeated:
-            what = "may be absent now" if one.decoded.has_presence else "is never absent now"
+        if one.optional != slot.optional:
+            what = "may be absent now" if one.optional else "is never absent now"
             self._note(place, one.name, "add", what, _Lands(slot.column, _type(slot.kind)))
-        if (enum := enum_of(one.decoded)) is None:
-            return
-        names = value_names(enum)
-        for number, name in sorted(slot.labels.items()):
+        names = one.labels
+        for number, name in sorted(slot.labels.items(), key=_by_rank):
             if number not in names:
                 lands = _Lands(slot.column, "string", new_rows="have the number, if it comes")
-                self._note(place, one.name, "remove", f"its value {name} was removed (number {number})", lands)
+                self._note(place, one.name, "remove", f"its value {name} was removed ({said(number)})", lands)
             elif names[number] != name:
                 lands = _Lands(slot.column, "string", new_rows="have the new name")
                 what = f"its value {number} was renamed from {name} to {names[number]}"
                 self._note(place, one.name, "value", what, lands)
-        for number, name in sorted(names.items()):
+        for number, name in sorted(names.items(), key=_by_rank):
             if number not in slot.labels:
                 self._note(place, one.name, "add", f"has the new value {name}", _Lands(slot.column, "string"))
 
-    def _lay(self, place: _Place, one: _Field, column: str, slot: Slot | None) -> None:
+    def _lay(self, place: _Place, one: Field, column: str, slot: Slot | None) -> None:
         """Put a field into a column, and its members too when it holds messages."""
-        place.taken[column.lower()] = one.number
+        place.taken[column.lower()] = one.id
         path = f"{place.path}{one.name}"
         if column != one.name:
             self.names[path] = column
-        decoded, given = struct_of(one.decoded), struct_of(one.given)
-        if decoded is None or given is None:
+        if one.inside is None:
             return
         level = Level() if slot is None or slot.inside is None else slot.inside
         was, self.quiet = self.quiet, self.quiet or slot is None
-        self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), decoded, given, members(one.kind.type))
+        self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), one.inside)
         self.quiet = was
 
 
-def _not_its_own(level: Level, one: _Field, slots: tuple[Slot, ...]) -> str | None:
+def _not_its_own(level: Level, one: Field, slots: tuple[Slot, ...]) -> str | None:
     """Return why a field's number or name belongs to another field, None when it does not."""
     for number, others in level.slots.items():
-        if number != one.number and any(one.name in slot.names for slot in others):
-            return f"its number changed from {number} to {one.number}"
-    if one.number not in level.newest:
-        if level.reserved.numbered(one.number):
-            return f"its number {one.number} was reserved"
+        if number != one.id and any(one.name in slot.names for slot in others):
+            return f"its number changed from {number} to {one.id}"
+    if one.id not in level.newest:
+        if level.reserved.numbered(one.id):
+            return f"its {said(one.id)} was reserved"
         if one.name in level.reserved.names:
             return "its name was reserved"
     if not slots or any(one.name in slot.names for slot in slots):
         return None
-    if one.number not in level.newest or _fitting(one, slots) is None:
-        return f"its number {one.number} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
+    if one.id not in level.newest or _fitting(one, slots) is None:
+        return f"its {said(one.id)} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
     return None
 
 
-def _fitting(one: _Field, slots: tuple[Slot, ...]) -> Slot | None:
+def _fitting(one: Field, slots: tuple[Slot, ...]) -> Slot | None:
     """Return the column that already holds the same kind, or else one whose kind this one widens."""
     fitting = [slot for slot in slots if slot.kind.text == one.kind.text or one.kind.widens(slot.kind)]
     return max(fitting, key=lambda slot: (slot.kind.text == one.kind.text, one.name in slot.names), default=None)
 
 
-def _free_name(place: _Place, one: _Field) -> tuple[str, str | None]:
+def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
     """Return the name of a new column, and why it differs from the field's given name, None when it does not."""
-    top, given = not place.path, str(one.given.name)
+    top, given = not place.path, one.given
     if one.name != given:
         why = "differs from another field of its message only by case or '_', which a table cannot distinguish"
     elif not _NAME.fullmatch(given):
@@ -256,13 +222,13 @@ def _free_name(place: _Place, one: _Field) -> tuple[str, str | None]:
     elif top and given.startswith("_"):
         why = "names that begin with '_' belong to the table's own columns"
     elif (twin := place.taken.get(given.lower())) is not None:
-        why = f"differs from the column of number {twin} at most by case, which a table cannot distinguish"
+        why = f"differs from the column of {said(twin)} at most by case, which a table cannot distinguish"
     else:
         return given, None
     base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
     if top and not (base := base.lstrip("_"))[:1].isalpha():
         base = f"field{base}"  # a name of underscores would still begin with them
-    return numbered_name(base, one.number), why
+    return f"{base}__{one.suffix}", why
 
 
 def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
@@ -270,6 +236,10 @@ def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
     while f"{base}__v{number}".lower() in place.taken:
         number += 1
     return f"{base}__v{number}"
+
+
+def _by_rank(value: tuple[FieldId, str]) -> tuple[int, str]:
+    return rank(value[0])
 
 
 def _type(kind: Kind) -> str:

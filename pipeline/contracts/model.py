@@ -10,6 +10,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from pipeline.names import shown
+
 MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""
 MAX_DEPTH: Final = 32
@@ -27,6 +29,16 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
 _WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
 
 
+def said(identity: FieldId) -> str:
+    """Return what identifies a field or a value, for a report."""
+    return f"number {identity}" if isinstance(identity, int) else f"name {shown(identity)}"
+
+
+def rank(identity: FieldId) -> tuple[int, str]:
+    """Return the place of a field or value in a report: by number, or by name."""
+    return (identity, "") if isinstance(identity, int) else (0, identity)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """The kind of a field. Messages are compared by content, not by name."""
@@ -35,6 +47,8 @@ class Kind:
     shape: str  # empty, "repeated" or "map of <key>"
     values: str  # of each value: a scalar's name in protobuf's words, or "message"
     type: pa.DataType | None  # of its column, None without values
+    promotes: frozenset[str] = frozenset()
+    """Further values that the format reads as these: for Avro's double int32, int64 and float. Tables may differ."""
 
     def widens(self, old: "Kind") -> bool:
         """Return whether every value of the old kind is also one of this kind."""
@@ -42,8 +56,11 @@ class Kind:
             return False
         if self.values in _RANGES and old.values in _RANGES:
             (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
-            return low <= old_low and old_high <= high
-        return self.values == old.values or (old.values, self.values) in _WIDER
+            if low <= old_low and old_high <= high:
+                return True
+        if old.values in self.promotes or (old.values, self.values) in _WIDER:
+            return True
+        return self.values == old.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,8 @@ class Field:
     kind: Kind
     optional: bool  # it may be absent
     suffix: str  # tells its column from another one of the same name, such as f3
-    labels: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # an enum's values by number
+    labels: Mapping[FieldId, str] = field(default_factory=lambda: MappingProxyType({}))
+    """An enum's values: the text in the column by what identifies it, protobuf's number or Avro's symbol itself."""
     aliases: frozenset[str] = frozenset()  # names it had before
     inside: "Message | None" = None  # of the messages that it holds: one, a list of them, or a map's values
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from pipeline.contracts.envelopes.profile import SourceProfile
+from pipeline.contracts.profile import SourceProfile
 from pipeline.names import GameKey
 
 

@@ -32,8 +32,14 @@ BRONZE: Final = pa.schema(
         ("raw", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("source_clock", pa.string()),
+        ("profile", pa.int32()),
+        ("registry", pa.string()),
+        ("writer", pa.binary()),
     ]
 )
+
+FRAMED: Final = ("profile", "registry", "writer")
+"""Columns of sources with a profile. Files of other sources lack them and readers take them for null: no cost."""
 
 SLICE_BYTES: Final = 128 * 1024 * 1024
 """Most values that a task holds at once; it needs about ten times as much memory. An Arrow column ends at 2 GiB."""

@@ -4,9 +4,10 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.defects import MAX_COLUMNS, MAX_DEPTH, defects
+from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.layout import Registered
+from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
 from pipeline.contracts.plans import Step
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema

@@ -1,51 +1,41 @@
 """Parses wrappers: the outer messages with the game's name. Called by ingest, on every row."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from pipeline.contracts.decoded import Rows
+from pipeline.contracts.envelopes.envelope import (
+    COLUMNS,
+    MALFORMED,
+    NO_NAME,
+    TOMBSTONE,
+    Opened,
+    spread,
+    valid_names,
+)
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.formats.protobuf.parsing import Parser
-from pipeline.names import is_game_name
 from protos.turnout.v1 import wrapper_pb2
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
-COLUMNS: Final = pa.schema(
-    [
-        ("game", pa.string()),
-        ("schema_id", pa.int64()),  # uint32 on the wire
-        ("payload", pa.binary()),
-        ("event_time", pa.timestamp("us", "UTC")),
-        ("event_id", pa.string()),
-        ("producer_id", pa.string()),
-        ("sequence", pa.int64()),
-    ]
-)
-"""The columns of parsed wrappers."""
-
 _MESSAGE: Final = Wrapper.DESCRIPTOR.full_name
-_MALFORMED: Final = "malformed_wrapper"
-_EMPTY: Final = (_MALFORMED, "the wrapper is empty")
-_TOMBSTONE: Final = ("tombstone", "the record has no value")
-_NO_NAME: Final = ("invalid_name", "a game's name has 1 to 256 bytes of UTF-8 without NUL")
+_EMPTY: Final = (MALFORMED, "the wrapper is empty")
 _FIRST_TIME: Final = pa.scalar(-62_135_596_800_000_000, pa.int64())  # microseconds: the year 1
 _LAST_TIME: Final = pa.scalar(253_402_300_799_999_999, pa.int64())  # microseconds: the end of the year 9999
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """One row for each given wrapper, in order."""
+class WrapperEnvelope:
+    """turnout's own wrapper, where another part of the record may route it."""
 
-    batch: pa.RecordBatch  # COLUMNS; all null where a wrapper was refused
-    refused: pa.StringArray  # the reason code, null where the wrapper is fine
-    detail: pa.StringArray  # one line, null where the wrapper is fine
+    def open(self, values: pa.BinaryArray, *, known_good: bool = False) -> Opened:
+        """Parse wrappers as `open_wrappers` does, with names as they are."""
+        batch, rows, reasons = _parsed(values, known_good=known_good)
+        return spread(batch, rows, len(values), reasons)
 
 
 def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
@@ -56,20 +46,25 @@ def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
     1. Values that the columns cannot hold are null, too: a sequence of 2^63 or more, a time outside the years 1 to
     9999; `raw` still has them.
     """
+    batch, rows, reasons = _parsed(raw, known_good=known_good)
+    valid = valid_names(batch.column("game"))
+    if not valid.all():
+        reasons |= dict.fromkeys(rows[~valid].tolist(), NO_NAME)
+        batch, rows = batch.take(pa.array(np.flatnonzero(valid))), rows[valid]
+    return spread(batch, rows, len(raw), reasons)
+
+
+def _parsed(raw: pa.BinaryArray, *, known_good: bool) -> tuple[pa.RecordBatch, Rows, dict[int, tuple[str, str]]]:
+    """Return the wrappers that parse, their places, and by place why the others do not."""
     sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(sizes).astype(np.int64)
     parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)), known_good=known_good)
     reasons = dict.fromkeys(np.flatnonzero(sizes == 0).tolist(), _EMPTY)
-    reasons |= dict.fromkeys(np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist(), _TOMBSTONE)
-    reasons |= {int(rows[row]): (_MALFORMED, detail) for row, detail in parsed.bad}
+    reasons |= dict.fromkeys(np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist(), TOMBSTONE)
+    reasons |= {int(rows[row]): (MALFORMED, detail) for row, detail in parsed.bad}
     rows = rows[parsed.rows]
     batch = _typed(parsed.batch, _event_times(parsed.batch, raw, rows))
-    valid = _valid_names(batch.column("game"))
-    reasons |= dict.fromkeys(rows[~valid].tolist(), _NO_NAME)
-    if not reasons:
-        nothing = pa.nulls(len(raw), pa.string())
-        return Opened(batch, nothing, nothing)
-    return _spread(batch.take(pa.array(np.flatnonzero(valid))), rows[valid], len(raw), reasons)
+    return batch, rows, reasons
 
 
 @lru_cache(maxsize=1)
@@ -114,24 +109,3 @@ def _typed(batch: pa.RecordBatch, event_times: pa.Array) -> pa.RecordBatch:
 
 def _null_unless(condition: pa.BooleanArray, values: pa.Array) -> pa.Array:
     return pc.if_else(condition, values, pa.scalar(None, values.type))
-
-
-def _valid_names(games: pa.StringArray) -> npt.NDArray[np.bool_]:
-    encoded = games.dictionary_encode()
-    verdicts: npt.NDArray[np.bool_] = np.array(
-        [is_game_name(name) for name in encoded.dictionary.to_pylist()], dtype=np.bool_
-    )
-    indices: Rows = encoded.indices.to_numpy(zero_copy_only=False)
-    return verdicts[indices]
-
-
-def _spread(batch: pa.RecordBatch, rows: Rows, count: int, reasons: dict[int, tuple[str, str]]) -> Opened:
-    """Return the good rows at their places; the others are null and have a reason."""
-    places = np.full(count, -1, dtype=np.int64)
-    places[rows] = np.arange(len(rows))
-    spread = [reasons.get(row, (None, None)) for row in range(count)]
-    return Opened(
-        batch.take(pa.array(places, mask=places < 0)),
-        pa.array([reason for reason, _ in spread], pa.string()),
-        pa.array([detail for _, detail in spread], pa.string()),
-    )

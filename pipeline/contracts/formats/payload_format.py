@@ -6,6 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.contracts.decoded import Decoded, Undecodable
+from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
 
 
@@ -42,6 +43,14 @@ class PayloadFormat(Protocol):
 
     def columns(self, schema: Schema) -> pa.Schema:
         """Return the columns of one schema's payloads, before any placement.
+
+        Raises:
+            Refused: the definition has no form as columns.
+        """
+        ...
+
+    def message(self, schema: Schema) -> Message:
+        """Return the fields of one schema's payloads, for evolution: those of `columns`, and any without a column.
 
         Raises:
             Refused: the definition has no form as columns.

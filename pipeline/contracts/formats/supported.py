@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.contracts.formats.protobuf.format import ProtobufFormat
+from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
 from pipeline.names import shown
@@ -46,6 +47,16 @@ def columns(schema: Schema) -> pa.Schema:
         Refused: the definition has no form as columns.
     """
     return format_of(schema.format).columns(schema)
+
+
+@lru_cache(maxsize=4096)
+def message(schema: Schema) -> Message:
+    """Return the fields of one schema's payloads, without their format.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    return format_of(schema.format).message(schema)
 
 
 @lru_cache(maxsize=2048)

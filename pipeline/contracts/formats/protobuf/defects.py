@@ -2,16 +2,11 @@
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from pipeline.contracts.formats.protobuf.fields import SCALAR_MESSAGES, by_number
-
-MAX_COLUMNS: Final = 1000
-"""Most leaf columns of a payload; a few messages that use each other twice would make millions."""
-MAX_DEPTH: Final = 32
-"""Most levels of nested messages."""
+from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
 
 
 @lru_cache(maxsize=4096)

@@ -1,12 +1,13 @@
-"""The type of a payload field: its kind in an operator's words, and whether a column can still hold it."""
+"""The fields of a protobuf message: their kinds, and the messages and enums behind them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+from pipeline.contracts.model import Kind
 
 SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column, with its type
     "google.protobuf.BoolValue": "bool",
@@ -27,32 +28,6 @@ SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column
 _KINDS: Final[Mapping[int, str]] = {
     number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
 }
-_RANGES: Final[Mapping[str, tuple[int, int]]] = {
-    **dict.fromkeys(("int32", "sint32", "sfixed32"), (-(2**31), 2**31 - 1)),
-    **dict.fromkeys(("int64", "sint64", "sfixed64"), (-(2**63), 2**63 - 1)),
-    **dict.fromkeys(("uint32", "fixed32"), (0, 2**32 - 1)),
-    **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
-}
-_WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The kind of a field. Messages are compared by content, not by name."""
-
-    text: str  # in an operator's words
-    shape: str  # empty, "repeated" or "map of <key>"
-    values: str  # of each value: a scalar's name, or "message"
-    type: pa.DataType | None  # of its column, None without values
-
-    def widens(self, old: "Kind") -> bool:
-        """Return whether every value of the old kind is also one of this kind."""
-        if self.shape != old.shape:
-            return False
-        if self.values in _RANGES and old.values in _RANGES:
-            (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
-            return low <= old_low and old_high <= high
-        return self.values == old.values or (old.values, self.values) in _WIDER
 
 
 def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:

@@ -8,7 +8,9 @@ from pipeline.contracts.formats.protobuf.columns import columns
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.neutral import message_of
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
+from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
@@ -30,6 +32,10 @@ class ProtobufFormat:
     def columns(self, schema: Schema) -> pa.Schema:
         """Return the columns of the message's fields."""
         return columns(schema)
+
+    def message(self, schema: Schema) -> Message:
+        """Return the message's fields, by their numbers."""
+        return message_of(schema)
 
     def decoder(self, schema: Schema) -> Decoder:
         """Return the decoder of the Arrow parser and its checks."""

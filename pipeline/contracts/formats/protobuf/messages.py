@@ -117,14 +117,14 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
         taken: set[str] = set()
         for field in sorted(each.field, key=lambda field: field.number):
             if _bare_name(field.name) in taken:
-                field.name, renamed = numbered_name(field.name, field.number), True
+                field.name, renamed = f"{field.name}__{number_suffix(field.number)}", True
             taken.add(_bare_name(field.name))
     return describe(message, files.SerializeToString(deterministic=True) if renamed else descriptor)
 
 
-def numbered_name(name: str, number: int) -> str:
-    """Return the column name for a field whose own name cannot be one."""
-    return f"{name}__f{number}"
+def number_suffix(number: int) -> str:
+    """Return what follows `__` in the column name of a field whose own name cannot be one."""
+    return f"f{number}"
 
 
 def _bare_name(name: str) -> str:
