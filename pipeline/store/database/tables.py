@@ -287,7 +287,7 @@ profiles = store_table(  # how sources route and pack their records; append-only
     "profiles",
     Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and writers
     Column("fingerprint", String(64), nullable=False, unique=True),  # of the definition, too long for an index
-    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/envelopes/profile.py`
+    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/profile.py`
     Column("created_at", Float, nullable=False),
     json={"definition": "object"},
 )
@@ -314,7 +314,7 @@ schema_needs = store_table(  # what games wait for; a row goes when it is answer
     Column("absences", Integer, nullable=False),  # answers that the registry has no such schema
     Column("absent_since", Float),  # the first of them
     Column("answer", Text),  # the last answer, one sentence
-    Column("again", Integer, nullable=False),  # 1: somebody asks whether a refused writer is known now
+    Column("again", Integer, nullable=False),  # 1: the registry is asked even where the writer is refused
     allowed={"absences": ">= 0", "again": _FLAG},
 )
 
