@@ -65,7 +65,7 @@ def open_profiled(rows: pa.Table, numbered: NumberedProfile) -> ProfiledRows:
 
 
 def needs_of(bronze: pa.Table, numbered: NumberedProfile) -> list[list[str]]:
-    """Return key, game and writer (hexadecimal) of the games' writers in these rows that are not noted yet.
+    """Return key, game, registry and writer (hexadecimal) of the games' writers in these rows that are not noted yet.
 
     Only writers of a foreign registry: turnout's own ids need nobody's answer.
     """
@@ -73,5 +73,6 @@ def needs_of(bronze: pa.Table, numbered: NumberedProfile) -> list[list[str]]:
         return []
     met = bronze.filter(pc.is_null(bronze.column("refused"))).group_by(["game_key", "game", "writer"]).aggregate([])
     distinct = zip(*(met.column(name).to_pylist() for name in ("game_key", "game", "writer")), strict=True)
-    new = [[key, game, writer.hex()] for key, game, writer in distinct if (key, writer) not in numbered.noted]
+    registry = numbered.profile.registry
+    new = [[key, game, registry, writer.hex()] for key, game, writer in distinct if (key, writer) not in numbered.noted]
     return new[:_MOST_NEEDS]

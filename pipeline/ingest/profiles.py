@@ -43,6 +43,11 @@ class Profiles:
             self.number = number_of_definition(engine, text)
             self._record(bronze, text)
 
+    @property
+    def are_used(self) -> bool:
+        """Whether bronze has, or gets, rows of a profile with a number."""
+        return bool(self._texts)
+
     def at(self, number: int) -> SourceProfile | None:
         """Return the profile of a number, None for the default one.
 
