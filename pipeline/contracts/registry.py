@@ -4,8 +4,6 @@ Append-only, with the writers that registries of others answered and the profile
 function of its version, so a pass can pin one by its number.
 """
 
-import base64
-import json
 import sys
 from collections.abc import Iterable
 from typing import Final
@@ -13,9 +11,9 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from pipeline.contracts.envelopes.profile import SourceProfile
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
+from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.contracts.registrations import (
     Registered,
     Registration,
@@ -143,27 +141,11 @@ class LocalRegistry:
 
 def number_of_profile(engine: Engine, profile: SourceProfile) -> int:
     """Return a profile's number, giving it one the first time; a changed profile gets another number."""
-    return number_of_definition(engine, _dumps(profile))
+    return number_of_definition(engine, dumps(profile))
 
 
 def _read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, SourceProfile]:
-    return {number: _loads(text) for number, text in read_profiles(connection, above, up_to).items()}
-
-
-def _dumps(profile: SourceProfile) -> str:
-    values = {
-        name: dict(value) if name == "fields" else value
-        for name in SourceProfile.__dataclass_fields__
-        if (value := getattr(profile, name)) is not None
-    }
-    values["definition"] = base64.b64encode(profile.definition).decode()
-    return json.dumps(values, sort_keys=True)
-
-
-def _loads(text: str) -> SourceProfile:
-    values = json.loads(text)
-    values |= {"definition": base64.b64decode(values["definition"]), "headers": tuple(values["headers"])}
-    return SourceProfile(**values)
+    return {number: loads(text) for number, text in read_profiles(connection, above, up_to).items()}
 
 
 def _version(schemas: SchemaSet) -> int:

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from pipeline.demo.broker import Broker
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.kafka.producer import ensure_topic
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 
 @pytest.fixture

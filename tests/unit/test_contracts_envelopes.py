@@ -221,7 +221,7 @@ def test_every_field_of_a_teams_message_arrives() -> None:
     ]
 
 
-def test_what_a_teams_message_leaves_out_is_null() -> None:
+def test_fields_without_a_fit_value_are_null() -> None:
     """An absent time, id or sequence is unknown; a number or a time that its column cannot hold is, too."""
     unfit = event(meta={"studio": "s"}, schema=2**64 - 1, seq=-1, millis=2**62)
     millis = replace(PROTOBUF, fields=tuple(sorted({**dict(FIELDS), "event_time": "millis"}.items())))
@@ -233,7 +233,7 @@ def test_what_a_teams_message_leaves_out_is_null() -> None:
     assert rows(open_records(records([event(body=b"b")]), PROTOBUF))[0][1] == "invalid_name"
 
 
-def test_a_message_that_is_none_says_why() -> None:
+def test_malformed_messages_say_why() -> None:
     """Another wire type, cut bytes and a nesting bomb are one malformed record each."""
     fine = event(meta={"studio": "s"}, body=b"b")
     bomb = b"\x83\x80\x01" * 300_000 + b"\x84\x80\x01" * 300_000

@@ -14,7 +14,7 @@ from pipeline.errors import Refused
 from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import open_source
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GUID = bytes(range(16))

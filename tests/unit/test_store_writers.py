@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.contracts.envelopes.profile import SourceProfile
+from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.contracts.schemas import Writer
 from pipeline.names import game_key
@@ -35,7 +35,7 @@ def test_one_sequence_numbers_registrations_writers_and_profiles(engine: Engine)
     assert registry.latest_version() == 0
     schema_id = registry.register("chess", "t.M", M).schema_id
     write(engine, WriterRow("main", SEVEN, schema_id, fingerprint="f"), WriterRow("main", EIGHT, refused=REFUSED))
-    profile = SourceProfile(framing="confluent", registry="main", definition=b"\x00\xff", fields={"game": "a.b"})
+    profile = SourceProfile(framing="confluent", registry="main", definition=b"\x00\xff", fields=(("game", "a.b"),))
     assert number_of_profile(engine, profile) == 4
     registry.register("go", "t.M", M)
     assert number_of_profile(engine, profile) == 4

@@ -287,7 +287,7 @@ profiles = store_table(  # how sources route and pack their records; append-only
     "profiles",
     Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and writers
     Column("fingerprint", String(64), nullable=False, unique=True),  # of the definition, too long for an index
-    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/envelopes/profile.py`
+    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/profile.py`
     Column("created_at", Float, nullable=False),
     json={"definition": "object"},
 )
