@@ -35,7 +35,7 @@ class OpenNeed:
     absences: int = 0  # answers that the registry has no such schema
     absent_since: float | None = None  # the first of them
     answer: str | None = None  # the last one, a sentence
-    again: bool = False  # somebody asks whether a refused writer is known now
+    again: bool = False  # its registry is asked even where the writer is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RegistryHealth:
 
 
 def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
-    """Add needs; one that is open already stays as it is, but that somebody asks again."""
+    """Add needs; an open one only takes over `again`."""
     wanted = {(each.registry, each.writer, each.game_key): each for each in needs}
     table = schema_needs
     with writing(engine) as connection:

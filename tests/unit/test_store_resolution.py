@@ -1,4 +1,4 @@
-"""What registries answer becomes rows of the control store: once, for ever, and never from an outage."""
+"""Answers of registries become rows of the control store: once, for ever, and never from an outage."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -161,7 +161,7 @@ def test_absent_counts_after_three_answers_over_half_a_minute(world: World) -> N
 
 
 @pytest.mark.parametrize("late", [Found, Away])
-def test_what_was_absent_is_found_when_it_is_asked_for_again(world: World, late: type) -> None:
+def test_a_later_question_finds_an_absent_schema(world: World, late: type) -> None:
     """Law L14: a schema that appears later is a new row under a later number; away changes nothing."""
     world.answer = Absent("no such id")
     resolution = world.resolution()
@@ -187,7 +187,7 @@ def test_what_was_absent_is_found_when_it_is_asked_for_again(world: World, late:
     assert LocalRegistry(world.engine).snapshot(before.version) == before
 
 
-def test_away_decides_nothing_and_is_asked_ever_less_often(world: World) -> None:
+def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> None:
     """Law L14: the state says which registry is away since when; nothing else is written."""
     world.answer = Away("no route to host")
     resolution = world.resolution()

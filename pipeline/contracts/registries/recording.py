@@ -75,7 +75,7 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
 
     Args:
         found: the answer.
-        writer: the writer that was asked for.
+        writer: the writer of the question.
         wanted: all writers that games wait for; those of the same id are among the result's.
         message: the name of the message where ids of this registry come without an index path.
     """

@@ -238,7 +238,7 @@ class Resolution:
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
     def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
-        """Return when a writer is asked for next."""
+        """Return the time of the next question about a writer."""
         asked = max((need.asked_at for need in needs if need.asked_at is not None), default=None)
         again = asking.asked_again.get(writer)
         after_absence = 0.0 if asked is None else asked + self._patience.absent

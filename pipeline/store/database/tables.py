@@ -314,7 +314,7 @@ schema_needs = store_table(  # what games wait for; a row goes when it is answer
     Column("absences", Integer, nullable=False),  # answers that the registry has no such schema
     Column("absent_since", Float),  # the first of them
     Column("answer", Text),  # the last answer, one sentence
-    Column("again", Integer, nullable=False),  # 1: somebody asks whether a refused writer is known now
+    Column("again", Integer, nullable=False),  # 1: the registry is asked even where the writer is refused
     allowed={"absences": ">= 0", "again": _FLAG},
 )
 
