@@ -4,15 +4,19 @@ So bronze means the same without the store, and a store that was restored from a
 away again, is noticed before a row is written.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.contracts.envelopes.declared import profile_of
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.registry_settings import generation_of
+from pipeline.settings import Settings
 from pipeline.store.writers import number_of_definition
 
 PROPERTY: Final = "turnout.profile."
@@ -20,6 +24,23 @@ PROPERTY: Final = "turnout.profile."
 
 DEFAULT: Final = 0
 """In place of a number: turnout's own wrapper with turnout's own ids, whose rows have none."""
+
+
+def configured(settings: Settings) -> SourceProfile | None:
+    """Return the profile that the settings declare, with its registry's generation; None for the default one.
+
+    Raises:
+        Refused: the settings lack the registry, or the envelope's definition cannot be used.
+    """
+    profile = profile_of(settings.source)
+    if profile is None or profile.registry is None:
+        return profile
+    if profile.registry not in settings.registries:
+        raise Refused(
+            f"source.registry is {profile.registry!r}, but there is no such registry. "
+            f"Add [registries.{profile.registry}] (docs/registries.md)."
+        )
+    return replace(profile, registry=generation_of(settings.registries, profile.registry))
 
 
 class Profiles:

@@ -18,7 +18,6 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names, query_log
-from pipeline.contracts.envelopes.declared import profile_of
 from pipeline.contracts.registries.resolution import Need
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
@@ -35,7 +34,7 @@ from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.profiled import NeedId, NumberedProfile
-from pipeline.ingest.profiles import DEFAULT, Profiles
+from pipeline.ingest.profiles import DEFAULT, Profiles, configured
 from pipeline.ingest.source_checks import refuse_closed, verify_source
 from pipeline.ingest.sources.kind import RowsOf, as_they_come
 from pipeline.ingest.sources.supported import open_source
@@ -94,7 +93,7 @@ class Ingest:
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)
-        self._profiles = Profiles(engine, self._bronze, profile_of(settings.source))
+        self._profiles = Profiles(engine, self._bronze, configured(settings))
         self._noted: set[NeedId] = set()
         self._arrival_times = self._source.arrival_times()
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from pipeline.errors import Refused
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.profiled import NumberedProfile
-from pipeline.ingest.profiles import Profiles
+from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
 from pipeline.names import MALFORMED, game_key
-from pipeline.settings import Onboarding
+from pipeline.registry_settings import RegistrySettings
+from pipeline.settings import Onboarding, load
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables import test_ingest_batches
 from tests.tables.test_ingest_batches import Killed, Rows, World, killing
@@ -111,9 +113,13 @@ def test_turnouts_own_ids_need_nobody(tmp_path: Path) -> None:
     value = Wrapper(game="ignored", schema_id=9, payload=b"\x08\x01").SerializeToString()
     profile = NumberedProfile(5, SourceProfile(routing="key"))
     report, (row,) = landed(tmp_path, [(value, b"Chess", [])], profile)
-    assert tuple(
-        row[name] for name in ("game_key", "game", "schema_id", "profile", "registry")
-    ) == (CHESS, "Chess", 9, 5, None)
+    assert tuple(row[name] for name in ("game_key", "game", "schema_id", "profile", "registry")) == (
+        CHESS,
+        "Chess",
+        9,
+        5,
+        None,
+    )
     assert report["needs"] == []
 
 
@@ -171,7 +177,7 @@ def world(template: Path, tmp_path: Path) -> World:
 def ingest_with(
     world: World, monkeypatch: pytest.MonkeyPatch, profile: SourceProfile | None, needs: list[Need]
 ) -> Ingest:
-    monkeypatch.setattr(query, "profile_of", lambda _: profile)
+    monkeypatch.setattr(query, "configured", lambda _: profile)
     spark: Any = None
     return Ingest(spark, world.settings, world.paths, world.engine, lambda _: None, needs.extend)
 
@@ -232,3 +238,15 @@ def test_an_older_control_store_is_noticed(world: World) -> None:
         Profiles(world.engine, bronze, FRAMED_BY_KEY)
     with pytest.raises(Refused, match=r"turnout\.profile\.99 is gone"):
         Profiles(world.engine, bronze, None).at(99)
+
+
+def test_a_profile_has_its_registrys_generation(tmp_path: Path) -> None:
+    """Law L13: ids of a registry that was made anew are other ids; a registry that is not set up is refused at once."""
+    source = {"TURNOUT_SOURCE__ENVELOPE": "none", "TURNOUT_SOURCE__ROUTING": "key", "TURNOUT_SOURCE__FRAMING": "glue"}
+    source["TURNOUT_SOURCE__REGISTRY"] = "main"
+    environment, _ = load(tmp_path, source)
+    with pytest.raises(Refused, match=r"Add \[registries\.main\]"):
+        configured(environment)
+    registries = {"main": RegistrySettings(kind="glue", region="eu-west-1", generation=2)}
+    assert configured(replace(environment, registries=registries)) == replace(GLUE_BY_KEY, registry="main.2")
+    assert configured(load(tmp_path, {})[0]) is None
