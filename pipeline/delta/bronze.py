@@ -32,6 +32,9 @@ BRONZE: Final = pa.schema(
         ("raw", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("source_clock", pa.string()),
+        ("profile", pa.int32()),
+        ("registry", pa.string()),
+        ("writer", pa.binary()),
     ]
 )
 

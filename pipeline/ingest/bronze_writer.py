@@ -129,6 +129,7 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "raw": raw,
         "headers": _headers(whole(rows.column("headers"))),
     }
+    columns |= {name: pa.nulls(count) for name in ("profile", "registry", "writer")}  # the source has no profile
     for name in BRONZE.names:
         if name not in columns:
             columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
