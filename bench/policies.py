@@ -35,7 +35,9 @@ from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.demo.simulator import FAMILIES, SimulationPlan, Simulator, family, game_names, payload_schema
+from pipeline.demo.samples.sample import FAMILIES
+from pipeline.demo.samples.supported import payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
 from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings

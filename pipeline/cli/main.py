@@ -109,6 +109,11 @@ _COMMANDS: Final = (
         LazyCommand("gaps", "pipeline.cli.ingest:accepted_gaps"),
     ),
     group(
+        "source",
+        "What the source holds.",
+        LazyCommand("probe", "pipeline.cli.source:probe_source"),
+    ),
+    group(
         "stream",
         "Commands to the streams of single games; a driver acts at its next pass.",
         LazyCommand("own-query", "pipeline.cli.steering:own_query"),

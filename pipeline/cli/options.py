@@ -39,6 +39,25 @@ class Finite(click.FloatRange):
         return number
 
 
+class Words(click.ParamType[tuple[str, ...]]):
+    """Some of a few words, with commas between them, each once."""
+
+    name = "words"
+
+    def __init__(self, *known: str) -> None:
+        """Take the words that may be given."""
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the words in the given order, or fail as click's own types do."""
+        if isinstance(value, tuple):
+            return value
+        words = tuple(word.strip() for word in str(value).split(","))
+        if len(set(words)) < len(words) or not set(words) <= set(self.known):
+            self.fail(f"{value!r} is not a list of different words of: {', '.join(self.known)}.", param, ctx)
+        return words
+
+
 def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
     """Return one decorator for these options and arguments of click, which help then shows in this order."""
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from pipeline.cli.context import CommandContext, load_with_source
-from pipeline.cli.options import Finite, combine_options
+from pipeline.cli.options import Finite, Words, combine_options
 from pipeline.settings import load
 from pipeline.terminal import say_json
 
@@ -39,6 +39,28 @@ _simulation = combine_options(
         help="Same seed, same bytes. A later run continues the sequence numbers.",
     ),
     click.option("--hostile", is_flag=True, help="Names that break paths, SQL and labels."),
+    click.option(
+        "--formats",
+        type=Words("protobuf", "avro"),
+        default="protobuf",
+        show_default=True,
+        help="Formats of payloads, dealt to the games in turn: protobuf, avro, or both with a comma.",
+    ),
+    click.option(
+        "--framing",
+        "framings",
+        type=Words("wrapper", "confluent", "glue"),
+        default="wrapper",
+        show_default=True,
+        help="Where payloads name their schema, dealt to the games in turn: wrapper, confluent, glue, with commas.",
+    ),
+    click.option(
+        "--version-every",
+        type=click.IntRange(1),
+        help="Events from one version's first to the next one's; without, games send all versions from the start.",
+    ),
+    click.option("--registry-url", help="Address of a Confluent-like registry, which --framing confluent fills."),
+    click.option("--glue-endpoint", help="Address of AWS Glue or a stand-in, which --framing glue fills."),
     click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
 )
 """Says what to simulate."""
@@ -55,21 +77,28 @@ _simulation = combine_options(
 )
 def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
-    source: str | None, events: int | None, rate: float | None, start_time: float | None,
+    formats: tuple[str, ...], framings: tuple[str, ...], version_every: int | None,
+    registry_url: str | None, glue_endpoint: str | None, source: str | None,
+    events: int | None, rate: float | None, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic.
 
     Registers the sample schemas first. May run beside ingest.
     """
     from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.demo.framings.supported import RegistryAddress
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import SimulationPlan
 
     context = CommandContext(env_dir, source)
-    plan = SimulationPlan(games, versions, events, seed, bad_share, hostile=hostile, skew=skew)
+    plan = SimulationPlan(
+        games, versions, events, seed, bad_share,
+        hostile=hostile, skew=skew, formats=formats, framings=framings, version_every=version_every,
+    )  # fmt: skip
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
-    sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals())
+    registry = RegistryAddress(registry_url, glue_endpoint)
+    sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry)
     say_json({"events": sent.events, **sent.by_kind})
 
 
@@ -100,7 +129,9 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
-    source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
+    formats: tuple[str, ...], framings: tuple[str, ...], version_every: int | None,
+    registry_url: str | None, glue_endpoint: str | None, source: str | None,
+    events: int | None, rate: float, once: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.
 
@@ -110,7 +141,9 @@ def demo(
     from pipeline.demo import demo as runs
 
     settings, known = load_with_source(env_dir, source)
-    plan = runs.Wanted(games, versions, bad_share, skew, seed, hostile)
+    plan = runs.Wanted(
+        games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint
+    )
     if once:
         sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
     sys.exit(runs.live(settings, known, plan, rate))

@@ -6,11 +6,11 @@ in every later schema set.
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, insert, select, text
+from sqlalchemy import Connection, Row, Select, insert, select
 
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of
@@ -21,6 +21,7 @@ from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
 from pipeline.store.database.tables import placements, registrations, schemas
+from pipeline.store.writers import latest_number
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
 _SHOWN_REASONS: Final = 10
@@ -97,11 +98,20 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
     return registrations
 
 
-def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, FieldPlacement]]:
-    """Return the schema ids of each game with their placements, in the order of their last registration."""
+def read_placed(
+    connection: Connection, above: int, up_to: int, before: Callable[[GameKey], dict[int, FieldPlacement]]
+) -> dict[GameKey, dict[int, FieldPlacement]]:
+    """Return the games with a registration in (above, up_to], each with all its schema ids and their placements.
+
+    They are in the order of their last registration. `before` gives what a game had up to `above`.
+    """
     games: dict[GameKey, dict[int, FieldPlacement]] = {}
-    for row in connection.execute(_REGISTERED.where(registrations.c.registration_id <= up_to)):
-        _take_up(games.setdefault(GameKey(row.game_key), {}), row)
+    number = registrations.c.registration_id
+    for row in connection.execute(_REGISTERED.where(number > above, number <= up_to)):
+        key = GameKey(row.game_key)
+        if key not in games:
+            games[key] = before(key)
+        _take_up(games[key], row)
     return games
 
 
@@ -178,8 +188,9 @@ class RegistrationBatch:
         if not plan.new:
             return Registered(schema_id, self._versions[checked.key, schema_id], new=False)
         values = {"game_key": checked.key, "game": checked.game, "version": plan.version}
-        query = insert(registrations).values(**values, schema_id=schema_id, created_at=self._now)
-        number = self._connection.execute(query.returning(registrations.c.registration_id)).scalar_one()
+        number = latest_number(self._connection) + 1
+        query = insert(registrations).values(registration_id=number, **values, schema_id=schema_id)
+        self._connection.execute(query.values(created_at=self._now))
         if plan.placement != PLAIN or checked.policies.chosen:
             self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, checked.policies)))
         held = self._held.setdefault(checked.key, {})
@@ -218,12 +229,6 @@ class RegistrationBatch:
             self._ids[checked.fingerprint] = schema_id
             self._schemas[schema_id] = Schema(schema_id, checked.format, checked.message, checked.definition)
         return self._ids[checked.fingerprint]
-
-
-def lock(connection: Connection) -> None:
-    """Keep registrations visible in order only, or a pinned schema set could still grow."""
-    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time anyway
-        connection.execute(text("LOCK TABLE registrations IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def _take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:

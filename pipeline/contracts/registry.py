@@ -1,34 +1,40 @@
 """The registry of payload schemas in the control store: which game may send which schemas, since which version.
 
-Append-only. A schema set is a pure function of its version, so a pass can pin one by its number.
+Append-only, with the writers that registries of others answered and the profiles of sources. A schema set is a pure
+function of its version, so a pass can pin one by its number.
 """
 
+import base64
+import json
+import sys
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from pipeline.contracts.envelopes.profile import SourceProfile
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.registrations import (
     Registered,
     Registration,
     RegistrationBatch,
-    lock,
     read_placed,
     read_schemas,
     ready,
 )
-from pipeline.contracts.schemas import PLAIN, Schema, SchemaSet
+from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
 from pipeline.errors import Refused, Transient
+from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
-from pipeline.store.database.tables import registrations
+from pipeline.store.writers import latest_number, lock, number_of_definition, read_profiles, read_writers
 
-__all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet"]
+__all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
 
 _ATTEMPTS: Final = 20
 _KEPT_SETS: Final = 4
+_EMPTY: Final = SchemaSet(0, {}, {})
 
 
 class LocalRegistry:
@@ -38,7 +44,9 @@ class LocalRegistry:
         """Use an opened control store."""
         self._engine = engine
         self._sets: dict[int, SchemaSet] = {}
+        self._newest = _EMPTY  # a newer one is read on top of it
         self._schemas: dict[int, Schema] = {}
+        self._meanings: dict[Writer, Writer] = {}  # equal ones are one object: a pickled set is a third as long
 
     def plan(self, registration: Registration) -> RegistrationPlan:
         """Return what a registration would do now; writes nothing, and the plan may have refused changes.
@@ -80,7 +88,7 @@ class LocalRegistry:
     def latest_version(self) -> int:
         """Return the version of the newest schema set; 0 when nothing is registered."""
         with self._engine.connect() as connection:
-            return _latest(connection)
+            return latest_number(connection)
 
     def snapshot(self, at_version: int | None = None) -> SchemaSet:
         """Return the schema set of a version, the newest by default.
@@ -91,29 +99,72 @@ class LocalRegistry:
         if at_version is not None and at_version in self._sets:
             return self._sets[at_version]
         with self._engine.connect() as connection:
-            latest = _latest(connection)
+            latest = latest_number(connection)
             version = latest if at_version is None else at_version
             if not 0 <= version <= latest:
                 raise Refused(f"Schema set {version} does not exist; the newest is {latest}. Name one up to that.")
             if version not in self._sets:
+                if latest < self._newest.version:  # an older copy of the store was restored: its numbers mean others
+                    self._newest, self._schemas = _EMPTY, {}
                 schemas = self._read(connection, version)
+                self._newest = max(self._newest, schemas, key=_version)
                 self._sets = dict([*self._sets.items(), (version, schemas)][-_KEPT_SETS:])
                 return schemas
         return self._sets[version]
 
     def _read(self, connection: Connection, version: int) -> SchemaSet:
-        games = read_placed(connection, version)
-        used = {schema_id for held in games.values() for schema_id in held}
+        base = self._newest if self._newest.version <= version else _EMPTY
+
+        def before(key: GameKey) -> dict[int, FieldPlacement]:
+            return {schema_id: base.placement(key, schema_id) for schema_id in base.games.get(key, ())}
+
+        changed = read_placed(connection, base.version, version, before)
+        used = {schema_id for held in changed.values() for schema_id in held}
         if missing := used - self._schemas.keys():
             self._schemas |= read_schemas(connection, missing)
-        elsewhere = {key: {each: at for each, at in held.items() if at != PLAIN} for key, held in games.items()}
+        elsewhere = {key: {each: at for each, at in held.items() if at != PLAIN} for key, held in changed.items()}
+        known = {schema_id: self._schemas[schema_id] for schema_id in used}
         return SchemaSet(
             version=version,
-            games={key: tuple(held) for key, held in games.items()},
-            schemas={schema_id: self._schemas[schema_id] for schema_id in sorted(used)},
-            placements={key: held for key, held in elsewhere.items() if held},
+            games={**base.games, **{key: tuple(held) for key, held in changed.items()}},
+            schemas=dict(sorted({**base.schemas, **known}.items())),
+            placements={key: held for key, held in {**base.placements, **elsewhere}.items() if held},
+            writers={**base.writers, **self._read_writers(connection, base.version, version)},
+            profiles={**base.profiles, **_read_profiles(connection, base.version, version)},
         )
 
+    def _read_writers(self, connection: Connection, above: int, up_to: int) -> dict[tuple[str, bytes], Writer]:
+        found = {}
+        for row in read_writers(connection, above, up_to):
+            writer = Writer(row.schema_id, row.refused, row.indexed)
+            found[sys.intern(row.registry), row.writer] = self._meanings.setdefault(writer, writer)
+        return found
 
-def _latest(connection: Connection) -> int:
-    return int(connection.execute(select(func.max(registrations.c.registration_id))).scalar() or 0)
+
+def number_of_profile(engine: Engine, profile: SourceProfile) -> int:
+    """Return a profile's number, giving it one the first time; a changed profile gets another number."""
+    return number_of_definition(engine, _dumps(profile))
+
+
+def _read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, SourceProfile]:
+    return {number: _loads(text) for number, text in read_profiles(connection, above, up_to).items()}
+
+
+def _dumps(profile: SourceProfile) -> str:
+    values = {
+        name: dict(value) if name == "fields" else value
+        for name in SourceProfile.__dataclass_fields__
+        if (value := getattr(profile, name)) is not None
+    }
+    values["definition"] = base64.b64encode(profile.definition).decode()
+    return json.dumps(values, sort_keys=True)
+
+
+def _loads(text: str) -> SourceProfile:
+    values = json.loads(text)
+    values |= {"definition": base64.b64decode(values["definition"]), "headers": tuple(values["headers"])}
+    return SourceProfile(**values)
+
+
+def _version(schemas: SchemaSet) -> int:
+    return schemas.version

@@ -3,8 +3,8 @@
 Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it to its tasks.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from pipeline.contracts.profile import SourceProfile
@@ -68,3 +68,22 @@ class SchemaSet:
     def placed(self, key: GameKey) -> tuple[tuple[Schema, FieldPlacement], ...]:
         """Return a game's schemas with their placements, in the order of their registration."""
         return tuple((schema, self.placement(key, schema.schema_id)) for schema in self.of(key))
+
+    def only(self, keys: Collection[GameKey]) -> "SchemaSet":
+        """Return what decides about the rows of these games, for a task.
+
+        A writer whose schema none of them has is left out: its rows wait as those of an unknown one do.
+        """
+        games = {key: self.games[key] for key in keys if key in self.games}
+        used = {schema_id for held in games.values() for schema_id in held}
+        return replace(
+            self,
+            games=games,
+            schemas={schema_id: self.schemas[schema_id] for schema_id in sorted(used)},
+            placements={key: self.placements[key] for key in games if key in self.placements},
+            writers={
+                each: writer
+                for each, writer in self.writers.items()
+                if writer.schema_id is None or writer.schema_id in used
+            },
+        )

@@ -38,6 +38,9 @@ BRONZE: Final = pa.schema(
     ]
 )
 
+FRAMED: Final = ("profile", "registry", "writer")
+"""Columns of sources with a profile. Files of other sources lack them and readers take them for null: no cost."""
+
 SLICE_BYTES: Final = 128 * 1024 * 1024
 """Most values that a task holds at once; it needs about ten times as much memory. An Arrow column ends at 2 GiB."""
 

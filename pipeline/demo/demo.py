@@ -15,10 +15,11 @@ from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.demo import dashboard
 from pipeline.demo.broker import Broker
-from pipeline.demo.producer import ensure_topic
+from pipeline.demo.framings.supported import WRAPPER
 from pipeline.demo.simulate import PARTITIONS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
+from pipeline.kafka.producer import ensure_topic
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
@@ -46,6 +47,11 @@ class Wanted:
     skew: float
     seed: int
     hostile: bool
+    formats: tuple[str, ...] = ("protobuf",)
+    framings: tuple[str, ...] = (WRAPPER,)
+    version_every: int | None = None
+    registry_url: str | None = None
+    glue_endpoint: str | None = None
 
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
@@ -53,6 +59,10 @@ class Wanted:
             *("--games", str(self.games), "--versions", str(self.versions), "--seed", str(self.seed)),
             *("--bad-share", str(self.bad_share), "--skew", str(self.skew)),
             *(["--hostile"] if self.hostile else []),
+            *("--formats", ",".join(self.formats), "--framing", ",".join(self.framings)),
+            *([] if self.version_every is None else ["--version-every", str(self.version_every)]),
+            *([] if self.registry_url is None else ["--registry-url", self.registry_url]),
+            *([] if self.glue_endpoint is None else ["--glue-endpoint", self.glue_endpoint]),
         ]
 
 
@@ -224,7 +234,8 @@ def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -
 
 
 def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds: float, *, as_json: bool) -> int:
-    result: dict[str, Any] = {"events": events, "versions": wanted.versions, **as_dict(balance)}
+    result: dict[str, Any] = {"events": events, "versions": wanted.versions}
+    result |= {"formats": list(wanted.formats), "framings": list(wanted.framings), **as_dict(balance)}
     result["seconds"] = round(seconds, 1)
     for name, value in result.items():
         if not isinstance(value, (list, dict)):

@@ -11,12 +11,18 @@ from threading import Event as StopEvent
 
 from sqlalchemy import Engine
 
+from pipeline.actor import current_user
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
-from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
+from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
+from pipeline.demo.producer import write_kafka, write_landing
+from pipeline.demo.samples.supported import payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_writings
 from pipeline.errors import Refused, Transient
+from pipeline.ingest.pending import approve
+from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Onboarding, Paths, Settings
+from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates
 _BATCH_EVENTS = 5_000  # in one landing commit at full speed
@@ -39,15 +45,20 @@ def simulate(
     plan: SimulationPlan,
     rate: float | None,
     stop: StopEvent | None = None,
+    registry: RegistryAddress = NO_REGISTRY,
 ) -> Simulated:
     """Send the plan's events to the source of the settings, at `rate` per second or as fast as it goes.
 
     Raises:
-        Refused: the plan is impossible, or the source does not take it.
-        Transient: Kafka did not confirm every event.
+        Refused: the plan is impossible, or the source or the registry does not take it.
+        Transient: Kafka did not confirm every event, or the registry does not answer.
     """
     state = paths.root / "simulator.json"
-    simulator = Simulator(replace(plan, start_sequence=_next_sequence(state)), register_samples(engine, plan))
+    plan = replace(plan, start_sequence=_next_sequence(state))
+    game_writings(plan)  # refuses an impossible plan before anything is registered
+    foreign = foreign_framing(plan.framings, replace(registry, topic=settings.source.topic))
+    simulator = Simulator(plan, register_samples(engine, plan), foreign)
+    onboard_others(engine, settings.onboarding, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
     failed = 0
@@ -66,12 +77,27 @@ def simulate(
 
 
 def register_samples(engine: Engine, plan: SimulationPlan) -> dict[tuple[str, int], int]:
-    """Register the sample schemas of the plan's games and return the id of each (game, version)."""
-    names = game_names(plan.games, plan.seed, hostile=plan.hostile)
-    pairs = list(itertools.product(names, range(1, plan.versions + 1)))
-    registrations = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
+    """Register the sample schemas of the games that use turnout's ids; return the id of each (game, version)."""
+    own = {game: writing.format for game, writing in game_writings(plan).items() if writing.framing == WRAPPER}
+    pairs = list(itertools.product(own, range(1, plan.versions + 1)))
+    registrations = [
+        Registration(game, *payload_schema(family(game), version, own[game]), format=own[game])
+        for game, version in pairs
+    ]
     registered = LocalRegistry(engine).register_many(registrations)
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
+
+
+def onboard_others(engine: Engine, limits: Onboarding, plan: SimulationPlan) -> None:
+    """Make games of those whose schemas come from a registry: ingest refuses rows of names that are no games.
+
+    Raises:
+        Refused: there are too many games.
+    """
+    known = set(onboarded_names(engine).values())
+    for game, writing in game_writings(plan).items():
+        if writing.framing != WRAPPER and game not in known:
+            approve(engine, limits, game, current_user(), "turnout simulate")
 
 
 def _next_sequence(state: Path) -> dict[str, int]:

@@ -7,7 +7,7 @@ bronze's end, record the new generation.
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Engine
@@ -20,19 +20,13 @@ from pipeline.delta.environment import require_own
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import bronze_progress, checkpoint, identity, landing_log, restored, source, source_checks
+from pipeline.ingest import checkpoint, identity, restored, source_checks
 from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import (
-    Commits,
-    Offsets,
-    Position,
-    SourceObservation,
-    SourceProblem,
-    SourceRecord,
-    TopicObservation,
-)
+from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.last_seqs import read_last_seqs
+from pipeline.ingest.sources.kind import SourceKind
+from pipeline.ingest.sources.supported import open_source
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
@@ -75,14 +69,15 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
         Transient: the broker does not answer, or another process writes to bronze all the time.
     """
     require_own(paths.bronze, settings.environment)
-    source.check(settings.source, paths.landing)
-    described = source.describe(settings.source)
+    source = open_source(settings.source, paths.landing)
+    source.check()
+    described = source.description
     number = sources.generation(engine, described)
     if number is None or not (paths.bronze / "_delta_log").exists():
         raise Refused(f"Ingest never read {described} here, so there is nothing to adopt. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
     batches = names.ingest_app_id(settings.environment, number)
-    finding = _find(settings, paths, engine, number, bronze)
+    finding = _find(settings, source, paths, engine, number, bronze)
     _refuse_loss(finding.problem, accept_loss=accept_loss)
     cursors = restored.game_cursors(paths, settings.environment, engine)
     top = restored.highest(paths, engine, bronze, cursors).seq
@@ -96,7 +91,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     left = left_behind(paths.quarantine, batches)
     seq = _close(bronze, batches, settings.environment, top, left[1])
     _forget(settings, paths, engine, bronze, seq, left)
-    finding = _find(settings, paths, engine, number, bronze)
+    finding = _find(settings, source, paths, engine, number, bronze)
     _refuse_loss(finding.problem, accept_loss=accept_loss)
     if not recorded:  # read under another name before: verify compares by the id
         sources.record_identity(engine, replace(finding.known, generation=number))
@@ -107,17 +102,8 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
 
 def describe(adopted: Adopted) -> str:
     """Return an adoption as text."""
-    if isinstance(adopted.position, Offsets):
-        each = sorted(adopted.position.next.items())
-        where = "offsets " + ", ".join(f"{number}: {offset}" for number, offset in each)
-    elif adopted.position.version is None:
-        where = "a snapshot of the table"
-    else:
-        where = f"commit {adopted.position.version}"
-        if adopted.position.skip:
-            where += f", without {len(adopted.position.skip)} of its files, which are in bronze"
     verb = "goes on" if adopted.new else "was ready"
-    lines = [f"ingest generation {adopted.generation} {verb} from {where}"]
+    lines = [f"ingest generation {adopted.generation} {verb} from {adopted.position.describe()}"]
     lines += [f"accepted gap: {identity.describe_accepted(gap)}" for gap in adopted.gaps]
     if adopted.rebuild:
         keys = " ".join(adopted.rebuild)
@@ -126,10 +112,12 @@ def describe(adopted: Adopted) -> str:
     return "\n".join(map(names.plain, lines))
 
 
-def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:
+def _find(
+    settings: Settings, source: SourceKind, paths: Paths, engine: Engine, number: int, bronze: CursorTable
+) -> _Finding:
     """Find the end of bronze for a generation, and judge the source from there."""
-    seen = source_checks.observe_source(settings.source, paths.landing, None)
-    known = _identity(settings, engine, number, bronze, None if seen is None else seen.id)
+    seen = source.observe(None)
+    known = _identity(settings, source, engine, number, bronze, None if seen is None else seen.id)
     if known.bronze_id != bronze.table_id:
         raise Refused(
             f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
@@ -141,32 +129,26 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
             "The broker cannot be checked with these source.kafka_options, so its offsets are unknown. Add the missing "
             "options for the check (docs/kafka.md, Security)."
         )
-    position: Position
-    if isinstance(seen, TopicObservation):
-        _refuse_namesakes(settings, engine, bronze, seen)
-        position = _topic_position(paths.bronze, known, start, seen)
-    elif known.source_id not in {None, seen.id}:
-        position = _read_of_old(settings, paths, number) or start or Commits(0)
-    else:
-        position = _landing_position(paths, known, start)
-        seen = source_checks.observe_source(settings.source, paths.landing, position) or seen
-    problem = identity.judge(SourceRecord(known.source_id, known.partitions), position, seen)
+    _refuse_namesakes(settings, source, engine, bronze, seen)
+    position, seen = source.end_of_bronze(
+        paths.bronze, known, start, seen, partial(_checkpointed, source, paths, number)
+    )
+    problem = source.judge(SourceRecord(known.source_id, known.partitions), position, seen)
     return _Finding(known, seen, position, problem)
 
 
 def _identity(
-    settings: Settings, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
+    settings: Settings, source: SourceKind, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
 ) -> sources.Identity:
     """Return the record of the source by the last generation with rows in bronze.
 
     The source may have had another name, such as another broker address; its id identifies it. An older copy of bronze
     may end before the last adoption: an earlier generation read its rows then.
     """
-    ours = source.describe(settings.source)
     numbers = [
         each
         for each, text, its_id in sources.generations(engine)
-        if each <= number and (sources.is_of(text, ours) or (its_id is not None and its_id == source_id))
+        if each <= number and (sources.is_of(text, source.description) or (its_id is not None and its_id == source_id))
     ]
     recorded = [sources.identity(engine, each) for each in sorted(numbers, reverse=True)]
     known = [each for each in recorded if each is not None]
@@ -184,60 +166,24 @@ def _refuse_loss(problem: SourceProblem | None, *, accept_loss: bool) -> None:
         raise Refused(f"{problem.sentence} To continue without these records, add --accept-loss: it records the gap.")
 
 
-def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicObservation) -> None:
+def _refuse_namesakes(
+    settings: Settings, source: SourceKind, engine: Engine, bronze: CursorTable, seen: SourceObservation
+) -> None:
     """Refuse when bronze has rows of another cluster's topic with this name: the offsets are ambiguous."""
-    ours = source.describe(settings.source)
     for number, text, source_id in sources.generations(engine):
-        named_alike = text.startswith(source.describe_topic(seen.name)) and not text.startswith(ours)
         batches = names.ingest_app_id(settings.environment, number)
-        if named_alike and source_id != seen.id and bronze.transaction_version(batches) is not None:
+        if source.is_namesake(text) and source_id != seen.id and bronze.transaction_version(batches) is not None:
             raise Refused(
                 f"Bronze also has rows of another topic of this name ({text}), so the position in this one is unknown. "
                 f"Restore the checkpoint, or use another --env-dir."
             )
 
 
-def _topic_position(bronze: Path, known: sources.Identity, start: Position | None, seen: TopicObservation) -> Offsets:
-    """Return for each partition the offset after the last one in bronze; without rows in bronze, its first offset."""
-    same = known.source_id in {None, seen.id}
-    begun = dict(start.next) if isinstance(start, Offsets) else {}
-    written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
-    wanted = written if same else set(range(known.partitions or 0))
-    last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
-    if start is None and same:  # its first offset is unknown: a partition without rows in bronze begins where it can
-        begun = dict(seen.earliest)
-    return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
-
-
-def _landing_position(paths: Paths, known: sources.Identity, start: Position | None) -> Commits:
-    """Return the commit after the last one in bronze; for a partly landed commit, itself without the landed files."""
-    begun = start if isinstance(start, Commits) else Commits(0)
-    if begun.version is None:  # a snapshot is not read in the order of commits: the file names show what has landed
-        every = bronze_progress.last_commit(paths.bronze, known.since_seq, {})
-        done = begun.skip | (every.files if every else frozenset())
-        if done <= landing_log.files_now(paths.landing):
-            return Commits(None, done)
-    files = landing_log.files_by_commit(paths.landing)
-    commit_of = {name: version for version, names in files.items() for name in names}
-    last = bronze_progress.last_commit(paths.bronze, known.since_seq, commit_of)
-    if last is None:
-        return begun
-    done = last.files | begun.skip
-    if last.version >= 0:
-        here = set(files[last.version])
-        return Commits(last.version, done & here) if here - done else Commits(last.version + 1)
-    return Commits(None, done)  # the log has lost the commit of the last file; the names of all landed files do instead
-
-
-def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | None:
-    """Return the position up to which a deleted landing table was read, None when its checkpoint lacks it.
-
-    Used only to name the start of the gap: bronze has file names, and this table no longer has a log with their
-    commits.
-    """
+def _checkpointed(source: SourceKind, paths: Paths, number: int) -> Position | None:
+    """Return the position up to which a generation's checkpoint says the source was read, None when it lacks it."""
     query = paths.checkpoints / "ingest" / str(number) / "query"
     try:
-        return source_checks.passed(settings.source, checkpoint.passed_offset(query, Landed(None, None)))
+        return source.passed(checkpoint.passed_offset(query, Landed(None, None)))
     except Refused:
         return None
 
@@ -315,8 +261,8 @@ def _replace(engine: Engine, described: str, before: int, finding: _Finding, bro
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )
     new = sources.Identity(
-        0, finding.seen.id, source_checks.partitions(finding.seen), bronze_id, seq, identity.render_position(position),
-        actor, source_checks.clock(finding.seen),
+        0, finding.seen.id, finding.seen.partitions, bronze_id, seq, position.render(),
+        actor, finding.seen.clock,
     )  # fmt: skip
     number = sources.replace_generation(engine, described, before, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)

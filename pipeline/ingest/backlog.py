@@ -16,9 +16,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.ingest.identity import Position
-from pipeline.ingest.landing_backlog import LandingBacklog
-from pipeline.ingest.topic_backlog import TopicBacklog
-from pipeline.ingest.waiting import Waiting
+from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Paths, Settings
 from pipeline.store.reports import write_backlog
 
@@ -58,9 +57,7 @@ class BacklogWatch:
     def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
         """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
-        self._source: TopicBacklog | LandingBacklog = (
-            TopicBacklog(settings.source) if settings.source.kind == "kafka" else LandingBacklog(paths.landing)
-        )
+        self._source = open_source(settings.source, paths.landing).backlog()
         self._ages: deque[tuple[float, float]] = deque()
 
     def run(self, stop: threading.Event) -> None:

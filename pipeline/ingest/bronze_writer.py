@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
+from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
-from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.name_sketch import sketched
+from pipeline.ingest.sources.kind import INPUT
+from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
 
@@ -30,13 +31,6 @@ _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
 # Names under one prefix that a micro-batch reports: an hour's games, with room for refused ones.
 _CANDIDATES: Final = 100
-
-INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
-"""The columns that every source gives for a wrapper.
-
-A landing table gives the file as topic, its clock, and null for the rest. Missing headers are an empty list: a null
-would make the hand-over to this task quadratic in the rows.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +123,11 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "raw": raw,
         "headers": _headers(whole(rows.column("headers"))),
     }
-    columns |= {name: pa.nulls(count) for name in ("profile", "registry", "writer")}  # the source has no profile
-    for name in BRONZE.names:
+    wanted = [name for name in BRONZE.names if name not in FRAMED]
+    for name in wanted:
         if name not in columns:
             columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
-    table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in BRONZE.names})
+    table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in wanted})
     return table, detail
 
 

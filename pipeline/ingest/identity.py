@@ -21,6 +21,14 @@ class Offsets:
 
     next: Mapping[int, int]
 
+    def render(self) -> str:
+        """Return it as text for `parse`."""
+        return json.dumps({"offsets": {str(number): offset for number, offset in sorted(self.next.items())}})
+
+    def describe(self) -> str:
+        """Return it for a person."""
+        return "offsets " + ", ".join(f"{number}: {offset}" for number, offset in sorted(self.next.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class Commits:
@@ -28,6 +36,17 @@ class Commits:
 
     version: int | None  # None: a snapshot of the table, because its log does not reach back to the beginning
     skip: frozenset[str] = frozenset()  # file names
+
+    def render(self) -> str:
+        """Return it as text for `parse`."""
+        return json.dumps({"version": self.version, "skip": sorted(self.skip)})
+
+    def describe(self) -> str:
+        """Return it for a person."""
+        if self.version is None:
+            return "a snapshot of the table"
+        without = f", without {len(self.skip)} of its files, which are in bronze" if self.skip else ""
+        return f"commit {self.version}{without}"
 
 
 Position = Offsets | Commits
@@ -48,6 +67,11 @@ class TopicObservation:
     readable: Mapping[int, int] | None = None
     clock: str | None = None  # whose time records have by the topic's configuration: broker or producer; None: unknown
 
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions it has."""
+        return len(self.earliest)
+
 
 @dataclass(frozen=True, slots=True)
 class LandingObservation:
@@ -60,6 +84,8 @@ class LandingObservation:
     changed: Mapping[int, str] = field(default_factory=dict)  # commit that removed or changed rows → its operation
     missing: Mapping[int, str] = field(default_factory=dict)  # commit → its first missing file
     replaced: str | None = None  # a landed file, to be skipped, that is no longer in the table
+    clock: str | None = "landing"  # whose time its rows have
+    partitions: int | None = None  # it has none
 
 
 SourceObservation = TopicObservation | LandingObservation
@@ -90,15 +116,6 @@ class SourceProblem:
     sentence: str
     gaps: tuple[Gap, ...]
     onward: Position  # the position to continue from if the gaps are accepted
-
-
-def judge(known: SourceRecord, position: Position, seen: SourceObservation) -> SourceProblem | None:
-    """Compare the record and the position with the source; None when all of it can be read."""
-    if isinstance(seen, TopicObservation) and isinstance(position, Offsets):
-        return _judge_topic(known, position, seen)
-    if isinstance(seen, LandingObservation) and isinstance(position, Commits):
-        return _judge_landing(known, position, seen)
-    raise TypeError(f"a position {position} does not belong to a source {seen}")
 
 
 def first_offsets(setting: str, seen: TopicObservation) -> Offsets:
@@ -144,22 +161,16 @@ def offsets_json(topic: str, position: Offsets, seen: TopicObservation | None) -
     return json.dumps({topic: {str(number): position.next.get(number, 0) for number in numbers}})
 
 
-def render_position(position: Position) -> str:
-    """Return a position as text for `parse`."""
-    if isinstance(position, Offsets):
-        return json.dumps({"offsets": {str(number): offset for number, offset in sorted(position.next.items())}})
-    return json.dumps({"version": position.version, "skip": sorted(position.skip)})
-
-
 def parse(text: str) -> Position:
-    """Parse the text of `render`."""
+    """Parse the text of a position's `render`."""
     kept: dict[str, Any] = json.loads(text)
     if "offsets" in kept:
         return Offsets({int(number): offset for number, offset in kept["offsets"].items()})
     return Commits(kept["version"], frozenset(kept["skip"]))
 
 
-def _judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) -> SourceProblem | None:
+def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) -> SourceProblem | None:
+    """Compare the record and the position with a topic; None when all of it can be read."""
     topic = f"The Kafka topic {seen.name!r}"
     begun_late = tuple(Gap(number, 0, first - 1) for number, first in sorted(seen.earliest.items()) if first > 0)
     fresh = Offsets(dict(seen.earliest))
@@ -210,7 +221,8 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicObservation) -> Sou
     return None
 
 
-def _judge_landing(known: SourceRecord, position: Commits, seen: LandingObservation) -> SourceProblem | None:
+def judge_landing(known: SourceRecord, position: Commits, seen: LandingObservation) -> SourceProblem | None:
+    """Compare the record and the position with a landing table; None when all of it can be read."""
     table = f"The landing table {seen.path}"
     at = position.version
     if known.source_id is not None and known.source_id != seen.id:

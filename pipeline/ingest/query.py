@@ -25,7 +25,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.ingest import checkpoint, restored, source
+from pipeline.ingest import checkpoint, restored
 from pipeline.ingest.backlog import Place
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
 from pipeline.ingest.bronze_writer import IngestJob, land
@@ -33,6 +33,8 @@ from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.source_checks import refuse_closed, verify_source
+from pipeline.ingest.sources.kind import RowsOf, as_they_come
+from pipeline.ingest.sources.supported import open_source
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
@@ -74,21 +76,22 @@ class Ingest:
             Refused: bronze is another environment's, or the source cannot be read.
         """
         require_own(paths.bronze, settings.environment)
-        source.check(settings.source, paths.landing)
+        self._source = open_source(settings.source, paths.landing)
+        self._source.check()
         self._spark, self._settings, self._paths, self._engine, self._publish = spark, settings, paths, engine, publish
         self._onboarding = Onboarding(engine, settings.onboarding)
-        self._generation = open_generation(engine, source.describe(settings.source))
+        self._generation = open_generation(engine, self._source.description)
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)
-        self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
+        self._arrival_times = self._source.arrival_times()
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
-        self._rows_of: source.RowsOf = source.as_they_come
+        self._rows_of: RowsOf = as_they_come
         self.place: Place | None = None  # bronze's position in the source; None before the first start
         self._read_last_seqs()
 
@@ -113,9 +116,7 @@ class Ingest:
         self._give_up_others()
         self._read_last_seqs()
         record_last_seqs(self._engine, self._last_seqs, *self._placing)
-        frame, self._rows_of = source.read(
-            self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin
-        )
+        frame, self._rows_of = self._source.read(self._spark, self._settings.ingest, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
             .option("checkpointLocation", str(query))
@@ -198,7 +199,7 @@ class Ingest:
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,
             landing=self._paths.landing,
-            landing_times=self._landing.read() if self._landing else None,
+            landing_times=self._arrival_times.read() if self._arrival_times else None,
         )
 
     def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
@@ -225,8 +226,8 @@ class Ingest:
         """Report to the control store and the listeners; correctness does not depend on it."""
         self._last_seqs.update(dict.fromkeys(report["counts"], seq))
         self._last_seqs_at = seq
-        if self._landing:
-            self._landing.consumed(report["oldest_source_at"])
+        if self._arrival_times:
+            self._arrival_times.consumed(report["oldest_source_at"])
         record_seen(self._engine, report["routed"], seq, *self._placing)
         self._onboarding.note(report["unknown"], time.time())
         refused = sum(report["reasons"].values())
@@ -238,6 +239,6 @@ class Ingest:
         self._publish(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
 
 
-def _landed(batches: Batches, rows_of: source.RowsOf, task: Callable[[Batches], Batches]) -> Batches:
+def _landed(batches: Batches, rows_of: RowsOf, task: Callable[[Batches], Batches]) -> Batches:
     """Read the source's rows and land them."""
     return task(rows_of(batches))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.setup.jars import LockedJar, java_executable, locked_jars
+from pipeline.setup.jars import CONFS, LockedJar, java_executable, locked_jars
 
 IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
 IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"
@@ -53,7 +53,7 @@ def download_with_ivy(cache: Path, folder: Path) -> None:
         raise Refused(f"TURNOUT_IVY_SETTINGS names {settings}, which is not a file. Correct or unset it.")
     log = cache / "ivy.log"
     command = [java_executable(), "-jar", str(_ivy_jar()), "-cache", str(cache / "ivy"), "-settings", str(settings)]
-    command += ["-ivy", str(IVY_FILE), "-confs", "spark", "kafka"]
+    command += ["-ivy", str(IVY_FILE), "-confs", *CONFS]
     command += ["-retrieve", f"{folder}/[conf]/[artifact]-[revision].[ext]"]
     with log.open("wb") as output:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT).returncode
@@ -71,13 +71,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         jars = locked_jars()
         if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
-            _say("fetching the jars of Spark and Kafka (63 MB)")
+            _say("fetching the jars of Spark, Kafka and the schema registry (205 MB)")
         fetched = fetch(cache, into, jars, download_with_ivy)
     except Refused as refused:
         _say(str(refused))
         return 1
     except OSError as error:
-        _say(f"{error}. The folders {cache} and {into} must be writable, with 200 MB free.")
+        _say(f"{error}. The folders {cache} and {into} must be writable, with 600 MB free.")
         return 1
     if fetched:
         _say(f"{fetched} jars fetched, SHA-256 verified")

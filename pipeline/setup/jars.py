@@ -1,4 +1,4 @@
-"""The Java side of a machine: the jars of Spark and of the Kafka broker, and the Java program.
+"""The Java side of a machine: the jars of Spark, the Kafka broker and the demo's registry, and the Java program.
 
 Called wherever a JVM is started. Checks names only; `pipeline.setup.fetch` checks contents.
 """
@@ -14,14 +14,15 @@ from typing import Final, Literal
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 
-Conf = Literal["spark", "kafka"]
+Conf = Literal["spark", "kafka", "registry"]
 
+CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka", "registry")
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 
 
 @dataclass(frozen=True, slots=True)
 class LockedJar:
-    """One line of the lock: `sha256  conf/file.jar`."""
+    """One line of the lock: `sha256  conf/file.jar`; the registry is an archive of its jars."""
 
     sha256: str
     conf: Conf
@@ -46,6 +47,16 @@ def kafka_jars() -> tuple[Path, ...]:
     return _present("kafka")
 
 
+def registry_archive() -> Path:
+    """Return the archive of the demo's schema registry.
+
+    Raises:
+        Refused: it is missing.
+    """
+    (archive,) = _present("registry")
+    return archive
+
+
 def java_executable() -> str:
     """Return the Java program: the one in $JAVA_HOME when set, else the first on PATH.
 
@@ -64,7 +75,7 @@ def java_executable() -> str:
 
 
 def jars_dir() -> Path:
-    """Return the folder that holds `spark/` and `kafka/`: $TURNOUT_JARS, else `jars` in this Python's environment."""
+    """Return the folder of `spark/`, `kafka/` and `registry/`: $TURNOUT_JARS, else `jars` beside this Python."""
     chosen = os.environ.get("TURNOUT_JARS")
     return Path(chosen) if chosen else Path(sys.prefix) / "jars"
 
@@ -86,11 +97,10 @@ def _lines(lock_file: Path) -> Iterable[tuple[int, str]]:
 def _parse(line: str, number: int, lock_file: Path) -> LockedJar:
     sha256, _, place = line.partition("  ")
     conf, _, file = place.partition("/")
-    if len(sha256) == 64 and file.endswith(".jar") and "/" not in file:  # hex digits of SHA-256
-        if conf == "spark":
-            return LockedJar(sha256, "spark", file)
-        if conf == "kafka":
-            return LockedJar(sha256, "kafka", file)
+    if len(sha256) == 64 and file.endswith((".jar", ".tar.gz")) and "/" not in file:  # hex digits of SHA-256
+        for known in CONFS:
+            if conf == known:
+                return LockedJar(sha256, known, file)
     raise Refused(f"{lock_file}, line {number}, is not 'sha256  conf/file.jar'. Restore the file from git.")
 
 

@@ -22,7 +22,7 @@ from pipeline.delta.log import commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Paths, Settings, Source
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -143,11 +143,8 @@ def _topic(text: str) -> str:
 
 def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
     """Return the part that ingest has passed, or why it is unknown."""
-    source = settings.source
-    if source.kind == "kafka":
-        described = f"kafka topic {source.topic} at {source.bootstrap_servers}"
-    else:
-        described = "landing table"
+    kind = _KINDS[settings.source.kind]
+    described = kind.describe(settings.source)
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
@@ -160,41 +157,40 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     offset = query_log.offset(query / "offsets" / str(done[-1]))
     if offset is None:
         return f"Ingest's checkpoint {query} has no readable position."
-    if source.kind == "kafka":
-        gaps = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is not None]
-        return _passed_offsets(source.topic, known.since_seq, start, offset, gaps, probe)
-    accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is None]
-    return _passed_files(paths.landing, known, start, offset, accepted)
+    accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described]
+    return kind.passed(_Record(settings.source, paths.landing, known, start, offset, accepted, probe))
 
 
-def _passed_offsets(
-    topic: str,
-    since_seq: int,
-    start: dict[str, Any] | None,
-    offset: dict[str, Any],
-    gaps: Iterable[store.AcceptedGap],
-    probe: Probe | None,
-) -> PassedOffsets | str:
-    begun = {int(number): at for number, at in (start or {}).get("offsets", {}).items()}
-    after = {int(number): at for number, at in offset[topic].items()}
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Facts of the control store and the checkpoint about one source."""
+
+    source: Source
+    landing: Path
+    known: store.Identity
+    start: dict[str, Any] | None
+    offset: dict[str, Any]
+    accepted: Sequence[store.AcceptedGap]
+    probe: Probe | None
+
+
+def _passed_offsets(record: _Record) -> PassedOffsets | str:
+    topic = record.source.topic
+    begun = {int(number): at for number, at in (record.start or {}).get("offsets", {}).items()}
+    after = {int(number): at for number, at in record.offset[topic].items()}
     accepted = tuple(
         (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
-        for gap in gaps
+        for gap in record.accepted
         if gap.partition is not None
     )
-    return PassedOffsets(topic, since_seq, begun, after, accepted, probe)
+    return PassedOffsets(topic, record.known.since_seq, begun, after, accepted, record.probe)
 
 
-def _passed_files(
-    landing: Path,
-    known: store.Identity,
-    start: dict[str, Any] | None,
-    offset: dict[str, Any],
-    accepted: Iterable[store.AcceptedGap],
-) -> PassedFiles | str:
+def _passed_files(record: _Record) -> PassedFiles | str:
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
+    landing, start, offset = record.landing, record.start, record.offset
     table = open_table(landing)
-    if str(table.metadata().id) != known.source_id:
+    if str(table.metadata().id) != record.known.source_id:
         return "The landing table is not the one that ingest has been reading."
     begun = 0 if start is None else start["version"]
     if begun is None:
@@ -208,7 +204,11 @@ def _passed_files(
     # A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
     while first > begun and (first - 1 in versions or commit_file(landing, first - 1).exists()):
         first -= 1
-    left_out = [(gap.first, table.version() if gap.last is None else gap.last) for gap in accepted]
+    left_out = [
+        (gap.first, table.version() if gap.last is None else gap.last)
+        for gap in record.accepted
+        if gap.partition is None
+    ]
     rows: dict[str, int] = {}
     for version, actions in commits_after(landing, max(begun, first) - 1):
         if version >= end:
@@ -217,6 +217,20 @@ def _passed_files(
             continue
         rows |= {name: count for name, count in _added(landing, actions) if name not in skipped}
     return PassedFiles(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How verify names a kind of source, and finds what ingest has passed of it."""
+
+    describe: Callable[[Source], str]
+    passed: Callable[[_Record], PassedFiles | PassedOffsets | str]
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "kafka": _Kind(lambda source: f"kafka topic {source.topic} at {source.bootstrap_servers}", _passed_offsets),
+    "delta": _Kind(lambda _: "landing table", _passed_files),
+}
 
 
 def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:

@@ -12,8 +12,9 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorS
 from pyspark.errors import StreamingQueryException
 
 from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulate import register_samples
-from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
 from pipeline.failpoints import Injected
 from pipeline.maintenance.run import one_round
 from pipeline.names import game_key

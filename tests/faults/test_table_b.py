@@ -13,7 +13,7 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.simulator import game_names
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import game_key
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all

@@ -18,9 +18,10 @@ from deltalake.schema import Schema
 
 from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
-from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
+from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.errors import Refused
+from pipeline.kafka.producer import ensure_topic
 
 Message = tuple[bytes | None, bytes]
 

@@ -7,8 +7,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipeline.demo.broker import Broker
-from pipeline.demo.producer import ensure_topic
-from pipeline.ingest.probe import prober
+from pipeline.ingest.sources.topic_probe import prober
+from pipeline.kafka.producer import ensure_topic
 from pipeline.settings import Source
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.delta.bronze import BRONZE
+from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import DataFile, write_file
 from pipeline.demo.broker import Broker
 from pipeline.errors import Transient
@@ -31,7 +31,7 @@ from tests.kafka.topic_world import Record, TopicWorld, topic_world
 Make = Callable[..., TopicWorld]
 
 
-NEW = frozenset({"headers", "source_clock"})
+NEW = frozenset({"headers", "source_clock", *FRAMED})
 OLD = pa.schema([field for field in BRONZE if field.name not in NEW])
 
 

@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from pipeline.demo.broker import Broker
-from pipeline.demo.producer import ensure_topic
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
-from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Offsets
 from pipeline.ingest.query import Ingest
+from pipeline.ingest.sources import topic_observation
+from pipeline.kafka.producer import ensure_topic
 from pipeline.settings import Settings, Source, load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
@@ -75,7 +75,7 @@ class Stage:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with suppress(Transient):
-                seen = topic.observe_topic(self.settings.source)
+                seen = topic_observation.observe_topic(self.settings.source)
                 if seen is not None and len(seen.earliest) == total:
                     return
             self.admin.poll(0.05)
@@ -123,20 +123,20 @@ def gaps(stage: Stage) -> list[tuple[int | None, int, int | None, str]]:
 def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
     """Ingest compares with the broker's answers: a new id of a recreated topic, and the end of each partition."""
     stage.send(3, 0)
-    before = topic.observe_topic(stage.settings.source)
+    before = topic_observation.observe_topic(stage.settings.source)
     assert before is not None
     assert (before.earliest, before.latest) == ({0: 0, 1: 0}, {0: 3, 1: 0})
     stage.cut(0, 2)
-    cut = topic.observe_topic(stage.settings.source)
+    cut = topic_observation.observe_topic(stage.settings.source)
     assert cut is not None
     assert (before.id, {0: 2, 1: 0}) == (cut.id, cut.earliest)
     stage.make_anew(3)
-    after = topic.observe_topic(stage.settings.source)
+    after = topic_observation.observe_topic(stage.settings.source)
     assert after is not None
     assert before.id != after.id
     assert after.latest == {0: 0, 1: 0, 2: 0}
     with pytest.raises(Refused, match=r"has no topic 'typo'\. Create it"):
-        topic.observe_topic(replace(stage.settings.source, topic="typo"))
+        topic_observation.observe_topic(replace(stage.settings.source, topic="typo"))
 
 
 @pytest.mark.proves("A24", "G15")

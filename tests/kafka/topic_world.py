@@ -21,8 +21,8 @@ from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator
 from pipeline.errors import Transient
 from pipeline.ingest import adopt as adoption
-from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
+from pipeline.ingest.sources import topic_observation
 from pipeline.settings import Source, load
 from pipeline.store.database.engine import open_store
 from tests.spark.conftest import World
@@ -93,7 +93,7 @@ class TopicWorld(World):
         """Return all a plain consumer of committed records reads, by another client than Spark's."""
         options = {"group.id": "test", "enable.partition.eof": True, "enable.auto.commit": False}
         consumer = Consumer({**self.connection, **options, "isolation.level": "read_committed"})
-        seen = topic.observe_topic(self.settings.source)
+        seen = topic_observation.observe_topic(self.settings.source)
         assert seen is not None
         consumer.assign([TopicPartition(self.topic, number, 0) for number in seen.earliest])
         found: list[Record] = []
@@ -167,7 +167,7 @@ def topic_world(
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
         with suppress(Transient):  # the broker does not lead each partition yet
-            seen = topic.observe_topic(settings.source)
+            seen = topic_observation.observe_topic(settings.source)
             if seen is not None and len(seen.earliest) == partitions:
                 return world
         admin.poll(0.05)

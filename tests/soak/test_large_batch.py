@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.table import CursorTable, DataFile
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import GameKey
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.conftest import World

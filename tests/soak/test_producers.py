@@ -18,7 +18,7 @@ from deltalake.schema import Schema
 
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.delta.log import commit_file
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 

@@ -20,7 +20,8 @@ from sqlalchemy import func, select
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children
-from pipeline.demo.simulator import family, game_names, payload_schema
+from pipeline.demo.samples.supported import payload_schema
+from pipeline.demo.simulator import family, game_names
 from pipeline.names import game_key
 from pipeline.store.database.tables import group_runs
 from pipeline.store.groups import open_runs

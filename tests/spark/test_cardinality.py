@@ -15,9 +15,10 @@ from pyspark.errors import StreamingQueryException
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.demo.simulator import _message_class, payload_schema
+from pipeline.demo.samples.protobuf import message_class
+from pipeline.demo.samples.supported import payload_schema
 from pipeline.ingest import pending
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import MALFORMED, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_games
@@ -44,7 +45,7 @@ def _register(world: Any, *names: str) -> int:
 
 
 def _event(name: str, schema_id: int = 1) -> bytes:
-    payload = _message_class("puzzle", 1)(round=1).SerializeToString()
+    payload = message_class("puzzle", 1)(round=1).SerializeToString()
     return Wrapper(game=name, schema_id=schema_id, payload=payload).SerializeToString()
 
 

@@ -15,9 +15,9 @@ from bench import cpu
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.ingest import source
-from pipeline.ingest.landing_log import LANDING
 from pipeline.ingest.query import Ingest
+from pipeline.ingest.sources import topic
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.settings import Source
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
@@ -77,13 +77,13 @@ def frame(world: World, rows: pa.Table) -> DataFrame:
 
 def test_ingest_from_a_topic_is_linear_in_the_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger micro-batch costs no more per record, or ingest that is a little behind never comes back."""
-    monkeypatch.setattr(source, "check", lambda *_: None)  # no broker is there
+    monkeypatch.setattr(topic.Topic, "check", lambda _: None)  # no broker is there
     world.settings = replace(world.settings, source=Source(kind="kafka"))
     value, cost = wrapper(world), dict[int, float]()
     ingest, batch_ids = world.ingest_query(), iter(range(100))
     for rows in SIZES:
         given = {"value": value, "topic": "t", "partition": 0, "offset": pa.array(range(rows)), "timestampType": 1}
-        records = source.of_topic(frame(world, table(rows, RECORD, timestamp=pa.scalar(0), **given)))
+        records = topic.of_topic(frame(world, table(rows, RECORD, timestamp=pa.scalar(0), **given)))
         cost[rows] = cpu_seconds(lambda records=records: ingest._batch(records, next(batch_ids)))  # type: ignore[misc]
     require_linear(cost)
 
@@ -130,7 +130,7 @@ def test_a_task_never_gets_much_more_than_the_limit_at_once(world: World) -> Non
     """Law L1: rows that are large, also among small ones, are cut by their bytes: an Arrow column ends at 2 GiB."""
     limit = 64 * 1024 * 1024
     values = pa.array([bytes(9_000_000 if number % 40 == 7 else 30) for number in range(1_000)])
-    records = source.of_topic(frame(world, table(len(values), RECORD, value=values)))
+    records = topic.of_topic(frame(world, table(len(values), RECORD, value=values)))
     given = records.coalesce(1).mapInArrow(bytes_of, "bytes long, largest int").collect()
     assert sum(each.bytes for each in given) > 3 * limit
     assert all(each.bytes < limit + each.largest for each in given)

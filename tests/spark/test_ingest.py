@@ -12,10 +12,11 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
-from pipeline.ingest import query, source
+from pipeline.ingest import query
 from pipeline.ingest.backlog import BacklogWatch
 from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.ingest.sources.supported import open_source
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.settings import Source
 from pipeline.store.games import Assignment, assigned, register_group
@@ -193,7 +194,7 @@ def test_a_landing_table_with_wrong_columns_is_refused(tmp_path: Path) -> None:
     """The message names what was expected and what is there."""
     write_deltalake(tmp_path / "landing", pa.table({"value": ["text"]}))
     with pytest.raises(Refused, match=r"expected key binary, value binary; found value string"):
-        source.check(Source(), tmp_path / "landing")
+        open_source(Source(), tmp_path / "landing").check()
 
 
 def test_an_unreachable_broker_is_refused_with_its_address() -> None:
@@ -202,4 +203,4 @@ def test_an_unreachable_broker_is_refused_with_its_address() -> None:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
         with pytest.raises(Refused, match=rf"No Kafka broker answers at {address}"):
-            source.check(Source(kind="kafka", bootstrap_servers=address), Path("unused"))
+            open_source(Source(kind="kafka", bootstrap_servers=address), Path("unused")).check()

@@ -12,7 +12,7 @@ from google.protobuf import message_factory
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.policies import DEFAULTS, Policies, parse_policies
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import game_key
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import Fields, bundle, define

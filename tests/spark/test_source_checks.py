@@ -17,12 +17,12 @@ from pyspark.errors import StreamingQueryException
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
-from pipeline.ingest import source
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing_log import LANDING
-from pipeline.ingest.source_checks import Begin
+from pipeline.ingest.sources.kind import Begin
+from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.ingest.sources.supported import open_source
 from pipeline.store import sources
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -143,7 +143,7 @@ def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: A
     table = DeltaTable(folder)
     table.create_write_transaction(adds, mode="append", schema=table.schema())
     begin = Begin(Commits(1, frozenset(names)), None, resumes=False)
-    frame, rows_of = source.read(world.spark, world.settings.source, world.settings.ingest, folder, begin)
+    frame, rows_of = open_source(world.settings.source, folder).read(world.spark, world.settings.ingest, begin)
     read: list[bytes] = []
 
     def rows(files: Any, _: int) -> None:

@@ -17,9 +17,11 @@ from sqlalchemy import Engine
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
-from pipeline.ingest import bronze_progress, identity, landing_log, topic
+from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources import landing_log
+from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.kafka import connection
 from pipeline.settings import load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
@@ -41,7 +43,7 @@ def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dic
         "t", "id", {n: low for n, (low, _) in enumerate(ends)}, {n: high for n, (_, high) in enumerate(ends)}
     )
     read = {number: min(at, seen.latest[number]) for number, at in read.items() if number in seen.latest}
-    problem = identity.judge(SourceRecord("id", len(ends)), Offsets(read), seen)
+    problem = identity.judge_topic(SourceRecord("id", len(ends)), Offsets(read), seen)
     onward = Offsets(read) if problem is None else problem.onward
     assert isinstance(onward, Offsets)
     gaps = () if problem is None else problem.gaps
@@ -84,7 +86,7 @@ def test_a_topic_that_changed_is_named_exactly(
 ) -> None:
     """A24, A25: the sentence names the topic, the partitions and both ends of what is missing."""
     seen = TopicObservation("events", "new", {0: 4, 1: 4}, {0: 10, 1: 10})
-    problem = identity.judge(known, Offsets(read), seen)
+    problem = identity.judge_topic(known, Offsets(read), seen)
     if reason is None:
         assert problem is None
         return
@@ -127,7 +129,7 @@ def test_a_landing_table_that_changed_is_named_exactly(
     position: Commits, seen: LandingObservation, reason: str | None, words: str, onward: Commits | None
 ) -> None:
     """The sentence names the table, what happened, and the commits that would be left out."""
-    problem = identity.judge(SourceRecord("id"), position, seen)
+    problem = identity.judge_landing(SourceRecord("id"), position, seen)
     if reason is None:
         assert problem is None
         return
@@ -145,7 +147,7 @@ def test_a_landing_table_that_changed_is_named_exactly(
 )
 def test_a_position_is_read_back_as_it_was(position: Offsets | Commits) -> None:
     """The control store keeps exactly the position from which reading continues."""
-    assert position == identity.parse(identity.render_position(position))
+    assert position == identity.parse(position.render())
 
 
 def test_the_first_start_is_fixed_in_numbers() -> None:
@@ -208,7 +210,7 @@ def test_options_are_translated_or_named(
     options: dict[str, str], reported: dict[str, str], unreported: tuple[str, ...]
 ) -> None:
     """A connection option is either translated for the other client or named as untranslatable."""
-    assert topic.Connection(reported, unreported) == topic.translate(options)
+    assert connection.Connection(reported, unreported) == connection.translate(options)
 
 
 # --------------------------------------------------------------------------------------------------- how far bronze is
@@ -223,7 +225,7 @@ def test_an_open_transaction_is_named_exactly(ends: list[list[int]], read: dict[
     latest = {number: max(high, read.get(number, 0)) for number, (_, high) in enumerate(ends)}
     seen = TopicObservation("t", "id", dict.fromkeys(latest, 0), latest, {n: low for n, (low, _) in enumerate(ends)})
     position = Offsets({number: at for number, at in read.items() if number in latest})
-    assert identity.judge(SourceRecord("id", len(ends)), position, seen) is None
+    assert identity.judge_topic(SourceRecord("id", len(ends)), position, seen) is None
     hidden = identity.open_transactions(position, seen)
     behind = [number for number, at in sorted(position.next.items()) if at > ends[number][0]]
     assert [int(number) for number in re.findall(r"partition (\d+)", hidden or "")] == behind

@@ -10,12 +10,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipeline.errors import Refused
-from pipeline.ingest import topic
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Offsets, TopicObservation
 from pipeline.ingest.query import Ingest
-from pipeline.ingest.source_checks import Begin, verify_source
+from pipeline.ingest.source_checks import verify_source
+from pipeline.ingest.sources import topic_observation
+from pipeline.ingest.sources.kind import Begin
 from pipeline.settings import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
@@ -70,8 +71,8 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law L1: a source that was read under another name does not begin again; adopted, it goes on behind bronze."""
-    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
-    monkeypatch.setattr("pipeline.ingest.source._check_kafka", lambda _: None)
+    monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
+    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
     world = World(tmp_path / "env")
     world.settings = replace(world.settings, source=Source(kind="kafka", topic="t", bootstrap_servers="a:1"))
     ingest = world.ingest()

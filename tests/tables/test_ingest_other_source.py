@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.ingest import query, topic
+from pipeline.ingest import query
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import TopicObservation
+from pipeline.ingest.sources import topic_observation
 from pipeline.settings import Source
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Killed, Rows, World, arm, killing, rows_of
@@ -24,8 +25,8 @@ TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """An environment of which every name is unknown, so that each row is refused, and a broker."""
-    monkeypatch.setattr(topic, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
-    monkeypatch.setattr("pipeline.ingest.source._check_kafka", lambda _: None)
+    monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
+    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
     return World(tmp_path / "env")
 
 
@@ -67,7 +68,8 @@ def test_a_start_with_another_source_gives_up_what_was_half_done(world: World, m
     landing_killed(world)
     choose(world, TOPIC)
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.ingest.source.read", killing())  # after all that a start does before Spark reads
+        # After all that a start does before Spark reads.
+        patch.setattr("pipeline.ingest.sources.topic.Topic.read", killing())
         with pytest.raises(Killed):
             world.ingest().start(once=True)
     require_exact(world, 12)

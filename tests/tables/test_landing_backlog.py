@@ -17,10 +17,10 @@ from sqlalchemy import Engine
 
 from pipeline.delta.log import commit_file
 from pipeline.health.source import SourceReading
-from pipeline.ingest import landing_backlog
 from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing_backlog import LandingBacklog
+from pipeline.ingest.sources import landing_backlog
+from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in

@@ -12,7 +12,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing_log import file_name, files_by_commit, files_now
+from pipeline.ingest.sources.landing_log import file_name, files_by_commit, files_now
 from pipeline.verify import sources
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Rows, World

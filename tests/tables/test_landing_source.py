@@ -15,11 +15,11 @@ from deltalake.transaction import AddAction
 
 from pipeline.delta.log import commit_file
 from pipeline.errors import Transient
-from pipeline.ingest import landing_source
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing_files import names_in_files, read_files
-from pipeline.ingest.landing_log import LANDING, first_commit, observe_landing
-from pipeline.ingest.landing_source import LandingReader, Offset, offset
+from pipeline.ingest.sources import landing_source
+from pipeline.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
+from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
 
 MUCH = 1_000_000
 SAME_NAMES = {name: name for name in LANDING.names}

@@ -4,7 +4,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 
-from pipeline.ingest.source import LandingTimes
+from pipeline.ingest.sources.landing_times import LandingTimes
 
 
 def _land(landing: Path) -> None:

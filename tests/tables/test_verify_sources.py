@@ -16,8 +16,8 @@ from sqlalchemy import update
 from pipeline.cli.main import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
-from pipeline.ingest import source as ingest_source
-from pipeline.ingest.probe import prober
+from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.topic_probe import prober
 from pipeline.names import bronze_app_id
 from pipeline.settings import Settings, Source
 from pipeline.store import sources as store
@@ -169,7 +169,7 @@ def landing(world: ValueWorld) -> Callable[[int], Sources]:
         rows = [wrapped(GAME, 1, b"x")] * 2
         table = pa.table({"key": pa.array([None] * 2, pa.binary()), "value": pa.array(rows, pa.binary())})
         write_deltalake(world.paths.landing, table, mode="append")
-    described = ingest_source.describe(settings.source)
+    described = open_source(settings.source, Path()).description
     number = store.open_generation(world.engine, described)
     table_id = str(DeltaTable(world.paths.landing).metadata().id)
     start = json.dumps({"version": 0, "skip": []})

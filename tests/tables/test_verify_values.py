@@ -24,7 +24,8 @@ from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names, payload_schema
+from pipeline.demo.samples.supported import payload_schema
+from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store.games import Game

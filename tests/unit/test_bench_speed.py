@@ -25,7 +25,8 @@ from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.delta.bronze import BRONZE
-from pipeline.demo.simulator import FAMILIES, game_names
+from pipeline.demo.samples.sample import FAMILIES
+from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.streams.writing.split import READ, SplitJob, split

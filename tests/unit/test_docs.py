@@ -27,7 +27,7 @@ from pipeline import setting_values, settings
 from pipeline.control.controller import KINDS
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
-from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.streams.writing.split import OWN_COLUMNS
 from tests.unit.test_health_exposition import CONTROLLER_METRICS
 

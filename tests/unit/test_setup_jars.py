@@ -11,13 +11,15 @@ from pipeline.setup.fetch import IVY_FILE
 def test_lock_and_ivy_file_name_the_same_jars() -> None:
     """Every jar that is fetched has a locked SHA-256, and every locked jar is fetched."""
     wanted = {
-        f"{dependency.attrib['conf'].removesuffix('->master(*)')}/{dependency.attrib['name']}-{dependency.attrib['rev']}.jar"
+        f"{dependency.attrib['conf'].removesuffix('->master(*)')}/{dependency.attrib['name']}-{dependency.attrib['rev']}"
+        f".{dependency[0].attrib['ext'] if len(dependency) else 'jar'}"
         for dependency in ET.parse(IVY_FILE).iter("dependency")
     }
     assert {f"{jar.conf}/{jar.file}" for jar in jars.locked_jars()} == wanted
-    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in ("spark", "kafka")} == {
+    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in jars.CONFS} == {
         "spark": 7,
         "kafka": 46,
+        "registry": 1,
     }
 
 
@@ -50,7 +52,7 @@ def test_order_of_jars_is_the_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
 
 
-@pytest.mark.parametrize("line", ["abc  spark/a.jar", f"{'0' * 64}  other/a.jar", f"{'0' * 64}  spark/../a.jar"])
+@pytest.mark.parametrize("line", ["abc  spark/a.jar", f"{'0' * 64}  other/a.jar", f"{'0' * 64}  spark/../a.jar", f"{'0' * 64}  spark/a.zip"])
 def test_damaged_lock_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
     """A lock that cannot be understood is never read as a shorter one."""
     lock = tmp_path / "jars.lock"

@@ -13,17 +13,16 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.demo.samples.sample import FAMILIES, VERSIONS
+from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import (
     BAD_KINDS,
-    FAMILIES,
     GOOD,
-    VERSIONS,
     Event,
     SimulationPlan,
     Simulator,
     family,
     game_names,
-    payload_schema,
 )
 from pipeline.errors import Refused
 from pipeline.names import MALFORMED, game_key, is_game_name

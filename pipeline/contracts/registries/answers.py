@@ -1,11 +1,14 @@
-"""What a registry of somebody else answers when it is asked for a writer's schema.
+"""A foreign registry's answers about the schema of a writer.
 
 Asked by threads of drivers only, never by a task (law L13).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from pipeline.contracts.decoded import one_line
+from pipeline.errors import Refused, Transient
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,13 @@ class SchemaResolver(Protocol):
             writer: the id as on the wire, see `pipeline.contracts.envelopes.framing`.
         """
         ...
+
+
+def settled(ask: Callable[[], Answer]) -> Answer:
+    """Return what asking gives, where a schema that is refused is unusable, and an outage is away."""
+    try:
+        return ask()
+    except Refused as refused:
+        return Unusable(one_line(str(refused)))
+    except Transient as outage:
+        return Away(one_line(str(outage)))

@@ -24,6 +24,10 @@ OnboardedBy = Literal["schema", "name", "prefix", "approval"]
 """Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, or it was approved."""
 
 
+RegistryState = Literal["ok", "away", "mistrusted"]
+"""`away`: it gave no answer, so nothing is known. `mistrusted`: it gave a known id another schema."""
+
+
 class OperationKind(StrEnum):
     """What an operation does."""
 

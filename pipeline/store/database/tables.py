@@ -17,6 +17,7 @@ from pipeline.store.database.states import (
     OperationState,
     ProcessKind,
     ProcessState,
+    RegistryState,
     RunKind,
     StepState,
     StreamDesired,
@@ -246,7 +247,7 @@ schemas = store_table(  # payload schemas; equal definitions share one id
     Column("created_at", Float, nullable=False),
 )
 
-registrations = store_table(  # which schemas a game may use, in order; append-only, its ids number the schema sets
+registrations = store_table(  # which schemas a game may use, in order; append-only, numbered with writers and profiles
     "registrations",
     Column("registration_id", Integer, primary_key=True),
     Column("game_key", String(64), nullable=False, index=True),
@@ -264,6 +265,58 @@ placements = store_table(  # what a registration chose; no row means that each f
     Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
     Column("policies", Text, nullable=False),  # JSON: the policies that were requested
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
+)
+
+writers = store_table(  # what registries answered; append-only, the newest row of a writer counts
+    "writers",
+    Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and profiles
+    Column("registry", String(60), nullable=False),  # a generation of it, such as main or main.2
+    Column("writer", LargeBinary, nullable=False),  # its id as on the wire, then the index path where it has one
+    Column("schema_id", Integer, ForeignKey("schemas.schema_id")),  # null: refused or indexed
+    Column("refused", Text),  # why its rows go to quarantine; null: they do not
+    Column("indexed", Integer, nullable=False),  # 1: an index path follows the id, and both together are a writer
+    Column("fingerprint", String(64)),  # of what the registry answered; null: it gave no usable schema
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("registry", "writer", "number"),
+    allowed={
+        "indexed": "IN (0, 1) AND indexed = CASE WHEN schema_id IS NULL AND refused IS NULL THEN 1 "
+        "WHEN schema_id IS NULL OR refused IS NULL THEN 0 ELSE 2 END"
+    },
+)
+
+profiles = store_table(  # how sources route and pack their records; append-only
+    "profiles",
+    Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and writers
+    Column("fingerprint", String(64), nullable=False, unique=True),  # of the definition, too long for an index
+    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/envelopes/profile.py`
+    Column("created_at", Float, nullable=False),
+    json={"definition": "object"},
+)
+
+registry_states = store_table(  # how registries of others answered last; no row: nobody asked yet
+    "registry_states",
+    Column("registry", String(60), primary_key=True),  # a generation of it
+    Column("state", String(16), nullable=False),  # ok | away | mistrusted
+    Column("since", Float, nullable=False),
+    Column("detail", Text),  # one sentence; null where it is ok
+    Column("checked_at", Float, nullable=False),
+    Column("retry_at", Float),  # when it is asked again; null: when a row needs it
+    allowed={"state": get_args(RegistryState)},
+)
+
+schema_needs = store_table(  # what games wait for; a row goes when it is answered
+    "schema_needs",
+    Column("registry", String(60), primary_key=True),
+    Column("writer", LargeBinary, primary_key=True),
+    Column("game_key", String(64), primary_key=True),
+    Column("game", Text, nullable=False),
+    Column("wanted_at", Float, nullable=False),  # when it was first reported
+    Column("asked_at", Float),  # when its registry answered last; null: it has not yet
+    Column("absences", Integer, nullable=False),  # answers that the registry has no such schema
+    Column("absent_since", Float),  # the first of them
+    Column("answer", Text),  # the last answer, one sentence
+    Column("again", Integer, nullable=False),  # 1: somebody asks whether a refused writer is known now
+    allowed={"absences": ">= 0", "again": _FLAG},
 )
 
 operations = store_table(  # what people requested, and how far it is

@@ -179,6 +179,41 @@ def upgrade() -> None:
         sa.Column("policies", sa.Text, nullable=False), sa.Column("plan_hash", sa.String(16), nullable=False),
     )  # fmt: skip
     _table(
+        "writers",
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("registry", sa.String(60), nullable=False), sa.Column("writer", sa.LargeBinary, nullable=False),
+        sa.Column("schema_id", sa.Integer, sa.ForeignKey("schemas.schema_id")), sa.Column("refused", sa.Text),
+        sa.Column("indexed", sa.Integer, nullable=False), sa.Column("fingerprint", sa.String(64)),
+        sa.Column("created_at", sa.Float, nullable=False), sa.UniqueConstraint("registry", "writer", "number"),
+        allowed={
+            "indexed": "IN (0, 1) AND indexed = CASE WHEN schema_id IS NULL AND refused IS NULL THEN 1 "
+            "WHEN schema_id IS NULL OR refused IS NULL THEN 0 ELSE 2 END"
+        },
+    )  # fmt: skip
+    _table(
+        "profiles",
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("fingerprint", sa.String(64), nullable=False, unique=True),
+        sa.Column("definition", sa.Text, nullable=False), sa.Column("created_at", sa.Float, nullable=False),
+        json={"definition": "object"},
+    )  # fmt: skip
+    _table(
+        "registry_states",
+        sa.Column("registry", sa.String(60), primary_key=True), sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("since", sa.Float, nullable=False), sa.Column("detail", sa.Text),
+        sa.Column("checked_at", sa.Float, nullable=False), sa.Column("retry_at", sa.Float),
+        allowed={"state": ("ok", "away", "mistrusted")},
+    )  # fmt: skip
+    _table(
+        "schema_needs",
+        sa.Column("registry", sa.String(60), primary_key=True), sa.Column("writer", sa.LargeBinary, primary_key=True),
+        sa.Column("game_key", sa.String(64), primary_key=True), sa.Column("game", sa.Text, nullable=False),
+        sa.Column("wanted_at", sa.Float, nullable=False), sa.Column("asked_at", sa.Float),
+        sa.Column("absences", sa.Integer, nullable=False), sa.Column("absent_since", sa.Float),
+        sa.Column("answer", sa.Text), sa.Column("again", sa.Integer, nullable=False),
+        allowed={"absences": ">= 0", "again": "IN (0, 1)"},
+    )  # fmt: skip
+    _table(
         "operations",
         sa.Column("operation_id", sa.String(32), primary_key=True), sa.Column("kind", sa.String(24), nullable=False),
         sa.Column("state", sa.String(16), nullable=False), sa.Column("targets", sa.Text, nullable=False),

@@ -21,8 +21,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pipeline.ingest.identity import Offsets, Position
-from pipeline.ingest.topic import list_offsets, translate
-from pipeline.ingest.waiting import Waiting
+from pipeline.ingest.sources.waiting import Waiting
+from pipeline.kafka.admin import list_offsets
+from pipeline.kafka.connection import Connection, client_options, translate
 from pipeline.settings import Source
 
 _ANSWER_SECONDS: Final = 5.0
@@ -88,17 +89,15 @@ class TopicBacklog:
             unreported = ", ".join(connection.unreported)
             return Waiting(None, None, f"no counterpart for {unreported} (docs/kafka.md, Security)")
         try:
-            return self._look(passed, connection.options)
+            return self._look(passed, connection)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             return Waiting(None, None, f"the Kafka broker does not report the backlog: {reason.str()}")
 
-    def _look(self, passed: Mapping[int, int], options: Mapping[str, str]) -> Waiting:
-        connection: dict[str, Any] = {
-            "bootstrap.servers": self._source.bootstrap_servers, "log_level": 0, "error_cb": lambda _: None, **options,
-        }  # fmt: skip
+    def _look(self, passed: Mapping[int, int], connection: Connection) -> Waiting:
+        options = client_options(self._source.bootstrap_servers, connection)
         if self._admin is None:
-            self._admin = AdminClient(connection)
+            self._admin = AdminClient(options)
         ends = self._ends(self._admin)
         waiting = {number: passed.get(number, 0) for number, end in ends.items() if end > passed.get(number, 0)}
         rows = sum(ends[number] - at for number, at in waiting.items())
@@ -107,7 +106,7 @@ class TopicBacklog:
             return Waiting(0, None)
         if self._consumer is None:
             self._consumer = Consumer({
-                **connection, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
+                **options, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
                 "isolation.level": "read_uncommitted",
             })  # fmt: skip

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.delta.bronze import BRONZE
-from pipeline.ingest.bronze_writer import INPUT
-from pipeline.ingest.landing_log import LANDING, file_name, place
+from pipeline.ingest.sources.kind import INPUT
+from pipeline.ingest.sources.landing_log import LANDING, file_name, place
 
 _TYPES: Final = {field.name: field.type for field in (*BRONZE, *LANDING)}
 _BATCH_ROWS: Final = 2_000

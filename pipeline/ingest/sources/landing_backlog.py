@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pipeline.delta.log import Action, appended, commit_file, commits_after, has_version
 from pipeline.ingest.identity import Commits, Position
-from pipeline.ingest.landing_log import file_name
-from pipeline.ingest.waiting import Waiting
+from pipeline.ingest.sources.landing_log import file_name
+from pipeline.ingest.sources.waiting import Waiting
 
 _MAX_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
 

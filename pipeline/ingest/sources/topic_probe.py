@@ -1,36 +1,31 @@
 """Asks a broker whether a topic has records between two offsets, for `turnout verify`. Never joins a consumer group."""
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from pipeline.ingest.topic import translate
+from pipeline.ingest.sources.kind import Probe
+from pipeline.kafka.connection import client_options, translate
 from pipeline.settings import Source
 
 _SECONDS: Final = 10.0  # for an answer about one range
 
 
-def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
+def prober(source: Source) -> Probe | None:
     """Return a function that checks a partition for a committed record in a range of offsets; None without one.
 
     The function returns None where the broker does not answer or no longer has these offsets.
     """
-    if source.kind != "kafka":
-        return None
     connection = translate(source.kafka_options)
     if connection.unreported:
         return None
     options = {
-        "bootstrap.servers": source.bootstrap_servers,
-        **connection.options,
+        **client_options(source.bootstrap_servers, connection),
         "group.id": "turnout-check",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
-        "log_level": 0,
-        "error_cb": lambda _: None,
     }
 
     def probe(partition: int, first: int, last: int) -> bool | None:

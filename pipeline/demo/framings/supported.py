@@ -1,0 +1,78 @@
+"""The framings in which the simulator writes: a further one is a module here and a line in `FRAMINGS`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.demo.framings.framing import Framing
+from pipeline.errors import Refused
+
+WRAPPER: Final = "wrapper"
+"""The framing whose ids are those of schemas registered in turnout itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAddress:
+    """Where the foreign framings register their schemas."""
+
+    url: str | None = None  # of a registry with Confluent's API
+    glue_endpoint: str | None = None
+    region: str = "us-east-1"  # of Glue
+    topic: str = "turnout"  # part of the names of subjects
+
+
+NO_REGISTRY: Final = RegistryAddress()
+
+
+def _confluent(address: RegistryAddress) -> Framing:
+    from pipeline.demo.framings.confluent import ConfluentFraming
+
+    if address.url is None:
+        raise Refused("Confluent's frames need a schema registry: give its address by --registry-url.")
+    return ConfluentFraming(address.url, address.topic)
+
+
+def _glue(address: RegistryAddress) -> Framing:
+    from pipeline.demo.framings.glue import GlueFraming
+
+    if address.glue_endpoint is None:
+        raise Refused(
+            "Frames of AWS Glue need an endpoint, which the simulator fills with schemas: give it by --glue-endpoint."
+        )
+    return GlueFraming(address.glue_endpoint, address.region)
+
+
+FOREIGN: Final[Mapping[str, Callable[[RegistryAddress], Framing]]] = MappingProxyType(
+    {"confluent": _confluent, "glue": _glue}
+)
+"""By name, the framings whose ids a registry outside of turnout gives."""
+
+FRAMINGS: Final = (WRAPPER, *FOREIGN)
+
+
+def check_framings(framings: Sequence[str]) -> None:
+    """Check a choice of framings.
+
+    Raises:
+        Refused: one is unknown, or two need registries, of which a source has one.
+    """
+    if unknown := [name for name in framings if name not in FRAMINGS]:
+        raise Refused(f"The simulator does not write the framing {unknown[0]!r}: use {', '.join(FRAMINGS)}.")
+    if len(foreign := [name for name in framings if name in FOREIGN]) > 1:
+        raise Refused(f"A source has one registry: choose one of {' and '.join(foreign)}, with or without {WRAPPER}.")
+    if not framings or len(set(framings)) < len(framings):
+        raise Refused(f"Name each framing once: {', '.join(FRAMINGS)}.")
+
+
+def foreign_framing(framings: Sequence[str], address: RegistryAddress) -> Framing | None:
+    """Return the framing among these that needs a registry, ready to write; none if none does.
+
+    Raises:
+        Refused: its registry's address is missing or not usable.
+        Transient: its registry does not answer.
+    """
+    for name in framings:
+        if name in FOREIGN:
+            return FOREIGN[name](address)
+    return None

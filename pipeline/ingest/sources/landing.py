@@ -1,0 +1,200 @@
+"""The environment's landing table as a source: read by `landing_source`, checked by its own log."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.delta.opening import open_table
+from pipeline.errors import Refused
+from pipeline.failpoints import effect
+from pipeline.ingest import bronze_progress, identity
+from pipeline.ingest.identity import (
+    Commits,
+    LandingObservation,
+    Position,
+    SourceObservation,
+    SourceProblem,
+    SourceRecord,
+)
+from pipeline.ingest.sources import landing_log, landing_source
+from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord
+from pipeline.ingest.sources.landing_backlog import LandingBacklog
+from pipeline.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.ingest.sources.landing_source import LandingSource
+from pipeline.ingest.sources.landing_times import LandingTimes
+from pipeline.settings import Ingest, Source
+from pipeline.store.sources import Identity
+
+
+class Landing:
+    """The landing table in the environment's folder."""
+
+    description = "landing table"
+    """An environment has one landing table, so its path is not part of the name: the environment may be moved."""
+
+    beginning = Commits(0)
+
+    def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
+        """Keep the folder; reads nothing yet."""
+        self._landing = landing
+
+    def is_namesake(self, description: str) -> bool:  # noqa: ARG002 - the kinds' signature
+        """Return False: rows of two landing tables differ by their files' names."""
+        return False
+
+    def check(self) -> None:
+        """Refuse a table with wrong columns; create it where there is none."""
+        try:
+            columns = {field.name: field.type for field in pa.schema(open_table(self._landing).schema().to_arrow())}
+        except TableNotFoundError:
+            with effect("create_table"):
+                DeltaTable.create(self._landing, Schema.from_arrow(LANDING), mode="ignore")
+            return
+        wrong = [field for field in LANDING if columns.get(field.name) != field.type]
+        if wrong:
+            expected = ", ".join(f"{field.name} {field.type}" for field in LANDING)
+            present = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+            raise Refused(
+                f"The landing table {self._landing} has the wrong columns: expected {expected}; found {present}."
+            )
+
+    def observe(self, position: Position | None) -> SourceObservation | None:
+        """Read the table's log."""
+        return landing_log.observe_landing(self._landing, position if isinstance(position, Commits) else None)
+
+    def judge(self, known: SourceRecord, position: Position, seen: SourceObservation) -> SourceProblem | None:
+        """Compare the table's commits with those that were read."""
+        if not isinstance(seen, LandingObservation) or not isinstance(position, Commits):
+            raise TypeError(f"a position {position} does not belong to a source {seen}")
+        return identity.judge_landing(known, position, seen)
+
+    def first(self, seen: SourceObservation | None) -> Position | None:
+        """Return the first commit; a table with other changes than appends begins with a snapshot."""
+        if not isinstance(seen, LandingObservation):
+            return None
+        return Commits(0 if seen.first == 0 and not seen.changed and not seen.missing else None)
+
+    def passed(self, offset: Mapping[str, Any] | None) -> Position | None:
+        """Return the next commit; a snapshot is followed by the commit after it."""
+        if offset is None:
+            return None
+        return Commits(offset["reservoirVersion"] + bool(offset["isStartingVersion"]))
+
+    def id_in(self, offset: Mapping[str, Any] | None) -> str | None:
+        """Return the table's id, which a checkpoint on it has, too."""
+        return None if offset is None else str(offset["reservoirId"])
+
+    def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:
+        """Return the offset of a commit that does not exist yet, which no option of Spark can name."""
+        if not isinstance(start, Commits) or not isinstance(seen, LandingObservation):
+            return None
+        return landing_source.offset(seen.id, start.version or 0) if (start.version or 0) > seen.last else None
+
+    def require_readable(self, position: Position, seen: SourceObservation) -> None:
+        """Do nothing: a commit is there or not."""
+
+    def end_of_bronze(
+        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        checkpointed: Callable[[], Position | None],
+    ) -> tuple[Position, SourceObservation]:  # fmt: skip
+        """Return the commit after the last one in bronze; of a table that was made again, where the old one was left.
+
+        Bronze has file names, and a table that was made again no longer has a log with their commits.
+        """
+        if known.source_id not in {None, seen.id}:
+            return checkpointed() or start or Commits(0), seen
+        position = self._after_bronze(bronze, known, start)
+        return position, self.observe(position) or seen
+
+    def _after_bronze(self, bronze: Path, known: Identity, start: Position | None) -> Commits:
+        """Return the commit after the last one in bronze; for a partly landed commit, itself without landed files."""
+        begun = start if isinstance(start, Commits) else Commits(0)
+        if begun.version is None:  # a snapshot is not read in the order of commits: the file names show what has landed
+            every = bronze_progress.last_commit(bronze, known.since_seq, {})
+            done = begun.skip | (every.files if every else frozenset())
+            if done <= landing_log.files_now(self._landing):
+                return Commits(None, done)
+        files = landing_log.files_by_commit(self._landing)
+        commit_of = {name: version for version, names in files.items() for name in names}
+        last = bronze_progress.last_commit(bronze, known.since_seq, commit_of)
+        if last is None:
+            return begun
+        done = last.files | begun.skip
+        if last.version >= 0:
+            here = set(files[last.version])
+            return Commits(last.version, done & here) if here - done else Commits(last.version + 1)
+        return Commits(None, done)  # the log has lost the commit of the last file; the names of all landed files do
+
+    def read(self, spark: SparkSession, ingest: Ingest, begin: Begin) -> tuple[DataFrame, RowsOf]:
+        """Return the table's files as a stream, and what reads them.
+
+        Raises:
+            Refused: the table has the wrong columns, or deletion vectors where it is read as it is.
+        """
+        self.check()
+        table = open_table(self._landing)
+        start = begin.position if isinstance(begin.position, Commits) else Commits(0)
+        is_starting = start.version is None and not begin.resumes
+        if is_starting and any(batch.num_rows for batch in table.deletion_vectors()):
+            raise Refused(
+                f"The landing table {self._landing} has deletion vectors, which ingest cannot read in a snapshot. "
+                f"Rewrite those files (REORG TABLE ... APPLY (PURGE)), then start ingest."
+            )
+        options = {
+            "landing": str(self._landing),
+            "id": str(table.metadata().id),
+            "version": str(table.version() if start.version is None else start.version),
+            "is_starting": json.dumps(is_starting),
+            "known_to": str(table.version()),
+            "max_bytes": str(_bytes(spark, ingest.max_bytes)),
+        }
+        spark.dataSource.register(LandingSource)
+        frame = spark.readStream.format(LandingSource.name()).options(**options).load()
+        return frame, partial(read_files, landing=self._landing, columns=names_in_files(table), skip=start.skip)
+
+    def backlog(self) -> LandingBacklog:
+        """Return what counts the waiting commits."""
+        return LandingBacklog(self._landing)
+
+    def arrival_times(self) -> LandingTimes:
+        """Return the times at which files were added."""
+        return LandingTimes(self._landing)
+
+    def sample(self, most: int) -> list[SampledRecord]:
+        """Return rows of the newest files."""
+        try:
+            table = open_table(self._landing)
+        except TableNotFoundError as error:
+            raise Refused(
+                f"There is no landing table {self._landing}. Write records to it, or set source.kind."
+            ) from error
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        actions.sort(key=lambda action: (action["modification_time"], action["path"]), reverse=True)
+        records: list[SampledRecord] = []
+        columns = names_in_files(table)
+        for action in actions:
+            files = iter([pa.record_batch({"topic": [action["path"]]})])
+            for batch in read_files(files, self._landing, columns, frozenset()):
+                values, keys = batch.column("value").to_pylist(), batch.column("key").to_pylist()
+                records += [SampledRecord(value, key) for value, key in zip(values, keys, strict=True)]
+                if len(records) >= most:
+                    return records[:most]
+        return records
+
+    def prober(self) -> None:
+        """Return None: no broker is involved."""
+
+
+def _bytes(spark: SparkSession, text: str) -> int:
+    """Parse a number of bytes as Spark does, such as 64m."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - its only way to it
+    return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))

@@ -1,0 +1,108 @@
+"""The numbers of schema sets, and the rows of writers and profiles that have them.
+
+Registrations, writers and profiles share one sequence, so one number names all that a pass pins. Rows are added, never
+changed. Callers of the `write_` functions hold the lock until their transaction ends.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Row, func, insert, select, text
+
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import profiles, registrations, writers
+
+_NUMBERS = (registrations.c.registration_id, writers.c.number, profiles.c.number)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterRow:
+    """What a registry answered about a writer; one of schema_id, refused and indexed says what it means."""
+
+    registry: str  # a generation of it
+    writer: bytes  # its id as on the wire, then the index path where it has one
+    schema_id: int | None = None
+    refused: str | None = None
+    indexed: bool = False
+    fingerprint: str | None = None  # of what the registry answered; None: it gave no usable schema
+
+
+def lock(connection: Connection) -> None:
+    """Make numbers visible in their order only, or a pinned schema set could still grow; call it first."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE registrations IN SHARE ROW EXCLUSIVE MODE"))
+    else:  # no other one writes from here on; without it the newest number could be read before another takes it
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def latest_number(connection: Connection) -> int:
+    """Return the highest number; 0 without any."""
+    row = connection.execute(select(*(select(func.max(each)).scalar_subquery() for each in _NUMBERS))).one()
+    return max(each or 0 for each in row)
+
+
+def write_writers(connection: Connection, rows: Iterable[WriterRow], now: float) -> None:
+    """Add rows under the next numbers."""
+    number = latest_number(connection)
+    values = [
+        {
+            "number": number + place,
+            "registry": row.registry,
+            "writer": row.writer,
+            "schema_id": row.schema_id,
+            "refused": row.refused,
+            "indexed": int(row.indexed),
+            "fingerprint": row.fingerprint,
+            "created_at": now,
+        }
+        for place, row in enumerate(rows, start=1)
+    ]
+    if values:
+        connection.execute(insert(writers), values)
+
+
+def read_writers(connection: Connection, above: int, up_to: int) -> list[WriterRow]:
+    """Return the rows with a number in (above, up_to], in their order."""
+    query = select(writers).where(writers.c.number > above, writers.c.number <= up_to).order_by(writers.c.number)
+    return [_writer(row) for row in connection.execute(query)]
+
+
+def newest_writers(connection: Connection, registry: str, ids: Iterable[bytes]) -> dict[bytes, WriterRow]:
+    """Return the rows that count of these writers."""
+    found = {}
+    for each in ids:
+        query = select(writers).where(writers.c.registry == registry, writers.c.writer == each)
+        row = connection.execute(query.order_by(writers.c.number.desc()).limit(1)).first()
+        if row is not None:
+            found[each] = _writer(row)
+    return found
+
+
+def read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, str]:
+    """Return the definitions of the profiles with a number in (above, up_to]."""
+    query = select(profiles.c.number, profiles.c.definition)
+    rows = connection.execute(query.where(profiles.c.number > above, profiles.c.number <= up_to))
+    return {row.number: row.definition for row in rows}
+
+
+def number_of_definition(engine: Engine, definition: str) -> int:
+    """Return the number of a profile by its canonical JSON, giving it one the first time."""
+    fingerprint = hashlib.sha256(definition.encode()).hexdigest()
+    query = select(profiles.c.number).where(profiles.c.fingerprint == fingerprint)
+    with engine.connect() as connection:
+        number = connection.scalar(query)
+    if number is None:
+        with writing(engine) as connection:
+            lock(connection)
+            number = connection.scalar(query)
+            if number is None:
+                number = latest_number(connection) + 1
+                values = {"fingerprint": fingerprint, "definition": definition, "created_at": time.time()}
+                connection.execute(insert(profiles).values(number=number, **values))
+    return int(number)
+
+
+def _writer(row: "Row[tuple[object, ...]]") -> WriterRow:
+    return WriterRow(row.registry, bytes(row.writer), row.schema_id, row.refused, bool(row.indexed), row.fingerprint)

@@ -1,0 +1,239 @@
+"""The simulator in every format and framing: what it writes is what a strict reader reads."""
+
+import io
+import itertools
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import fastavro
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import cli
+from pipeline.demo.framings.confluent import ConfluentFraming
+from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
+from pipeline.demo.samples.protobuf import message_class
+from pipeline.demo.samples.sample import FAMILIES, VERSIONS
+from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
+from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
+from pipeline.errors import Refused, Transient
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+
+BOTH = ("protobuf", "avro")
+
+
+def ids_of(plan: SimulationPlan) -> dict[tuple[str, int], int]:
+    """Number the schemas as a registry does: equal definitions share one id."""
+    numbers = {key: 1 + place for place, key in enumerate(itertools.product(BOTH, FAMILIES, range(1, VERSIONS + 1)))}
+    return {
+        (game, version): numbers[writing.format, family(game), version]
+        for game, writing in game_writings(plan).items()
+        for version in range(1, plan.versions + 1)
+        if writing.framing == "wrapper"
+    }
+
+
+def simulate(plan: SimulationPlan, size: int = 1000) -> list[Event]:
+    foreign = foreign_framing(plan.framings, RegistryAddress("mock://registry", topic="events"))
+    simulator = Simulator(plan, ids_of(plan), foreign)
+    return [event for batch in simulator.batches(size) for event in batch]
+
+
+def read_avro(definition: bytes, body: bytes) -> Any:
+    """Read as a strict reader: all bytes are used."""
+    source = io.BytesIO(body)
+    value = fastavro.schemaless_reader(source, fastavro.parse_schema(json.loads(definition)))
+    if source.read(1):
+        raise EOFError("bytes are left over")
+    return value
+
+
+def test_games_share_out_formats_and_framings() -> None:
+    """Every format meets every framing, and one choice of each is for all games."""
+    writings = game_writings(SimulationPlan(games=9, formats=BOTH, framings=("wrapper", "confluent"))).values()
+    assert Counter(writings) == {
+        ("protobuf", "wrapper"): 3,
+        ("avro", "wrapper"): 2,
+        ("protobuf", "confluent"): 2,
+        ("avro", "confluent"): 2,
+    }
+    assert set(game_writings(SimulationPlan()).values()) == {("protobuf", "wrapper")}
+
+
+def test_the_same_seed_gives_the_same_bytes_in_avro() -> None:
+    """A plan alone decides every byte, in both formats; the size of a batch does not."""
+    plan = SimulationPlan(games=12, events=600, bad_share=0.3, hostile=True, formats=BOTH)
+    assert simulate(plan, 97) == simulate(plan, 600)
+    mixed = simulate(plan := SimulationPlan(games=12, events=600, formats=BOTH))
+    avro = {game for game, writing in game_writings(plan).items() if writing.format == "avro"}
+    plain = {(event.game, event.sequence): event for event in simulate(replace(plan, formats=("protobuf",)))}
+    assert {event.game for event in mixed if plain[event.game, event.sequence] != event} == avro
+
+
+def test_avro_events_hold_what_was_meant() -> None:
+    """A good event is readable by the schema that its id names, and says its sequence and time."""
+    plan = SimulationPlan(games=6, versions=6, events=400, formats=("avro",))
+    ids = ids_of(plan)
+    seen = set()
+    for event in simulate(plan):
+        wrapper = Wrapper.FromString(event.value)
+        version = next(each for each in range(1, 7) if ids[event.game, each] == wrapper.schema_id)
+        value = read_avro(payload_schema(family(event.game), version, "avro")[1], wrapper.payload)
+        assert (event.sequence, wrapper.event_time.ToDatetime()) == (
+            value["round"],
+            value["ended_at"].replace(tzinfo=None),
+        )
+        seen.add((family(event.game), version))
+    assert seen == set(itertools.product(FAMILIES, range(1, 7)))
+
+
+@pytest.mark.parametrize("kin", FAMILIES)
+def test_a_newer_avro_version_reads_the_one_before(kin: str) -> None:
+    """The samples evolve as registries want it (BACKWARD), and a renamed field keeps its value by its alias."""
+    for version in range(1, VERSIONS):
+        older, newer = sample("avro", kin, version, 1), sample("avro", kin, version + 1, 1)
+        body = older.encode(older.event(3, 7, 1_767_225_600_000_001))
+        written, wanted = (fastavro.parse_schema(json.loads(each.definition)) for each in (older, newer))
+        before = read_avro(older.definition, body)
+        after: Any = fastavro.schemaless_reader(io.BytesIO(body), written, wanted)
+        fields = json.loads(newer.definition)["fields"]
+        renamed = {field["name"]: field.get("aliases", []) for field in fields}
+        for name, value in before.items():
+            new = next((each for each, aliases in renamed.items() if name in aliases), name)
+            assert new not in after or isinstance(value, (dict, list)) or after[new] == value
+
+
+def test_the_avro_samples_have_every_kind_of_change() -> None:
+    """Fields are added, removed, renamed and widened, symbols added, and records inside change, in one fleet."""
+    definitions = {
+        (kin, version): json.loads(sample("avro", kin, version, 1).definition)["fields"]
+        for kin, version in itertools.product(FAMILIES, range(1, VERSIONS + 1))
+    }
+    found = set()
+    for (kin, version), fields in definitions.items():
+        after = definitions.get((kin, version + 1))
+        if after is None:
+            continue
+        old, new = ({each["name"]: each["type"] for each in some} for some in (fields, after))
+        renamed = {alias for each in after if each["name"] not in old for alias in each.get("aliases", [])}
+        found |= {"rename"} if renamed else set()
+        found |= {"remove"} if old.keys() - new.keys() - renamed else set()
+        found |= {"add"} if new.keys() - old.keys() else set()
+        for name in old.keys() & new.keys():
+            if old[name] != new[name]:
+                kind = old[name]["type"] if isinstance(old[name], dict) else "widen"
+                found.add(kind)
+    assert found == {"add", "remove", "rename", "widen", "enum", "record"}
+
+
+@pytest.mark.parametrize("kin", FAMILIES)
+def test_broken_avro_is_unreadable(kin: str) -> None:
+    """No strict reader accepts what is called malformed, of any version."""
+    for version, chance in itertools.product(range(1, VERSIONS + 1), range(6)):
+        made = sample("avro", kin, version, 1)
+        body = made.encode(made.event(chance, 1, 1))
+        assert made.encode(read_avro(made.definition, body)) == body
+        with pytest.raises((EOFError, IndexError, ValueError, OverflowError)):
+            read_avro(made.definition, made.broken(body, chance))
+
+
+def test_confluents_serializers_write_what_its_readers_read() -> None:
+    """A framed payload is magic 0, a registered id, for protobuf the index path, and the event, whatever the format."""
+    plan = SimulationPlan(games=6, versions=3, events=300, formats=BOTH, framings=("confluent",))
+    framing = ConfluentFraming("mock://registry", "events")
+    writings = game_writings(plan)
+    for event in itertools.chain.from_iterable(Simulator(plan, {}, framing).batches(100)):
+        wrapper = Wrapper.FromString(event.value)
+        assert (wrapper.schema_id, wrapper.payload[:1]) == (0, b"\0")
+        found = framing.client.get_schema(int.from_bytes(wrapper.payload[1:5], "big"))
+        assert found.schema_str is not None
+        if writings[event.game].format == "avro":
+            assert found.schema_type == "AVRO"
+            value = read_avro(found.schema_str.encode(), wrapper.payload[5:])
+            assert value["round"] == event.sequence
+        else:
+            assert (found.schema_type, wrapper.payload[5]) == ("PROTOBUF", 0)
+            classes = (message_class(family(event.game), version) for version in (1, 2, 3))
+            assert event.sequence in {each.FromString(wrapper.payload[6:]).round for each in classes}
+    assert {"events-samples.puzzle.LevelPlayed", "events-samples.puzzle.v3.LevelPlayed"} < set(
+        framing.client.get_subjects()
+    )
+
+
+def test_versions_are_registered_in_order_and_as_they_come() -> None:
+    """A registry that checks compatibility sees version 1 first, and no version before its time."""
+    plan = SimulationPlan(games=3, versions=4, events=40, formats=("avro",), framings=("confluent",), version_every=20)
+    framing = ConfluentFraming("mock://registry", "events")
+    assert sum(map(len, Simulator(plan, {}, framing).batches(40))) == 40
+    seen = set()
+    for kin, message in zip(("puzzle", "shooter", "racing"), ("LevelPlayed", "MatchPlayed", "LapDriven"), strict=True):
+        subject = f"events-samples.{kin}.{message}"
+        versions = [framing.client.get_version(subject, each) for each in framing.client.get_versions(subject)]
+        found = [each.schema.schema_str for each in sorted(versions, key=lambda each: each.schema_id or 0)]
+        assert found == [payload_schema(kin, version, "avro")[1].decode() for version in (1, 2)][: len(found)]
+        seen.add(len(found))
+    assert max(seen) == 2
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_bad_framed_events_are_what_they_say(name: str) -> None:
+    """Every kind of bad event exists with frames, too: an id of nobody, no payload, a body that nobody can read."""
+    plan = SimulationPlan(games=6, events=600, bad_share=0.5, formats=(name,), framings=("wrapper", "confluent"))
+    framed = {game for game, writing in game_writings(plan).items() if writing.framing == "confluent"}
+    kinds: Counter[str] = Counter()
+    for event in simulate(plan):
+        if event.game not in framed:
+            continue
+        wrapper = Wrapper.FromString(event.value)
+        kinds[event.kind] += 1
+        assert wrapper.schema_id == 0
+        assert (event.kind == "empty_payload") == (wrapper.payload == b"")
+        if event.kind in {GOOD, "malformed_payload", "unknown_schema"}:
+            assert wrapper.payload[:1] == b"\0"
+            assert (event.kind == "unknown_schema") == (int.from_bytes(wrapper.payload[1:5], "big") >= 2_000_000_000)
+    assert {GOOD, "unknown_schema", "empty_payload", "malformed_payload"} == kinds.keys()
+
+
+def test_ids_of_a_mixed_source_never_stand_for_a_frame() -> None:
+    """Where id 0 says that a frame follows, an unregistered id of turnout's own is another number."""
+    plan = SimulationPlan(games=4, events=400, bad_shares={"unknown_schema": 1.0}, framings=("wrapper", "confluent"))
+    own = {game for game, writing in game_writings(plan).items() if writing.framing == "wrapper"}
+    assert all(Wrapper.FromString(event.value).schema_id for event in simulate(plan) if event.game in own)
+    assert len(BAD_KINDS) == 6  # a further kind would change every run's bytes
+
+
+def test_impossible_choices_are_refused() -> None:
+    """A framing without its registry, two registries for one source, and unknown words are one clear sentence."""
+    for plan, expected in (
+        (SimulationPlan(framings=("confluent", "glue")), "choose one of confluent and glue"),
+        (SimulationPlan(framings=("json",)), "does not write the framing 'json'"),
+        (SimulationPlan(framings=()), "Name each framing once"),
+        (SimulationPlan(formats=("avro", "avro")), "Name each format once"),
+        (SimulationPlan(formats=("json",)), "does not write 'json'"),
+        (SimulationPlan(framings=("confluent",)), "which is not prepared"),
+    ):
+        with pytest.raises(Refused, match=expected):
+            Simulator(plan, {})
+    with pytest.raises(Refused, match="--registry-url"):
+        foreign_framing(("wrapper", "confluent"), RegistryAddress())
+    with pytest.raises(Refused, match="--glue-endpoint"):
+        foreign_framing(("glue",), RegistryAddress())
+    assert foreign_framing(("wrapper",), RegistryAddress()) is None
+
+
+def test_an_error_names_the_registry_that_is_away() -> None:
+    """A producer whose registry does not answer stops with its address, and is started again."""
+    plan = SimulationPlan(events=1, framings=("confluent",))
+    with pytest.raises(Transient, match=r"No schema registry answers at http://127\.0\.0\.1:9/"):
+        next(Simulator(plan, {}, ConfluentFraming("http://127.0.0.1:9/", "events", retries=0)).batches(1))
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+def test_the_options_know_all_formats_and_framings(command: str) -> None:
+    """The options take every format and framing, and an error lists them."""
+    for option, known in (("--formats", tuple(SAMPLES)), ("--framing", FRAMINGS)):
+        said = CliRunner().invoke(cli, [command, option, "json"])
+        assert said.exit_code == 2
+        assert ", ".join(known) in " ".join(said.output.split())

@@ -1,0 +1,113 @@
+"""`turnout source probe` says what records look like, and proposes settings."""
+
+import gzip
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import Refused
+from pipeline.ingest.source_probe import describe, judge, toml_of
+from pipeline.ingest.sources.kind import SampledRecord
+from pipeline.ingest.sources.supported import open_source
+from pipeline.settings import Source
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+
+GUID = bytes(range(16))
+
+
+def wrapper(schema_id: int, payload: bytes) -> bytes:
+    return Wrapper(game="Ludo", schema_id=schema_id, payload=payload).SerializeToString()
+
+
+CASES = {
+    "turnout": ([SampledRecord(wrapper(7, b"\x08\x01"), None)], {}, None),
+    "framed in a wrapper": (
+        [SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None)],
+        {"framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "confluent by topic": (
+        [SampledRecord(b"\x00\x00\x00\x00\x07\x06", b"\xff", (), "laps")],
+        {"envelope": "none", "routing": "topic", "framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "confluent by key": (
+        [SampledRecord(b"\x00\x00\x00\x00\x07\x06", b"Ludo", (), "laps")] * 2,
+        {"envelope": "none", "routing": "key", "framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "a GUID in a header, the game in another": (
+        [SampledRecord(b"\x06", None, (("__value_schema_id", b"\x01" + GUID), ("game", b"Ludo")), "laps")],
+        {"envelope": "none", "routing": "header:game", "framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "a GUID as prefix": (
+        [SampledRecord(b"\x01" + GUID + b"\x06", None)],
+        {"envelope": "none", "routing": "game:NAME", "framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "glue": (
+        [SampledRecord(b"\x03\x05" + GUID + b"x\x9c", None)],
+        {"envelope": "none", "routing": "game:NAME", "framing": "glue", "registry": "main"}, "glue",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_profile_that_fits_is_proposed(name: str) -> None:
+    """Issue 35: an operator gets the settings for a topic from its records, as lines that turnout.toml can hold."""
+    records, wanted, registry = CASES[name]
+    report = judge("the source", [*records, SampledRecord(None, None)])
+    assert report.fit is not None
+    assert (wanted, registry, len(records)) == (report.fit.source, report.fit.registry, report.fit.records)
+    read = tomllib.loads("\n".join(toml_of(report.fit)))
+    assert read.get("source", {}) == wanted
+    assert read.get("registries", {}).get("main", {}).get("kind") == registry
+    assert ("no value", 1) in [(look.kind, look.records) for look in report.looks]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b' {"a": 1}', "JSON"), (b"Obj\x01\x00", "Avro file"), (b"\xc3\x01" + bytes(8), "single-object"),
+        (gzip.compress(b"x", mtime=0), "name no schema"), (b"\x00\x00\x07", "name no schema"),
+    ],
+)  # fmt: skip
+def test_what_no_profile_reads_is_said(value: bytes, words: str) -> None:
+    """Unknown is never shown as fine: no profile is proposed for records that turnout cannot read."""
+    report = judge("the source", [SampledRecord(value, None)])
+    assert report.fit is None
+    assert words in report.reason
+    assert toml_of(report.fit) == []
+
+
+def test_a_mixed_source_says_how_many_do_not_fit() -> None:
+    """The most frequent kind decides, and the others are counted."""
+    records = [SampledRecord(b"\x00\x00\x00\x00\x07\x06", None)] * 3 + [SampledRecord(wrapper(7, b""), None)]
+    report = judge("the source", records)
+    assert "1 of 4 records do not fit" in report.reason
+    assert "schema 7 (3)" in "\n".join(describe(report))
+
+
+def test_an_empty_source_is_said_to_be_empty(tmp_path: Path) -> None:
+    """Nothing to look at proposes nothing; a missing landing table is refused, and not made."""
+    assert judge("the source", []).fit is None
+    with pytest.raises(Refused, match="no landing table"):
+        open_source(Source(), tmp_path / "landing").sample(10)
+    assert not (tmp_path / "landing").exists()
+
+
+HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3).map(tuple)
+RECORDS = st.lists(
+    st.builds(SampledRecord, st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=9), HEADERS), max_size=6
+)
+
+
+@given(RECORDS)
+def test_any_bytes_are_counted_once_and_end_in_a_report(records: Sequence[SampledRecord]) -> None:
+    """Names and payloads are hostile: no bytes end the command, and what it prints for turnout.toml is TOML."""
+    report = judge("the source", records)
+    assert sum(look.records for look in report.looks) == report.records == len(records)
+    tomllib.loads("\n".join(toml_of(report.fit)))
+    json.dumps(report.as_dict())
+    assert describe(report)
