@@ -20,7 +20,7 @@ import click
 
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
-from pipeline.setting_values import ranges_of
+from pipeline.setting_values import named_tables, ranges_of
 from pipeline.settings import Settings
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
@@ -69,13 +69,14 @@ def pages() -> dict[str, str]:
 
 def _settings() -> str:
     blocks = []
-    tables = [each for each in fields(Settings) if is_dataclass(each.type)]
-    for section, cls in [("", Settings), *((each.name, each.type) for each in tables)]:
+    tables = [(each.name, each.type) for each in fields(Settings) if is_dataclass(each.type)]
+    named = [(f"{each.name}.NAME", inside) for each in fields(Settings) if (inside := named_tables(each.type))]
+    for section, cls in [("", Settings), *tables, *named]:
         assert isinstance(cls, type)
         if section:
             blocks.append(f"## Of {section}\n\n{_prose(inspect.getdoc(cls) or '')}")
         hints, ranges, texts, default = get_type_hints(cls), dict(ranges_of(cls)), _field_docs(cls), cls()
-        for name in (name for name in hints if not is_dataclass(hints[name])):
+        for name in (name for name in hints if not is_dataclass(hints[name]) and not named_tables(hints[name])):
             value = getattr(default, name)
             written = "{}" if isinstance(value, Mapping) else json.dumps(value)
             limits = f" from {ranges[name].low:g} to {ranges[name].high:g}" if name in ranges else ""

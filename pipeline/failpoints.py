@@ -51,6 +51,7 @@ EFFECTS: Final = (
 PLACES: Final = (
     "after_bronze_write",
     "after_schema_pin",
+    "after_registry_answer",
     "after_quarantine_write",
     "mid_data_files",
     "between_table_commits",

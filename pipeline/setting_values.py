@@ -1,6 +1,7 @@
 """Parses a setting's text or TOML value into the type of its field; pure."""
 
 import contextlib
+import dataclasses
 import re
 import tomllib
 import types
@@ -33,6 +34,12 @@ def ranges_of(cls: type) -> Iterator[tuple[str, Range]]:
     """Yield name and range of each field of a table of settings that has one."""
     for name, kind in typing.get_type_hints(cls, include_extras=True).items():
         yield from ((name, each) for each in getattr(kind, "__metadata__", ()) if isinstance(each, Range))
+
+
+def named_tables(kind: Any) -> type | None:
+    """Return the class of the tables in a setting such as `[registries.NAME]`; None for another kind of setting."""
+    inside = typing.get_args(kind)[1:] if typing.get_origin(kind) is Mapping else ()
+    return next((each for each in inside if dataclasses.is_dataclass(each) and isinstance(each, type)), None)
 
 
 def may_be_secret(name: str, kind: Any, raw: Any) -> bool:

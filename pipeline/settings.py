@@ -7,17 +7,19 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
+from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
     Range,
     hours_of,
     may_be_secret,
+    named_tables,
     number,
     overlay,
     ranges_of,
@@ -355,6 +357,7 @@ class Settings:
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
     access: Access = field(default_factory=Access)
+    registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,10 +475,15 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
     for name in hints.keys() & tree.keys():
         kind, raw = hints[name], tree[name]
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            if isinstance(raw, Mapping):
-                values[name] = _build(kind, raw, f"{prefix}{name}.", problems)
-            else:
-                problems.append(f"{prefix}{name}: expected a table of settings, got {shape(raw)}")
+            values[name] = _table(kind, raw, f"{prefix}{name}", problems)
+            continue
+        if (inside := named_tables(kind)) is not None:
+            named = raw if isinstance(raw, Mapping) else {}
+            if named is not raw:
+                problems.append(f"{prefix}{name}: expected tables of settings by name, got {shape(raw)}")
+            values[name] = {
+                each: _table(inside, below, f"{prefix}{name}.{each}", problems) for each, below in named.items()
+            }
             continue
         try:
             values[name] = typed(kind, raw)
@@ -485,11 +493,28 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
     return cls(**values)
 
 
+def _table(cls: type[_T], raw: Any, place: str, problems: list[str]) -> _T:
+    if isinstance(raw, Mapping):
+        return _build(cls, raw, f"{place}.", problems)
+    problems.append(f"{place}: expected a table of settings, got {shape(raw)}")
+    return cls()
+
+
+def _tables(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """Yield each table of settings with its name."""
+    for section, kind in typing.get_type_hints(Settings).items():
+        table = getattr(settings, section)
+        if dataclasses.is_dataclass(kind):
+            yield section, table
+        elif named_tables(kind) is not None:
+            yield from ((f"{section}.{name}", each) for name, each in table.items())
+
+
 def _check(settings: Settings) -> list[str]:
     problems = []
-    for section, cls in typing.get_type_hints(Settings).items():
-        for leaf, limits in ranges_of(cls):
-            value = getattr(getattr(settings, section), leaf)
+    for section, table in _tables(settings):
+        for leaf, limits in ranges_of(type(table)):
+            value = getattr(table, leaf)
             if not limits.low <= value <= limits.high:
                 problems.append(f"{section}.{leaf}: expected a value from {limits}, got {number(value)}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
@@ -515,4 +540,4 @@ def _check(settings: Settings) -> list[str]:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
-    return problems + source_problems(settings.source)
+    return problems + registry_problems(settings.registries) + source_problems(settings.source)

@@ -6,15 +6,16 @@ in every later schema set.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select
 
+from pipeline.contracts.decoded import one_line
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of
-from pipeline.contracts.plans import RegistrationPlan
+from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.errors import Refused
@@ -25,7 +26,7 @@ from pipeline.store.writers import latest_number
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
 _SHOWN_REASONS: Final = 10
-
+_FEW: Final = 300  # parameters; above it a table's every row is read
 
 _REGISTERED: Final[Select[Any]] = (
     select(
@@ -72,7 +73,8 @@ class CheckedRegistration:
     definition: bytes  # canonical
     fingerprint: str
     policies: Policies
-    plan_hash: str | None
+    plan_hash: str | None = None
+    unattended: bool = False  # nobody is there to choose: what is refused waits in quarantine for a person
 
 
 def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
@@ -126,6 +128,28 @@ def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
     return by_id
 
 
+def read_ids(connection: Connection, fingerprints: Collection[str]) -> dict[str, int]:
+    """Return schema ids by fingerprint, at least those of these fingerprints."""
+    query = select(schemas.c.fingerprint, schemas.c.schema_id)
+    if len(fingerprints) <= _FEW:
+        query = query.where(schemas.c.fingerprint.in_(list(fingerprints)))
+    return {row.fingerprint: row.schema_id for row in connection.execute(query)}
+
+
+def write_schema(
+    connection: Connection, fingerprint: str, format_name: str, message: str, definition: bytes, now: float
+) -> int:
+    """Add a canonical definition and return its id."""
+    values = {
+        "fingerprint": fingerprint,
+        "format": format_name,
+        "message": message,
+        "definition": definition,
+        "created_at": now,
+    }
+    return int(connection.execute(insert(schemas).values(values).returning(schemas.c.schema_id)).scalar_one())
+
+
 class RegistrationBatch:
     """The store's content for the games; each registration is planned on top of it and of those before."""
 
@@ -140,7 +164,7 @@ class RegistrationBatch:
         self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
         self._newest: dict[GameKey, int] = {}
         self._read_registered(only)
-        self._ids = self._read_ids({checked.fingerprint for checked in registrations})
+        self._ids = read_ids(connection, {checked.fingerprint for checked in registrations})
         used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
         used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
@@ -150,18 +174,33 @@ class RegistrationBatch:
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
-        if schema_id is not None and before is not None and before.quarantined is None:
+        stays = before is not None and (before.quarantined is None or checked.unattended)
+        if schema_id is not None and before is not None and stays:
             version = self._versions[checked.key, schema_id]
             return RegistrationPlan(
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
-        landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
-        steps, placement = evolve(
-            landing, Schema(0, checked.format, checked.message, checked.definition), checked.policies
-        )
+        steps, placement = self._evolve(checked, held)
         new = before is None or placement.quarantined is None
         version = self._newest.get(checked.key, 0) + 1
         return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
+
+    def _evolve(
+        self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
+    ) -> tuple[tuple[Step, ...], FieldPlacement]:
+        landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
+        new = Schema(0, checked.format, checked.message, checked.definition)
+        try:
+            steps, placement = evolve(landing, new, checked.policies)
+        except Refused as refused:
+            if not checked.unattended:
+                raise
+            return (), FieldPlacement(quarantined=f"needs a person: {one_line(str(refused))}")
+        waiting = next((str(step) for step in steps if step.policy == "refuse"), None)
+        if checked.unattended and waiting is not None:
+            kept = (replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
+            return tuple(kept), FieldPlacement(quarantined=f"needs a person: {waiting}")
+        return steps, placement
 
     def write(self) -> list[Registered]:
         """Register all of them.
@@ -209,23 +248,11 @@ class RegistrationBatch:
             _take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
             self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
 
-    def _read_ids(self, fingerprints: set[str]) -> dict[str, int]:
-        query = select(schemas.c.fingerprint, schemas.c.schema_id)
-        if len(fingerprints) == 1:
-            query = query.where(schemas.c.fingerprint == next(iter(fingerprints)))
-        return {row.fingerprint: row.schema_id for row in self._connection.execute(query)}
-
     def _schema_id(self, checked: CheckedRegistration) -> int:
         if checked.fingerprint not in self._ids:
-            values = {
-                "fingerprint": checked.fingerprint,
-                "format": checked.format,
-                "message": checked.message,
-                "definition": checked.definition,
-                "created_at": self._now,
-            }
-            query = insert(schemas).values(values).returning(schemas.c.schema_id)
-            schema_id = int(self._connection.execute(query).scalar_one())
+            schema_id = write_schema(
+                self._connection, checked.fingerprint, checked.format, checked.message, checked.definition, self._now
+            )
             self._ids[checked.fingerprint] = schema_id
             self._schemas[schema_id] = Schema(schema_id, checked.format, checked.message, checked.definition)
         return self._ids[checked.fingerprint]

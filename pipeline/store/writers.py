@@ -8,13 +8,15 @@ import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Connection, Engine, Row, func, insert, select, text
 
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles, registrations, writers
 
-_NUMBERS = (registrations.c.registration_id, writers.c.number, profiles.c.number)
+_BEHIND_ALL_PATHS: Final = b"\xff" * 8  # a count of steps comes first, which is far below it
+_NUMBERS: Final = (registrations.c.registration_id, writers.c.number, profiles.c.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,24 @@ def newest_writers(connection: Connection, registry: str, ids: Iterable[bytes]) 
         if row is not None:
             found[each] = _writer(row)
     return found
+
+
+def rows_of_paths(connection: Connection, registry: str, writer: bytes) -> list[WriterRow]:
+    """Return the rows that count of an id's index paths."""
+    own = (writers.c.registry == registry, writers.c.writer > writer, writers.c.writer < writer + _BEHIND_ALL_PATHS)
+    rows = connection.execute(select(writers).where(*own).order_by(writers.c.number))
+    return list({bytes(row.writer): _writer(row) for row in rows}.values())
+
+
+def sampled_writer(connection: Connection, registry: str, place: int) -> bytes | None:
+    """Return one writer whose schema its registry gave, by its place among all, which wraps; None without any."""
+    own = (writers.c.registry == registry, writers.c.fingerprint.is_not(None))
+    number = connection.scalar(select(func.count()).select_from(writers).where(*own)) or 0
+    if not number:
+        return None
+    query = select(writers.c.writer).where(*own).order_by(writers.c.number).offset(place % number).limit(1)
+    found = connection.scalar(query)
+    return None if found is None else bytes(found)
 
 
 def read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Refused
+from pipeline.registry_settings import generation_of
 from pipeline.setting_values import may_be_secret
 from pipeline.settings import Settings, load
 from pipeline.store.database.engine import open_store
@@ -211,3 +212,57 @@ def test_hours_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
     with pytest.raises(Refused, match=r"maintenance\.hours: expected two hours such as '22-6'"):
         load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": hours})
     assert load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": "22-6"})[0].maintenance.hours == "22-6"
+
+
+REGISTRY = """
+[registries.main]
+url = "https://registry.example.com:8081"
+user = "turnout"
+
+[registries.glue-eu]
+kind = "glue"
+generation = 2
+region = "eu-central-1"
+"""
+
+
+def test_registries_have_names_and_generations(tmp_path: Path) -> None:
+    """Each registry is a table of its own name; a variable gives its secret, which no text of settings shows."""
+    (tmp_path / "turnout.toml").write_text(REGISTRY)
+    settings, _ = load(tmp_path, {"TURNOUT_REGISTRIES__MAIN__PASSWORD": "hush"})
+    assert settings.registries["main"].password == "hush"
+    assert "hush" not in repr(settings)
+    assert [generation_of(settings.registries, name) for name in settings.registries] == ["main", "glue-eu.2"]
+
+
+def test_all_problems_of_registries_are_told_at_once(tmp_path: Path) -> None:
+    """What another kind would need, half a credential, a relative path and a secret in an address: one message."""
+    (tmp_path / "turnout.toml").write_text(
+        'registries.Main = {region = "eu", url = "https://user:hush@host", password = "hush", ca = "ca.pem"}\n'
+        'registries.b = {kind = "folder", token = 7}\n'
+        'registries.c = {kind = "glue", generation = 0}\n'
+        'registries.d = "hush"\n'
+        'registries.e = {user = "u", token = "hush", key = "/k", url = "https://host"}\n'
+    )
+    with pytest.raises(Refused) as types:
+        load(tmp_path, {})
+    assert str(types.value).splitlines()[1:] == [
+        "  - registries.b.token: expected a text, got a number (not shown)",
+        "  - registries.d: expected a table of settings, got a text (not shown)",
+    ]
+    text = (tmp_path / "turnout.toml").read_text()
+    (tmp_path / "turnout.toml").write_text(text.replace(", token = 7", "").replace('registries.d = "hush"\n', ""))
+    with pytest.raises(Refused) as values:
+        load(tmp_path, {})
+    assert str(values.value).splitlines()[1:] == [
+        "  - registries.c.generation: expected a value from 1 to 1000, got 0",
+        "  - registries.'Main': expected a name of 1 to 40 of a-z, 0-9, '_' and '-', with no sign first",
+        "  - registries.Main.region: expected none with the kind 'confluent'",
+        "  - registries.Main.url: expected an address such as https://host:8081, without user and password (not shown)",
+        "  - registries.Main.password: expected a user with the password, got none",
+        "  - registries.Main.ca: expected an absolute path (not shown)",
+        "  - registries.b.folder: expected one with the kind 'folder', got none",
+        "  - registries.e.token: expected either a token or a user, got both",
+        "  - registries.e.key: expected a certificate with the key, got none",
+    ]
+    assert "hush" not in str(types.value) + str(values.value)

@@ -153,6 +153,7 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("updated_at", Float, nullable=False),
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
+    Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,
@@ -314,7 +315,7 @@ schema_needs = store_table(  # what games wait for; a row goes when it is answer
     Column("absences", Integer, nullable=False),  # answers that the registry has no such schema
     Column("absent_since", Float),  # the first of them
     Column("answer", Text),  # the last answer, one sentence
-    Column("again", Integer, nullable=False),  # 1: somebody asks whether a refused writer is known now
+    Column("again", Integer, nullable=False),  # 1: the registry is asked even where the writer is refused
     allowed={"absences": ">= 0", "again": _FLAG},
 )
 

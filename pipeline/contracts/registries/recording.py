@@ -1,0 +1,207 @@
+"""Writes what a registry answered into the control store: schemas, what its writers mean, and registrations.
+
+Called by the resolution, under the lock of the store's numbers. What is there already counts: a registry that
+contradicts it changes nothing.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from pipeline.contracts.decoded import one_line
+from pipeline.contracts.formats.supported import fingerprint, format_of
+from pipeline.contracts.policies import Policies
+from pipeline.contracts.registrations import (
+    CheckedRegistration,
+    RegistrationBatch,
+    read_ids,
+    read_schemas,
+    write_schema,
+)
+from pipeline.contracts.registries.answers import Found
+from pipeline.contracts.schemas import Schema
+from pipeline.errors import Refused
+from pipeline.names import shown
+from pipeline.store.database.engine import writing
+from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of, read_needs
+from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
+
+MOST_MESSAGES: Final = 16
+"""Most messages of one schema that are kept at once; each further one is kept when a row needs it."""
+
+_CONFLUENT: Final[Mapping[int, int]] = {0: 5, 1: 17}  # magic byte → bytes of the id before an index path
+_GUID_BYTES: Final = 17  # of Confluent's GUID and of Glue's UUID, with the byte before them
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One message of a registry's schema: usable, or refused."""
+
+    path: bytes  # its index path as on the wire; empty where no path follows the id
+    message: str
+    definition: bytes = b""  # canonical
+    fingerprint: str | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A registry's schema in turnout's terms."""
+
+    writer: bytes  # the id, without an index path
+    format: str
+    meanings: tuple[Meaning, ...]
+    paths: str | None  # a hash of all index paths and their messages; None: no index path follows the id
+
+    def rows(self, registry: str, ids: Mapping[str, int]) -> Iterator[WriterRow]:
+        """Yield what the registry's writers mean, with our ids of schemas by fingerprint."""
+        if self.paths is not None:
+            yield WriterRow(registry, self.writer, indexed=True, fingerprint=self.paths)
+        for each in self.meanings:
+            writer, refused = self.writer + each.path, each.refused
+            if refused is not None:
+                refused = one_line(
+                    f"registry {registry} has schema {shown_writer(writer)}, which turnout cannot use: {refused}"
+                )
+            schema_id = None if each.fingerprint is None else ids[each.fingerprint]
+            yield WriterRow(registry, writer, schema_id, refused, fingerprint=each.fingerprint)
+
+
+def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: str | None) -> Understood:
+    """Return what an answer means. It checks definitions, so it is called before a transaction begins.
+
+    Args:
+        found: the answer.
+        writer: the writer of the question.
+        wanted: all writers that games wait for; those of the same id are among the result's.
+        message: the name of the message where ids of this registry come without an index path.
+    """
+    if b"" in found.messages:
+        return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None)
+    if message is not None:
+        return Understood(writer, found.format, (_meaning(found, b"", message),), None)
+    length = _CONFLUENT.get(writer[0] if writer else -1, len(writer))
+    own = writer[:length]
+    paths = [each[length:] for each in (writer, *wanted) if each.startswith(own) and len(each) > length]
+    first = dict.fromkeys([*paths, *islice(sorted(found.messages), MOST_MESSAGES)])
+    meanings = tuple(_meaning(found, path, found.messages.get(path)) for path in first)
+    whole = hashlib.sha256(repr(sorted(found.messages.items())).encode()).hexdigest()
+    return Understood(own, found.format, meanings, whole)
+
+
+def record(connection: Connection, registry: str, schema: Understood, now: float) -> str | None:
+    """Keep a registry's schema and its writers; return how it contradicts what is kept, where nothing changes."""
+    ids = read_ids(connection, [each.fingerprint for each in schema.meanings if each.fingerprint is not None])
+    known = {each.fingerprint: ids.get(each.fingerprint, 0) for each in schema.meanings if each.fingerprint is not None}
+    rows = list(schema.rows(registry, known))
+    held = newest_writers(connection, registry, [row.writer for row in rows])
+    if is_name(schema.writer) and any(row.refused is None for row in held.values()):
+        return None  # a name has the schema that it had first; its registry may have a newer one by now
+    for row in rows:
+        if (before := held.get(row.writer)) is not None and _contradicts(before, row):
+            return (
+                f"Registry {registry} gave another content for schema {shown_writer(row.writer)} than before. Find out "
+                "what happened to it; if its ids began again, open a new generation."
+            )
+    new = [row for row in rows if row.writer not in held or held[row.writer].refused is not None]
+    for each in schema.meanings:
+        if each.fingerprint is not None and not known[each.fingerprint]:
+            values = (each.fingerprint, schema.format, each.message, each.definition)
+            known[each.fingerprint] = write_schema(connection, *values, now)
+    final = {row.writer: row for row in schema.rows(registry, known)}
+    write_writers(connection, [final[row.writer] for row in new if final[row.writer] != held.get(row.writer)], now)
+    return None
+
+
+def settle(
+    connection: Connection, registry: str, wanted: Collection[bytes], policies: Policies, *, asked: bool
+) -> None:
+    """Register the schemas of known writers for the games that need them, and end those needs.
+
+    A schema that a game's table cannot take is registered too: its rows go to quarantine until a person decides.
+    Needs of refused writers that ask again end only where the registry was `asked`.
+    """
+    rows = newest_writers(connection, registry, wanted)
+    known: dict[int, list[OpenNeed]] = {}
+    ended = set()
+    for need in needs_of(connection, registry, wanted):
+        row = rows.get(need.writer)
+        if row is None or (row.refused is not None and need.again and not asked):
+            continue
+        ended.add(need.writer)
+        if row.indexed:  # which message it is stands in the row, unless the schema has only one
+            paths = rows_of_paths(connection, registry, need.writer)
+            row = paths[0] if len(paths) == 1 else row
+        if row.schema_id is not None:
+            known.setdefault(row.schema_id, []).append(need)
+    found = read_schemas(connection, set(known))
+    registering = [_registration(need, found[each], policies) for each, needs in known.items() for need in needs]
+    if registering:
+        RegistrationBatch(connection, registering).write()
+    end_needs(connection, registry, ended)
+
+
+def give_up(engine: Engine, registry: str, now: float) -> int:
+    """Refuse all that games wait for from a registry that will never answer, as a person has decided.
+
+    Their rows go to quarantine. Return the number of writers.
+    """
+    with writing(engine) as connection:
+        lock(connection)
+        wanted = {need.writer for need in read_needs(connection, registry)}
+        unknown = sorted(wanted - newest_writers(connection, registry, wanted).keys())
+        rows = (
+            WriterRow(
+                registry, writer, refused=f"a person gave up waiting for schema {shown_writer(writer)} of {registry}"
+            )
+            for writer in unknown
+        )
+        write_writers(connection, rows, now)
+        end_needs(connection, registry, unknown)
+        return len(unknown)
+
+
+def shown_writer(writer: bytes) -> str:
+    """Return a writer's id as people know it: a number, a GUID or a name."""
+    length = _CONFLUENT.get(writer[0] if writer else -1, _GUID_BYTES)
+    path = f" (message {writer[length:].hex()})" if len(writer) > length else ""
+    if writer[:1] == b"\x00" and len(writer) >= length:
+        return f"{int.from_bytes(writer[1:length])}{path}"
+    if writer[:1] in {b"\x01", b"\x03"} and len(writer) >= length:
+        digits = writer[1:length].hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}{path}"
+    return shown(writer.decode("utf-8", "replace"))
+
+
+def is_name(writer: bytes) -> bool:
+    """Return whether a writer is the name of a topic or game, whose newest schema may change in its registry."""
+    length = _CONFLUENT.get(writer[0] if writer else -1, _GUID_BYTES)
+    return writer[:1] not in {b"\x00", b"\x01", b"\x03"} or len(writer) < length
+
+
+def _meaning(found: Found, path: bytes, message: str | None) -> Meaning:
+    if message is None:
+        return Meaning(path, "", refused="it has no message at that index path")
+    try:
+        definition = format_of(found.format).canonical(message, found.definition)
+    except Refused as refused:
+        return Meaning(path, message, refused=str(refused))
+    return Meaning(path, message, definition, fingerprint(found.format, message, definition))
+
+
+def _contradicts(before: WriterRow, now: WriterRow) -> bool:
+    """Return whether two answers about one writer exclude each other; a later turnout may use what was refused."""
+    if before.refused is not None or now.refused is not None:
+        return False
+    return (before.indexed, before.fingerprint) != (now.indexed, now.fingerprint)
+
+
+def _registration(need: OpenNeed, schema: Schema, policies: Policies) -> CheckedRegistration:
+    mark = fingerprint(schema.format, schema.message, schema.definition)
+    return CheckedRegistration(
+        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies, unattended=True
+    )

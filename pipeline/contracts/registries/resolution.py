@@ -1,0 +1,350 @@
+"""Answers what games wait for: asks registries for the schemas of writers and keeps the answers in the control store.
+
+Runs in threads of drivers, one for each registry, so that a slow one keeps no other one's games waiting. A registry
+that does not answer decides nothing (law L14): its games wait, and it is asked again later.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from pipeline.contracts.decoded import one_line
+from pipeline.contracts.policies import DEFAULTS, Policies
+from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, SchemaResolver, Unusable
+from pipeline.contracts.registries.recording import is_name, record, settle, shown_writer, understood
+from pipeline.errors import first_line
+from pipeline.failpoints import hit
+from pipeline.names import GameKey
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import RegistryState
+from pipeline.store.schema_needs import (
+    OpenNeed,
+    RegistryHealth,
+    needs_of,
+    note_answer,
+    read_needs,
+    read_states,
+    write_needs,
+    write_state,
+)
+from pipeline.store.writers import WriterRow, lock, newest_writers, sampled_writer, write_writers
+
+_log: Final = logging.getLogger("turnout")
+_MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
+_MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
+_ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
+_STORE_SECONDS: Final = 5.0  # after the control store did not answer
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the resolution waits, in seconds."""
+
+    away: float = 1.0  # after a registry did not answer; doubles up to `away_most`
+    away_most: float = 60.0
+    absent: float = 15.0  # between two answers that a schema does not exist
+    absences: int = 3  # how many such answers count,
+    absent_for: float = 30.0  # and the least time from the first to the last of them
+    refused: float = 600.0  # between two questions for a refused writer
+    sample: float = 3600.0  # between two looks whether a known writer still has its schema
+    idle: float = 30.0  # between two looks for what other processes wrote
+
+
+DEFAULT_PATIENCE: Final = Patience()
+
+
+class Need(NamedTuple):
+    """A writer whose schema a game lacks."""
+
+    game_key: GameKey
+    game: str
+    registry: str  # the generation of a registry
+    writer: bytes  # as on the wire, with its index path where it has one
+
+
+@dataclass(slots=True)
+class _Asking:
+    """What is remembered of one registry; only its own thread changes it."""
+
+    resolver: SchemaResolver
+    sampled: int  # the number of the period whose sample was looked at
+    failures: int = 0  # answers in a row that were none
+    retry_at: float = 0.0
+    asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
+    wake: threading.Event = field(default_factory=threading.Event)
+
+
+class _NotSet:
+    """Stands for a registry that the settings lack."""
+
+    def __init__(self, registry: str) -> None:
+        self._registry = registry
+
+    def resolve(self, _writer: bytes) -> Answer:
+        """Answer that nothing is known."""
+        return Away(f"The settings have no registry {self._registry}. Add its table, with its generation.")
+
+
+class Resolution:
+    """Asks registries for what games need."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        resolvers: Mapping[str, SchemaResolver],
+        clock: Callable[[], float] = time.time,
+        *,
+        policies: Mapping[str, Policies] = _NOTHING,
+        messages: Mapping[str, str] = _NOTHING,
+        patience: Patience = DEFAULT_PATIENCE,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            engine: the control store.
+            resolvers: by generation of a registry.
+            clock: Unix seconds.
+            policies: of registrations, by generation; the defaults where it has none.
+            messages: the name of the message, by generation, where ids come without an index path.
+            patience: how long to wait.
+        """
+        self._engine = engine
+        self._clock = clock
+        self._policies = policies
+        self._messages = messages
+        self._patience = patience
+        self._stop: threading.Event | None = None  # None: the threads were not started
+        self._asking = {name: _Asking(each, self._period(clock())) for name, each in resolvers.items()}
+        self._noted: dict[Need, bool] = {}  # whether it asks again
+        self._lock = threading.Lock()
+
+    def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
+        """Take needs of games that are onboarded, and wake the threads; never waits.
+
+        Args:
+            needs: what is lacking; repeated ones cost nothing.
+            again: ask also for writers that were refused, at most once in ten minutes.
+        """
+        with self._lock:
+            for need in needs:
+                if need not in self._noted and len(self._noted) >= _MOST_NOTED:
+                    continue
+                self._noted[need] = again or self._noted.get(need, False)
+                if need.registry not in self._asking:
+                    self._asking[need.registry] = _Asking(_NotSet(need.registry), self._period(self._clock()))
+                    if self._stop is not None:
+                        self._serve(need.registry, self._stop)
+                self._asking[need.registry].wake.set()
+
+    def start(self, stop: threading.Event) -> None:
+        """Start a thread for each registry; they end after `stop` is set and `wake` was called."""
+        with self._lock:
+            self._stop = stop
+            for registry in self._asking:
+                self._serve(registry, stop)
+
+    def wake(self) -> None:
+        """Wake all threads, such as when they should end."""
+        with self._lock:
+            for asking in self._asking.values():
+                asking.wake.set()
+
+    def step(self, now: float) -> float:
+        """Do for every registry what is due; return when to come back."""
+        return min([self.step_of(registry, now) for registry in list(self._asking)], default=now + self._patience.idle)
+
+    def step_of(self, registry: str, now: float) -> float:
+        """Do for one registry what is due; return when to come back.
+
+        Raises:
+            OperationalError: the control store does not answer; what was noted stays so.
+        """
+        asking = self._asking[registry]
+        self._write_noted(registry, now)
+        waiting: dict[bytes, list[OpenNeed]] = {}
+        with self._engine.connect() as connection:
+            health = read_states(connection).get(registry)
+            for need in read_needs(connection, registry):
+                waiting.setdefault(need.writer, []).append(need)
+        if waiting:
+            waiting = self._settle(registry, waiting)
+        if health is not None and health.state == "mistrusted":
+            return now + self._patience.idle
+        if now < asking.retry_at:
+            return asking.retry_at
+        due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
+        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now})
+        for writer in asks[:_ASKS_PER_STEP]:
+            if _again(waiting[writer]):
+                asking.asked_again[writer] = now
+            if not self._ask(registry, writer, waiting):
+                return max(asking.retry_at, now)
+        for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
+            del asking.asked_again[writer]
+        if len(asks) > _ASKS_PER_STEP:
+            return now
+        if self._period(now) != asking.sampled and not self._sample(registry, asking, now):
+            return max(asking.retry_at, now)
+        later = [at for at in due.values() if at > now] + [now + self._patience.absent] * bool(asks)
+        return min([now + self._patience.idle, *later])
+
+    def _serve(self, registry: str, stop: threading.Event) -> None:
+        name = f"registry-{registry}"
+        threading.Thread(target=self._run, args=(registry, stop), name=name, daemon=True).start()
+
+    def _run(self, registry: str, stop: threading.Event) -> None:
+        asking = self._asking[registry]
+        while not stop.is_set():
+            asking.wake.clear()
+            try:
+                come_back = self.step_of(registry, self._clock())
+            except (OperationalError, InterfaceError) as error:
+                _log.warning("registry %s: the control store does not answer: %s", registry, first_line(error))
+                come_back = self._clock() + _STORE_SECONDS
+            except Exception:  # noqa: BLE001 - the edge of a thread: games of this registry wait, all else goes on
+                _log.exception("registry %s: resolving failed", registry)
+                come_back = self._clock() + self._patience.away_most
+            if not stop.is_set():
+                asking.wake.wait(max(0.0, come_back - self._clock()))
+
+    def _write_noted(self, registry: str, now: float) -> None:
+        with self._lock:
+            noted = {need: again for need, again in self._noted.items() if need.registry == registry}
+        if not noted:
+            return
+        needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
+        write_needs(self._engine, needs)
+        with self._lock:
+            for need, again in noted.items():
+                if self._noted.get(need) == again:
+                    del self._noted[need]
+
+    def _settle(self, registry: str, waiting: dict[bytes, list[OpenNeed]]) -> dict[bytes, list[OpenNeed]]:
+        """Register what is known already, which takes no registry; return what is left to ask."""
+        with self._engine.connect() as connection:
+            rows = newest_writers(connection, registry, waiting)
+        known = [writer for writer, row in rows.items() if row.refused is None or not _again(waiting[writer])]
+        for writer in known:  # one transaction each: a game that fails keeps few others waiting
+            with writing(self._engine) as connection:
+                lock(connection)
+                settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=False)
+        return {writer: needs for writer, needs in waiting.items() if writer not in known}
+
+    def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
+        """Return the time of the next question about a writer."""
+        asked = max((need.asked_at for need in needs if need.asked_at is not None), default=None)
+        again = asking.asked_again.get(writer)
+        after_absence = 0.0 if asked is None else asked + self._patience.absent
+        return after_absence if again is None else max(after_absence, again + self._patience.refused)
+
+    def _ask(self, registry: str, writer: bytes, wanted: Collection[bytes]) -> bool:
+        """Ask for one writer and keep the answer; return False where the registry is away or mistrusted."""
+        asking = self._asking[registry]
+        answer = asking.resolver.resolve(writer)
+        hit("after_registry_answer")
+        now = self._clock()
+        match answer:
+            case Away(detail):
+                self._note_away(registry, asking, detail, now)
+                return False
+            case Found():
+                known = self._keep(registry, answer, writer, wanted, now)
+            case Absent(detail):
+                known = True
+                self._keep_refusal(
+                    registry, writer, f"has no schema {shown_writer(writer)}: {detail}", now, is_absent=True
+                )
+            case Unusable(detail):
+                known = True
+                said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
+                self._keep_refusal(registry, writer, said, now, is_absent=False)
+        asking.failures = 0
+        return known
+
+    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes], now: float) -> bool:
+        schema = understood(found, writer, wanted, self._messages.get(registry))
+        with writing(self._engine) as connection:
+            lock(connection)
+            contradiction = record(connection, registry, schema, now)
+            if contradiction is None:
+                own = [writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)]
+                settle(connection, registry, set(own), self._policies.get(registry, DEFAULTS), asked=True)
+            _note_health(connection, registry, contradiction, now)
+        if contradiction is not None:
+            _log.error("%s", contradiction)
+        return contradiction is None
+
+    def _keep_refusal(self, registry: str, writer: bytes, said: str, now: float, *, is_absent: bool) -> None:
+        """Refuse a writer, where the answer counts already; what is known to be usable stays so."""
+        reason = one_line(f"registry {registry} {said}")
+        with writing(self._engine) as connection:
+            lock(connection)
+            row = newest_writers(connection, registry, [writer]).get(writer)
+            if row is None:
+                note_answer(connection, registry, writer, reason, now, absent=is_absent)
+                if not is_absent or self._is_final(needs_of(connection, registry, [writer]), now):
+                    write_writers(connection, [WriterRow(registry, writer, refused=reason)], now)
+                    _log.warning("%s", reason)
+            settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=True)
+            _note_health(connection, registry, None, now)
+
+    def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
+        """Return whether a registry said often and long enough that it has no such schema."""
+        counted = [need for need in needs if need.absent_since is not None]
+        return any(
+            need.absences >= self._patience.absences and now - (need.absent_since or now) >= self._patience.absent_for
+            for need in counted
+        )
+
+    def _note_away(self, registry: str, asking: _Asking, detail: str, now: float) -> None:
+        wait = min(self._patience.away_most, self._patience.away * 2.0 ** min(asking.failures, 30))
+        asking.failures += 1
+        asking.retry_at = now + wait
+        if asking.failures == 1:
+            _log.warning("registry %s is away: %s", registry, detail)
+        with writing(self._engine) as connection:
+            lock(connection)
+            write_state(connection, RegistryHealth(registry, "away", now, one_line(detail), now, asking.retry_at))
+
+    def _sample(self, registry: str, asking: _Asking, now: float) -> bool:
+        """Ask again for one known id: a registry that gives it another schema is not trusted with new ones."""
+        asking.sampled = self._period(now)
+        with self._engine.connect() as connection:
+            writer = sampled_writer(connection, registry, asking.sampled)
+        if writer is None or is_name(writer):
+            return True
+        answer = asking.resolver.resolve(writer)
+        if isinstance(answer, Away):
+            self._note_away(registry, asking, answer.detail, self._clock())
+            return False
+        return not isinstance(answer, Found) or self._keep(registry, answer, writer, (), self._clock())
+
+    def _period(self, now: float) -> int:
+        return int(now // self._patience.sample)
+
+
+def _again(needs: Iterable[OpenNeed]) -> bool:
+    return any(need.again for need in needs)
+
+
+def _note_health(connection: Connection, registry: str, contradiction: str | None, now: float) -> None:
+    state: RegistryState = "ok" if contradiction is None else "mistrusted"
+    write_state(connection, RegistryHealth(registry, state, now, contradiction, now))
+
+
+def _in_turns(waiting: Mapping[bytes, list[OpenNeed]]) -> list[bytes]:
+    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other."""
+    asked: dict[GameKey, int] = {}
+    ranks = {}
+    for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
+        key = needs[0].game_key
+        ranks[writer] = asked[key] = asked.get(key, -1) + 1
+    return sorted(ranks, key=ranks.__getitem__)

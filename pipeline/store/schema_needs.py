@@ -1,0 +1,143 @@
+"""What games wait for, and how the registries that must answer it stand.
+
+Written by the threads that ask registries; read by them, by drivers for a game's cause, by pages and commands.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+
+from pipeline.names import GameKey
+from pipeline.store.database.engine import writing
+from pipeline.store.database.states import RegistryState
+from pipeline.store.database.tables import registry_states, schema_needs
+from pipeline.store.writers import lock
+
+MOST_NEEDS: Final = 1000
+"""Most open needs of one game; its further rows report theirs again once these are answered."""
+
+_WRITERS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
+_OK_SECONDS: Final = 60.0  # between two notes that a registry still answers
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNeed:
+    """A writer that a game waits for."""
+
+    registry: str  # a generation of it
+    writer: bytes  # with its index path where it has one
+    game_key: GameKey
+    game: str
+    wanted_at: float  # when it was first reported, Unix seconds
+    asked_at: float | None = None  # when its registry answered last; None: it has not yet
+    absences: int = 0  # answers that the registry has no such schema
+    absent_since: float | None = None  # the first of them
+    answer: str | None = None  # the last one, a sentence
+    again: bool = False  # its registry is asked even where the writer is refused
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryHealth:
+    """How a generation of a registry stands."""
+
+    registry: str
+    state: RegistryState
+    since: float
+    detail: str | None  # a sentence; None where it is ok
+    checked_at: float
+    retry_at: float | None = None  # when it is asked again; None: when a row needs it
+
+
+def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
+    """Add needs; an open one only takes over `again`."""
+    wanted = {(each.registry, each.writer, each.game_key): each for each in needs}
+    table = schema_needs
+    with writing(engine) as connection:
+        lock(connection)
+        query = select(table.c.registry, table.c.writer, table.c.game_key)
+        held = {(row.registry, bytes(row.writer), row.game_key) for row in connection.execute(query)}
+        room = {key: MOST_NEEDS - number for key, number in Counter(key for _, _, key in held).items()}
+        new = []
+        for own, need in wanted.items():
+            if own in held:
+                if need.again:
+                    columns = (table.c.registry, table.c.writer, table.c.game_key)
+                    same = [column == value for column, value in zip(columns, own, strict=True)]
+                    connection.execute(update(table).where(*same).values(again=1))
+            elif (left := room.setdefault(need.game_key, MOST_NEEDS)) > 0:
+                room[need.game_key] = left - 1
+                new.append(asdict(need) | {"again": int(need.again)})
+        if new:
+            connection.execute(insert(table), new)
+
+
+def read_needs(connection: Connection, registry: str | None = None) -> list[OpenNeed]:
+    """Return the open needs, oldest first; of one registry, or all."""
+    query = select(schema_needs).order_by(schema_needs.c.wanted_at)
+    if registry is not None:
+        query = query.where(schema_needs.c.registry == registry)
+    return [_need(**row) for row in connection.execute(query).mappings()]
+
+
+def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:
+    """Return the open needs of these writers."""
+    table = schema_needs
+    query = select(table).where(table.c.registry == registry, table.c.writer.in_(list(writers)))
+    return [_need(**row) for row in connection.execute(query).mappings()]
+
+
+def end_needs(connection: Connection, registry: str, writers: Collection[bytes]) -> None:
+    """Forget needs that were answered."""
+    table, ended = schema_needs, list(writers)
+    for start in range(0, len(ended), _WRITERS_PER_QUERY):
+        part = ended[start : start + _WRITERS_PER_QUERY]
+        connection.execute(delete(table).where(table.c.registry == registry, table.c.writer.in_(part)))
+
+
+def note_answer(connection: Connection, registry: str, writer: bytes, answer: str, now: float, *, absent: bool) -> None:
+    """Keep the last answer about a writer that its games go on to wait for."""
+    table = schema_needs
+    values: dict[str, object] = {"asked_at": now, "answer": answer}
+    if absent:
+        values |= {"absences": table.c.absences + 1, "absent_since": func.coalesce(table.c.absent_since, now)}
+    own = (table.c.registry == registry, table.c.writer == writer)
+    connection.execute(update(table).where(*own).values(values))
+
+
+def read_states(connection: Connection) -> dict[str, RegistryHealth]:
+    """Return how each registry stands that was ever asked."""
+    rows = connection.execute(select(registry_states)).mappings()
+    return {row["registry"]: RegistryHealth(**row) for row in rows}
+
+
+def write_state(connection: Connection, health: RegistryHealth) -> None:
+    """Keep how a registry stands, under the lock: since when is kept, and only a person ends mistrust."""
+    table = registry_states
+    held = connection.execute(select(table).where(table.c.registry == health.registry)).first()
+    values: dict[str, Any] = asdict(health)
+    if held is None:
+        connection.execute(insert(table).values(values))
+        return
+    if held.state == health.state == "ok" and 0 <= health.checked_at - held.checked_at < _OK_SECONDS:
+        return
+    if held.state == "mistrusted":
+        values |= {"state": held.state, "detail": held.detail, "retry_at": None}
+    if held.state == values["state"]:
+        values["since"] = held.since
+    connection.execute(update(table).where(table.c.registry == health.registry).values(values))
+
+
+def trust_again(engine: Engine, registry: str, now: float) -> bool:
+    """End the mistrust of a registry, as a person has decided; return False where there was none."""
+    table = registry_states
+    with writing(engine) as connection:
+        lock(connection)
+        query = update(table).where(table.c.registry == registry, table.c.state == "mistrusted")
+        return bool(connection.execute(query.values(state="ok", since=now, detail=None, retry_at=None)).rowcount)
+
+
+def _need(*, writer: bytes, again: int, **values: object) -> OpenNeed:
+    return OpenNeed(writer=bytes(writer), again=bool(again), **values)  # type: ignore[arg-type]  # the table's types

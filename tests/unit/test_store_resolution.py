@@ -1,0 +1,441 @@
+"""Answers of registries become rows of the control store: once, for ever, and never from an outage."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from pipeline.contracts.policies import parse_policies
+from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, Unusable
+from pipeline.contracts.registries.recording import give_up
+from pipeline.contracts.registries.resolution import Need, Patience, Resolution
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet, Writer
+from pipeline.failpoints import Injected
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.database.engine import open_store
+from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_needs, read_states, trust_again, write_needs
+from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.test_streams_outage import away
+
+SEVEN, EIGHT = b"\x00\x00\x00\x00\x07", b"\x00\x00\x00\x00\x08"
+FIRST, SECOND = b"\x00", b"\x02\x02"
+NOW = 1_800_000_000.0
+CHESS = Need(game_key("Chess"), "Chess", "main", SEVEN)
+GO = Need(game_key("Go"), "Go", "main", SEVEN)
+HALF_HOUR = 1800.0
+PATIENCE = Patience(sample=10 * HALF_HOUR)
+
+
+def found(messages: Mapping[bytes, str] | None = None, **fields: str) -> Found:
+    """Return a file of messages M and N with these fields."""
+    types = {name: (number, kind) for number, (name, kind) in enumerate((fields or {"a": "int32"}).items(), start=1)}
+    definition = bundle(define({"M": types, "N": {"z": (1, "string")}}))
+    return Found("protobuf", definition, {b"": "t.M"} if messages is None else messages)
+
+
+@dataclass
+class World:
+    """A registry with one answer, or one for each writer, and a clock that stands until it is moved."""
+
+    engine: Engine
+    answer: Answer | dict[bytes, Answer] = field(default_factory=found)
+    now: float = NOW
+    asked: list[bytes] = field(default_factory=list)
+    meanwhile: Callable[[], None] | None = None  # happens while the registry answers
+
+    def resolve(self, writer: bytes) -> Answer:
+        self.asked.append(writer)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        return self.answer.get(writer, Absent("no such id")) if isinstance(self.answer, dict) else self.answer
+
+    def resolution(self, **options: object) -> Resolution:
+        chosen = {"patience": PATIENCE, **options}
+        return Resolution(self.engine, {"main": self}, lambda: self.now, **chosen)  # type: ignore[arg-type]
+
+    def after(self, resolution: Resolution, seconds: float) -> float:
+        self.now += seconds
+        return resolution.step(self.now) - self.now
+
+    @property
+    def needs(self) -> list[OpenNeed]:
+        with self.engine.connect() as connection:
+            return read_needs(connection)
+
+    def health(self, registry: str) -> RegistryHealth:
+        with self.engine.connect() as connection:
+            return read_states(connection)[registry]
+
+    @property
+    def schemas(self) -> SchemaSet:
+        return LocalRegistry(self.engine).snapshot()
+
+    def writer(self, writer: bytes = SEVEN) -> Writer | None:
+        return self.schemas.writers.get(("main", writer))
+
+    def state(self) -> tuple[str, float, str | None]:
+        health = self.health("main")
+        return health.state, health.since - NOW, health.detail
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    return World(engine)
+
+
+def test_a_found_schema_is_kept_and_registered_for_all_games_that_wait(world: World) -> None:
+    """Law L13: an answer becomes a numbered row, and the games that need it get their registration with it."""
+    resolution = world.resolution()
+    resolution.note([CHESS, GO, CHESS])
+    assert world.after(resolution, 0) > 0
+    schemas = world.schemas
+    (chess,), (go,) = schemas.of(CHESS.game_key), schemas.of(GO.game_key)
+    assert chess == go
+    assert world.writer() == Writer(chess.schema_id)
+    assert world.asked == [SEVEN]
+    assert world.needs == []
+    assert world.state() == ("ok", 0, None)
+
+
+def test_a_known_writer_takes_no_registry(world: World) -> None:
+    """A found id is kept for ever: another game that needs it gets it while the registry is away."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    world.answer = Away("down")
+    resolution.note([GO])
+    world.after(resolution, 1)
+    assert world.schemas.of(GO.game_key) == world.schemas.of(CHESS.game_key)
+    assert world.asked == [SEVEN]
+
+
+@pytest.mark.parametrize("paths", [{FIRST: "t.M"}, {FIRST: "t.M", SECOND: "t.N"}], ids=["one", "two"])
+def test_each_index_path_of_an_id_is_a_writer_of_its_own(world: World, paths: dict[bytes, str]) -> None:
+    """One id names all messages of a file: a game gets the one that its rows name, or the only one there is."""
+    world.answer = found(paths)
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    assert world.writer() == Writer(indexed=True)
+    assert {path for registry, path in world.schemas.writers} == {SEVEN, *(SEVEN + each for each in paths)}
+    assert [each.message for each in world.schemas.of(CHESS.game_key)] == (["t.M"] if len(paths) == 1 else [])
+    resolution.note([CHESS._replace(writer=SEVEN + max(paths))])
+    world.after(resolution, 0)
+    assert [each.message for each in world.schemas.of(CHESS.game_key)] == [paths[max(paths)]]
+    assert world.asked == [SEVEN]
+
+
+def test_a_path_without_a_message_is_refused(world: World) -> None:
+    """The registry has answered: its file has no such message, and no later answer about that id can have one."""
+    world.answer = found({FIRST: "t.M"})
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=SEVEN + b"\x02\x08")])
+    world.after(resolution, 0)
+    refused = world.writer(SEVEN + b"\x02\x08")
+    assert refused is not None
+    assert refused.refused == (
+        "registry main has schema 7 (message 0208), which turnout cannot use: it has no message at that index path"
+    )
+    assert world.needs == []
+
+
+def test_ids_without_index_paths_have_the_message_of_the_profile(world: World) -> None:
+    """Where an id stands in the wrapper no path follows it, so a person names the message."""
+    world.answer = found({FIRST: "t.M", SECOND: "t.N"})
+    resolution = world.resolution(messages={"main": "t.N"})
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    (schema,) = world.schemas.of(CHESS.game_key)
+    assert schema.message == "t.N"
+    assert world.writer() == Writer(schema.schema_id)
+
+
+def test_absent_counts_after_three_answers_over_half_a_minute(world: World) -> None:
+    """Law L14: one answer may come from a registry that is behind; nothing is refused before the third."""
+    world.answer = Absent("no such id")
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    for seconds in (0, 1, 14, 14, 0.5):
+        world.after(resolution, seconds)
+        assert world.writer() is None
+    (need,) = world.needs
+    assert (need.absences, need.answer) == (2, "registry main has no schema 7: no such id")
+    world.after(resolution, 0.5)
+    assert world.writer() == Writer(refused="registry main has no schema 7: no such id")
+    assert len(world.asked) == 3
+    assert world.needs == []
+
+
+@pytest.mark.parametrize("late", [Found, Away])
+def test_a_later_question_finds_an_absent_schema(world: World, late: type) -> None:
+    """Law L14: a schema that appears later is a new row under a later number; away changes nothing."""
+    world.answer = Absent("no such id")
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    for _ in range(3):
+        world.after(resolution, 15)
+    before = world.schemas
+    resolution.note([CHESS])
+    world.after(resolution, 15)  # refused is an answer too
+    assert len(world.asked) == 3
+    for _ in range(10):
+        resolution.note([CHESS], again=True)
+        world.after(resolution, 10)
+    assert len(world.asked) == 4, "asked at most each ten minutes"
+    world.answer = found() if late is Found else Away("down")
+    world.after(resolution, 600)
+    if late is Found:
+        assert world.writer() == Writer(world.schemas.games[CHESS.game_key][0])
+        assert world.needs == []
+    else:
+        assert world.writer() == before.writers["main", SEVEN]
+        assert len(world.needs) == 1
+    assert LocalRegistry(world.engine).snapshot(before.version) == before
+
+
+def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> None:
+    """Law L14: the state says which registry is away since when; nothing else is written."""
+    world.answer = Away("no route to host")
+    resolution = world.resolution()
+    resolution.note([CHESS, GO._replace(writer=EIGHT)])
+    waits = [world.after(resolution, 0)]
+    for _ in range(8):
+        waits.append(world.after(resolution, waits[-1]))
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert len(world.asked) == 9, "one question each time, however many wait"
+    assert world.after(resolution, 10) == 50
+    assert world.schemas.version == 0
+    assert world.state() == ("away", 0, "no route to host")
+    world.answer = found()
+    world.after(resolution, 50)
+    assert world.state()[0] == "ok"
+    assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key) != ()
+
+
+def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
+    """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
+    world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: found(a="nonsense.Missing")}
+    world.answer[EIGHT] = Found("protobuf", b"\xff", {b"": "t.M"})
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    texts = [writer.refused or "" for writer in world.schemas.writers.values()]
+    assert texts[0] == (
+        "registry main has schema 7, which turnout cannot use: its references form a circle second line"
+    )
+    assert texts[1].startswith("registry main has schema 8, which turnout cannot use: ")
+
+
+def test_a_schema_that_no_table_takes_waits_for_a_person(world: World) -> None:
+    """Nobody is there to choose a policy, so its rows go to quarantine, from where a person lets them in."""
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="string")}
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT), GO._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    _, new = world.schemas.of(CHESS.game_key)
+    assert world.schemas.placement(CHESS.game_key, new.schema_id).quarantined == (
+        "needs a person: a: its type changed from int32 to string"
+    )
+    assert world.schemas.placement(GO.game_key, new.schema_id).quarantined is None
+    registry = LocalRegistry(world.engine)
+    chosen = parse_policies(["incompatible=side-column"])
+    assert registry.register("Chess", "t.M", new.definition, chosen).schema_id == new.schema_id
+    assert world.schemas.placement(CHESS.game_key, new.schema_id).quarantined is None
+    resolution.note([CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    assert world.schemas.placement(CHESS.game_key, new.schema_id).quarantined is None
+
+
+def test_policies_of_a_registry_decide_for_its_games(world: World) -> None:
+    """Settings may choose beforehand what becomes of a change."""
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="string")}
+    resolution = world.resolution(policies={"main": parse_policies(["incompatible=side-column"])})
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    _, new = world.schemas.of(CHESS.game_key)
+    assert world.schemas.placement(CHESS.game_key, new.schema_id).names == (("a", "a__v2"),)
+
+
+def test_a_registry_that_contradicts_itself_is_not_trusted(world: World) -> None:
+    """A lying registry changes nothing: the first answer counts, and no new id is taken until a person says so."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    before = world.schemas
+    world.answer = found(a="string")
+    world.after(resolution, PATIENCE.sample)  # it looks again at a known id
+    assert world.asked == [SEVEN, SEVEN]
+    assert world.state()[0] == "mistrusted"
+    assert "gave another content for schema 7 than before" in (world.state()[2] or "")
+    resolution.note([GO, GO._replace(writer=EIGHT)])
+    world.after(resolution, PATIENCE.sample)
+    assert len(world.asked) == 2, "no new id is taken from it"
+    assert world.schemas.of(GO.game_key) == before.of(CHESS.game_key), "what was known before stays known"
+    assert world.schemas.writers == before.writers
+    assert trust_again(world.engine, "main", world.now)
+    world.answer = {SEVEN: found(), EIGHT: found(b="string")}
+    world.after(resolution, 1)
+    assert len(world.schemas.of(GO.game_key)) == 2
+    assert not trust_again(world.engine, "main", world.now)
+
+
+@pytest.mark.parametrize("answer", [found(), Absent("deleted"), Unusable("too large"), Away("down")])
+def test_a_look_at_a_known_id_forgets_nothing(world: World, answer: Answer) -> None:
+    """An id that its registry has deleted since stays what it was."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    before = world.schemas
+    world.answer = answer
+    world.after(resolution, PATIENCE.sample)
+    assert world.asked == [SEVEN, SEVEN]
+    assert world.schemas == before
+    assert world.state()[0] == ("away" if isinstance(answer, Away) else "ok")
+
+
+def test_a_name_keeps_the_schema_that_it_had_first(world: World) -> None:
+    """The newest schema of a topic changes in an honest registry, so it is never looked at again."""
+    resolution = world.resolution()
+    resolution.note([CHESS._replace(writer=b"topic")])
+    world.after(resolution, 0)
+    world.answer = found(a="string")
+    world.after(resolution, PATIENCE.sample)
+    assert world.asked == [b"topic"]
+    assert world.state()[0] == "ok"
+
+
+def test_of_two_that_resolve_at_once_the_first_wins(world: World) -> None:
+    """Both asked before either wrote; the second finds the rows and adds none."""
+    one, two = world.resolution(), world.resolution()
+    one.note([CHESS])
+    two.note([CHESS])
+
+    def other() -> None:
+        world.meanwhile = None
+        two.step(world.now)
+
+    world.meanwhile = other
+    one.step(world.now)
+    assert world.asked == [SEVEN, SEVEN]
+    assert world.schemas.version == 2
+    assert world.state()[0] == "ok"
+
+
+def test_a_name_whose_schema_changed_between_two_answers_is_no_lie(world: World) -> None:
+    """Two drivers asked for the newest schema of a topic while it changed: the first answer counts."""
+    one, two, need = world.resolution(), world.resolution(), CHESS._replace(writer=b"topic")
+    one.note([need])
+    two.note([need])
+
+    def other() -> None:
+        world.meanwhile = None
+        two.step(world.now)
+        world.answer = found(a="string")
+
+    world.meanwhile = other
+    one.step(world.now)
+    assert world.schemas.version == 2
+    assert world.state()[0] == "ok"
+
+
+def test_a_kill_between_answer_and_write_leaves_the_need(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of an answer is kept before all of it is; the next process asks again."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    (tmp_path / "armed").write_text("after_registry_answer raise 1\n")
+    monkeypatch.setenv("TURNOUT_FAILPOINTS", str(tmp_path))
+    with pytest.raises(Injected):
+        world.after(resolution, 0)
+    assert world.schemas.version == 0
+    next_one = world.resolution()
+    world.after(next_one, 0)
+    assert len(world.schemas.of(CHESS.game_key)) == 1
+    assert world.asked == [SEVEN, SEVEN]
+
+
+def test_a_flood_of_one_game_delays_no_other(world: World) -> None:
+    """Law L16: games take turns, and no game has more open needs than fit."""
+    world.answer = Absent("no such id")
+    flood = [CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(1001)]
+    write_needs(world.engine, [OpenNeed("main", each.writer, each.game_key, each.game, NOW - 1) for each in flood])
+    assert len(world.needs) == 1000
+    resolution = world.resolution()
+    resolution.note([GO._replace(writer=b"\x00\xff\xff\xff\xff")])
+    assert world.after(resolution, 0) == 0, "more is due at once"
+    assert world.asked[1] == b"\x00\xff\xff\xff\xff"
+    assert len(world.asked) == 50
+
+
+def test_a_registry_that_the_settings_lack_is_away(world: World) -> None:
+    """Law L14: rows of an older generation wait with a sentence that says what to set."""
+    resolution = world.resolution()
+    resolution.note([CHESS._replace(registry="old.2")])
+    world.after(resolution, 0)
+    assert world.schemas.version == 0
+    health = world.health("old.2")
+    assert (health.state, health.detail) == (
+        "away",
+        "The settings have no registry old.2. Add its table, with its generation.",
+    )
+
+
+def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
+    """A generation whose registry is gone would hold its games for ever; their rows keep their bytes in quarantine."""
+    world.answer = Away("gone")
+    resolution = world.resolution()
+    resolution.note([CHESS, GO._replace(writer=EIGHT), GO._replace(registry="other")])
+    world.after(resolution, 0)
+    assert give_up(world.engine, "main", world.now) == 2
+    assert world.writer(EIGHT) == Writer(refused="a person gave up waiting for schema 8 of main")
+    assert [need.registry for need in world.needs] == ["other"]
+
+
+def test_needs_wait_while_the_store_is_away(world: World) -> None:
+    """B3: what was noted is written once the store answers again; the registry is not asked before."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    with away(world.engine), pytest.raises(OperationalError):
+        world.after(resolution, 0)
+    assert world.asked == []
+    world.after(resolution, 1)
+    assert len(world.schemas.of(CHESS.game_key)) == 1
+
+
+def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:
+    """A note wakes the thread of its registry; a registry that hangs keeps no other one waiting."""
+    environ = {"TURNOUT_STORE__URL": engine.url.render_as_string(hide_password=False)}
+    own = open_store(*load(tmp_path / "threads", environ))
+    world, hang, done, stop = World(own), threading.Event(), threading.Event(), threading.Event()
+
+    class Hanging:
+        def resolve(self, _writer: bytes) -> Answer:
+            hang.wait(60)
+            return Away("slow")
+
+    class Quick:
+        def resolve(self, writer: bytes) -> Answer:
+            answer = world.resolve(writer)
+            done.set()
+            return answer
+
+    resolution = Resolution(own, {"slow": Hanging(), "main": Quick()})
+    resolution.start(stop)
+    resolution.note([CHESS._replace(registry="slow")])
+    resolution.note([CHESS])
+    assert done.wait(30)
+    stop.set()
+    hang.set()
+    resolution.wake()
+    for thread in threading.enumerate():
+        if thread.name.startswith("registry-"):
+            thread.join(30)
+    assert len(world.schemas.of(CHESS.game_key)) == 1
+    own.dispose()
