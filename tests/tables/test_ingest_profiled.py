@@ -123,6 +123,18 @@ def test_turnouts_own_ids_need_nobody(tmp_path: Path) -> None:
     assert report["needs"] == []
 
 
+def test_turnouts_ids_stand_beside_a_registrys(tmp_path: Path) -> None:
+    """Law L13: a row with turnout's own number names no registry and needs no answer; a framed neighbour does."""
+    values = [Wrapper(game="Chess", schema_id=number, payload=ID + b"\x06").SerializeToString() for number in (9, 0)]
+    profile = NumberedProfile(5, SourceProfile(framing="wrapper-or-confluent", registry="main"))
+    report, rows = landed(tmp_path, [(value, None, []) for value in values], profile)
+    assert [(row["schema_id"], row["registry"], row["writer"]) for row in rows] == [
+        (9, None, b"\xff\0\0\0\x09"),
+        (None, "main", ID),
+    ]
+    assert report["needs"] == [[CHESS, "Chess", "main", ID.hex()]]
+
+
 def test_the_default_profile_costs_nothing(tmp_path: Path) -> None:
     """Files of turnout's own wrapper are what they were: they lack the columns, which readers take for null."""
     value = Wrapper(game="Chess", schema_id=9, payload=b"\x08\x01").SerializeToString()
