@@ -12,6 +12,9 @@ from pipeline.setting_values import ISOLATION_LEVELS, kafka_problems
 ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
 """What a field of an envelope may hold."""
 
+INDEXED: Final = ("confluent", "wrapper-or-confluent")
+"""Framings that have headers with a schema's GUID, and index paths."""
+
 _OWN: Final = ("protobuf", "avro")
 _ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*)", re.DOTALL)
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -62,17 +65,19 @@ class Source:
     """Where the game's name is: in a `field` of the envelope, in the `topic`, in the record's `key`, in `header:NAME`,
     or `game:NAME` for all records."""
 
-    framing: Literal["wrapper", "confluent", "glue", "topic", "game"] = "wrapper"
+    framing: Literal["wrapper", "confluent", "glue", "wrapper-or-confluent", "wrapper-or-glue", "topic", "game"] = (
+        "wrapper"
+    )
     """Where the payload's schema is named: by the number in the `wrapper` or another envelope, by the bytes that the
-    serializers of `confluent` or `glue` write before the payload, or not at all, with one schema for each
-    `topic` or `game`."""
+    serializers of `confluent` or `glue` write before the payload, by the one or the other, or not at all, with one
+    schema for each `topic` or `game`."""
 
     registry: str = ""
     """The registry that gave the schemas their ids, as in `[registries.NAME]`. Empty means turnout itself, which only
     the framing `wrapper` may use."""
 
     id_headers: tuple[str, ...] = ("__value_schema_id",)
-    """With the framing `confluent`: names of headers that may hold a schema's GUID. The first one in a record counts,
+    """With the framings of Confluent: names of headers that may hold a schema's GUID. The first one in a record counts,
     and then its value has no id."""
 
     message: str = ""
@@ -110,18 +115,18 @@ def _routing_problems(source: Source) -> Iterator[str]:
 
 
 def _framing_problems(source: Source) -> Iterator[str]:
-    if source.framing == "wrapper":
+    if source.framing.startswith("wrapper"):
         if source.envelope == "none":
-            yield "framing: expected confluent, glue, topic or game with the envelope 'none', got 'wrapper'"
+            yield f"framing: expected confluent, glue, topic or game with the envelope 'none', got {source.framing!r}"
         elif source.envelope in _OWN and "schema_id" not in source.envelope_fields:
-            yield "envelope_fields: expected the path of 'schema_id' with the framing 'wrapper', got none"
-    elif not source.registry:
+            yield f"envelope_fields: expected the path of 'schema_id' with the framing {source.framing!r}, got none"
+    if source.framing != "wrapper" and not source.registry:
         yield f"registry: expected the name of a registry with the framing {source.framing!r}, got none"
     if source.registry and _REGISTRY.fullmatch(source.registry) is None:
         yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {source.registry!r}"
     if source.kind == "delta" and source.framing == "topic":
         yield "framing: expected another one than 'topic' with the kind 'delta', as a landing table has no topics"
-    if source.message and (source.framing == "confluent" or not source.registry):
+    if source.message and (source.framing in INDEXED or not source.registry):
         yield f"message: expected none where the framing or turnout's own schema names it, got {source.message!r}"
     if source.message and _FULL_NAME.fullmatch(source.message) is None:
         yield f"message: expected the full name of a message such as acme.v1.Event, got {source.message!r}"

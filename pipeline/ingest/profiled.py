@@ -53,11 +53,13 @@ def open_profiled(rows: pa.Table, numbered: NumberedProfile) -> ProfiledRows:
     fine = opened.refused.is_null()
     refused = pc.if_else(fine, read.refused, opened.refused)
     given_columns = {name: opened.batch.column(name) for name in _OWN_COLUMNS}
-    if profile.registry is not None:
-        given_columns["schema_id"] = pa.nulls(count, pa.int64())
+    registry = pa.repeat(pa.scalar(profile.registry, pa.string()), count)
+    if read.own is not None:
+        registry = pc.if_else(read.own, pa.scalar(None, pa.string()), registry)
+    given_columns["schema_id"] = pc.if_else(registry.is_null(), schema_id, pa.scalar(None, pa.int64()))
     framed = (
         pa.repeat(pa.scalar(numbered.number, pa.int32()), count),
-        pa.nulls(count, pa.string()) if profile.registry is None else pa.repeat(profile.registry, count),
+        registry,
         pc.if_else(refused.is_null(), read.writers, pa.scalar(None, pa.binary())),
     )
     given_columns |= dict(zip(FRAMED, framed, strict=True))
@@ -69,10 +71,11 @@ def needs_of(bronze: pa.Table, numbered: NumberedProfile) -> list[list[str]]:
 
     Only writers of a foreign registry: turnout's own ids need nobody's answer.
     """
-    if numbered.profile.registry is None:
-        return []
-    met = bronze.filter(pc.is_null(bronze.column("refused"))).group_by(["game_key", "game", "writer"]).aggregate([])
-    distinct = zip(*(met.column(name).to_pylist() for name in ("game_key", "game", "writer")), strict=True)
     registry = numbered.profile.registry
+    if registry is None:
+        return []
+    is_foreign = pc.and_(pc.is_null(bronze.column("refused")), pc.is_valid(bronze.column("registry")))
+    met = bronze.filter(is_foreign).group_by(["game_key", "game", "writer"]).aggregate([])
+    distinct = zip(*(met.column(name).to_pylist() for name in ("game_key", "game", "writer")), strict=True)
     new = [[key, game, registry, writer.hex()] for key, game, writer in distinct if (key, writer) not in numbered.noted]
     return new[:_MOST_NEEDS]

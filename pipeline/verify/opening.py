@@ -13,6 +13,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.contracts.envelopes.framing import path_bytes
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.contracts.formats.protobuf.reference import time_of
 from pipeline.contracts.formats.supported import format_of
@@ -181,16 +182,23 @@ def _glue(framed: bytes, _writer: bytes) -> bytes:
     return body
 
 
+def _unless_own(framing: Callable[[bytes, bytes], bytes]) -> Callable[[bytes, bytes], bytes]:
+    """Return the framing of rows of which those with turnout's own number, whose writer begins with 0xFF, have none."""
+    return lambda framed, writer: framed if writer.startswith(b"\xff") else framing(framed, writer)
+
+
 def _indexed(body: bytes) -> tuple[bytes, bytes]:
     """Return the index path before a protobuf payload, and the payload."""
     count, at = _zigzag(body, 0)
     if not 0 <= count <= _MOST_INDEXES:
         raise Unopened("malformed_framing")
+    indexes = []
     for _ in range(count):
         index, at = _zigzag(body, at)
-        if index < 0:
+        if not 0 <= index < 2**31:
             raise Unopened("malformed_framing")
-    return (b"\0" if body[:at] == b"\2\0" else body[:at]), body[at:]
+        indexes.append(index)
+    return path_bytes(indexes or [0]), body[at:]
 
 
 def _zigzag(body: bytes, at: int) -> tuple[int, int]:
@@ -216,6 +224,8 @@ _FRAMINGS: Final[Mapping[str, Callable[[bytes, bytes], bytes]]] = {
     "wrapper": _as_is,
     "confluent": _confluent,
     "glue": _glue,
+    "wrapper-or-confluent": _unless_own(_confluent),
+    "wrapper-or-glue": _unless_own(_glue),
     "topic": _as_is,
     "game": _as_is,
 }

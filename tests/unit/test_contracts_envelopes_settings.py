@@ -1,16 +1,20 @@
 """A wrong profile is refused with all its problems, before anything is read; a right one is what its settings say."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from pipeline.contracts.envelopes.declared import profile_of
+from pipeline.contracts.envelopes.envelope import COLUMNS
+from pipeline.contracts.envelopes.framing import FRAMINGS
+from pipeline.contracts.envelopes.opening import ENVELOPES
 from pipeline.contracts.profile import SourceProfile
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.source_settings import Source, source_problems
+from pipeline.source_settings import ENVELOPE_FIELDS, Source, source_problems
+from pipeline.verify import opening
 from protos.turnout.v1 import wrapper_pb2
 
 OWN: dict[str, Any] = {"envelope": "protobuf", "envelope_definition": "/x", "envelope_message": "a.B"}
@@ -37,6 +41,8 @@ def problems(**values: Any) -> list[str]:
         BARE | {"framing": "glue", "routing": "header:x-game", "message": "acme.v1.Event"},
         BARE | {"kind": "kafka", "framing": "topic", "routing": "topic"},
         BARE | {"framing": "game", "routing": "game:Chess: the game", "id_headers": ()},
+        {"framing": "wrapper-or-confluent", "registry": "main"},
+        {"framing": "wrapper-or-glue", "registry": "main", "message": "acme.Event"},
         {**OWN, "envelope_fields": {**BOTH, "schema_id": "meta.schema"}},
         {
             **OWN,
@@ -63,6 +69,8 @@ def test_profiles_that_go_together(values: dict[str, Any]) -> None:
         ({"routing": "topic"}, "source.routing: expected another one than 'topic' with the kind 'delta'"),
         (BARE | {"routing": "field"}, "source.routing: expected topic, key, header:NAME or game:NAME"),
         (BARE | {"framing": "wrapper"}, "source.framing: expected confluent, glue, topic or game"),
+        (BARE | {"framing": "wrapper-or-glue"}, "source.framing: expected confluent, glue, topic or game"),
+        ({"framing": "wrapper-or-glue"}, "source.registry: expected the name of a registry"),
         (BARE | {"framing": "topic"}, "source.framing: expected another one than 'topic' with the kind 'delta'"),
         ({"framing": "glue"}, "source.registry: expected the name of a registry with the framing 'glue', got none"),
         (BARE | {"registry": "Main"}, "source.registry: expected 1 to 40 of a-z"),
@@ -85,6 +93,14 @@ def test_each_problem_has_its_sentence(values: dict[str, Any], words: str) -> No
     """A person learns which setting is wrong and what was expected there; a single fault is a single problem."""
     (problem,) = problems(**values)
     assert problem.startswith(words)
+
+
+def test_settings_offer_what_there_is() -> None:
+    """A further envelope or framing is in the settings, and the value check opens it by code of its own."""
+    hints = get_type_hints(Source)
+    assert set(get_args(hints["envelope"])) == ENVELOPES.keys() == opening._ENVELOPES.keys()
+    assert set(get_args(hints["framing"])) == FRAMINGS.keys() == opening._FRAMINGS.keys()
+    assert set(ENVELOPE_FIELDS) == set(COLUMNS.names)
 
 
 def test_all_problems_come_at_once(tmp_path: Path) -> None:

@@ -156,6 +156,10 @@ def test_a_header_wins_over_a_prefix() -> None:
         *[fine(b"\0\0\0\0\1", b"\6")] * 3,
         fine(guid + b"\4\0\2", value),
     ]
+    bare: list[bytes | None] = [b"\6", b"", None]  # nothing here is a prefix, and nothing must be
+    assert through("confluent", bare, beside(3, headers=[[(HEADER, guid)]] * 3)) == [
+        (guid, None, body, None) for body in bare
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ def test_hostile_index_paths(bodies: list[bytes | None]) -> None:
     "body",
     [
         *(b"", b"\2", b"\4\0", b"\1\0", b"\3", b"\2\1", b"\xff" * 9),
-        *(b"\x42" + b"\0" * 33, b"\2" + b"\x80" * 5 + b"\0", b"\2\xff\xff\xff\xff\x1f"),
+        *(b"\x42" + b"\0" * 33, b"\2" + b"\x80" * 5 + b"\0", b"\2\x80\x80\x80\x80\x10"),
     ],
 )
 def test_paths_are_bounded(body: bytes) -> None:

@@ -7,7 +7,7 @@ from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile
 from pipeline.errors import Refused
 from pipeline.names import shown
-from pipeline.source_settings import Source
+from pipeline.source_settings import INDEXED, Source
 
 _MAX_BYTES = 1024 * 1024
 
@@ -25,7 +25,7 @@ def profile_of(source: Source) -> SourceProfile | None:
         routing=source.routing,
         framing=source.framing,
         registry=source.registry or None,
-        headers=source.id_headers if source.framing == "confluent" else WRAPPER.headers,
+        headers=source.id_headers if source.framing in INDEXED else WRAPPER.headers,
         message=source.message or None,
         definition=_definition(source) if source.envelope_definition else b"",
         definition_message=source.envelope_message,
