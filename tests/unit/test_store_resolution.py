@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, Unusable
+from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Need, Patience, Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet, Writer
@@ -17,8 +19,9 @@ from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from pipeline.store.schema_needs import OpenNeed, read_needs, read_states, trust_again, write_needs
+from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_needs, read_states, trust_again, write_needs
 from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.test_streams_outage import away
 
 SEVEN, EIGHT = b"\x00\x00\x00\x00\x07", b"\x00\x00\x00\x00\x08"
 FIRST, SECOND = b"\x00", b"\x02\x02"
@@ -61,6 +64,15 @@ class World:
         return resolution.step(self.now) - self.now
 
     @property
+    def needs(self) -> list[OpenNeed]:
+        with self.engine.connect() as connection:
+            return read_needs(connection)
+
+    def health(self, registry: str) -> RegistryHealth:
+        with self.engine.connect() as connection:
+            return read_states(connection)[registry]
+
+    @property
     def schemas(self) -> SchemaSet:
         return LocalRegistry(self.engine).snapshot()
 
@@ -68,7 +80,7 @@ class World:
         return self.schemas.writers.get(("main", writer))
 
     def state(self) -> tuple[str, float, str | None]:
-        health = read_states(self.engine)["main"]
+        health = self.health("main")
         return health.state, health.since - NOW, health.detail
 
 
@@ -87,7 +99,7 @@ def test_a_found_schema_is_kept_and_registered_for_all_games_that_wait(world: Wo
     assert chess == go
     assert world.writer() == Writer(chess.schema_id)
     assert world.asked == [SEVEN]
-    assert read_needs(world.engine) == []
+    assert world.needs == []
     assert world.state() == ("ok", 0, None)
 
 
@@ -130,7 +142,7 @@ def test_a_path_without_a_message_is_refused(world: World) -> None:
     assert refused.refused == (
         "registry main has schema 7 (message 0208), which turnout cannot use: it has no message at that index path"
     )
-    assert read_needs(world.engine) == []
+    assert world.needs == []
 
 
 def test_ids_without_index_paths_have_the_message_of_the_profile(world: World) -> None:
@@ -152,12 +164,12 @@ def test_absent_counts_after_three_answers_over_half_a_minute(world: World) -> N
     for seconds in (0, 1, 14, 14, 0.5):
         world.after(resolution, seconds)
         assert world.writer() is None
-    (need,) = read_needs(world.engine)
+    (need,) = world.needs
     assert (need.absences, need.answer) == (2, "registry main has no schema 7: no such id")
     world.after(resolution, 0.5)
     assert world.writer() == Writer(refused="registry main has no schema 7: no such id")
     assert len(world.asked) == 3
-    assert read_needs(world.engine) == []
+    assert world.needs == []
 
 
 @pytest.mark.parametrize("late", [Found, Away])
@@ -180,10 +192,10 @@ def test_a_later_question_finds_an_absent_schema(world: World, late: type) -> No
     world.after(resolution, 600)
     if late is Found:
         assert world.writer() == Writer(world.schemas.games[CHESS.game_key][0])
-        assert read_needs(world.engine) == []
+        assert world.needs == []
     else:
         assert world.writer() == before.writers["main", SEVEN]
-        assert len(read_needs(world.engine)) == 1
+        assert len(world.needs) == 1
     assert LocalRegistry(world.engine).snapshot(before.version) == before
 
 
@@ -352,9 +364,9 @@ def test_a_kill_between_answer_and_write_leaves_the_need(
 def test_a_flood_of_one_game_delays_no_other(world: World) -> None:
     """Law L16: games take turns, and no game has more open needs than fit."""
     world.answer = Absent("no such id")
-    flood = [CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(2000)]
+    flood = [CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(1001)]
     write_needs(world.engine, [OpenNeed("main", each.writer, each.game_key, each.game, NOW - 1) for each in flood])
-    assert len(read_needs(world.engine)) == 1000
+    assert len(world.needs) == 1000
     resolution = world.resolution()
     resolution.note([GO._replace(writer=b"\x00\xff\xff\xff\xff")])
     assert world.after(resolution, 0) == 0, "more is due at once"
@@ -368,11 +380,33 @@ def test_a_registry_that_the_settings_lack_is_away(world: World) -> None:
     resolution.note([CHESS._replace(registry="old.2")])
     world.after(resolution, 0)
     assert world.schemas.version == 0
-    health = read_states(world.engine)["old.2"]
+    health = world.health("old.2")
     assert (health.state, health.detail) == (
         "away",
         "The settings have no registry old.2. Add its table, with its generation.",
     )
+
+
+def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
+    """A generation whose registry is gone would hold its games for ever; their rows keep their bytes in quarantine."""
+    world.answer = Away("gone")
+    resolution = world.resolution()
+    resolution.note([CHESS, GO._replace(writer=EIGHT), GO._replace(registry="other")])
+    world.after(resolution, 0)
+    assert give_up(world.engine, "main", world.now) == 2
+    assert world.writer(EIGHT) == Writer(refused="a person gave up waiting for schema 8 of main")
+    assert [need.registry for need in world.needs] == ["other"]
+
+
+def test_needs_wait_while_the_store_is_away(world: World) -> None:
+    """B3: what was noted is written once the store answers again; the registry is not asked before."""
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    with away(world.engine), pytest.raises(OperationalError):
+        world.after(resolution, 0)
+    assert world.asked == []
+    world.after(resolution, 1)
+    assert len(world.schemas.of(CHESS.game_key)) == 1
 
 
 def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:

@@ -126,21 +126,6 @@ def only_message(file: FileDescriptorProto, wanted: str | None) -> str:
     return names[0]
 
 
-def path_bytes(path: Sequence[int]) -> bytes:
-    """Return an index path as Confluent's clients write it: a count and places, zigzag; the first message is one 0."""
-    if tuple(path) == (0,):
-        return b"\x00"
-    return b"".join(_varint(2 * number) for number in (len(path), *path))
-
-
-def _varint(number: int) -> bytes:
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
-
-
 def _messages(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yield the messages, level by level."""
     prefix = f"{file.package}." if file.package else ""

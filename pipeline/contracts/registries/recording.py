@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.formats.supported import fingerprint, format_of
@@ -26,8 +26,9 @@ from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
 from pipeline.names import shown
-from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of
-from pipeline.store.writers import WriterRow, newest_writers, rows_of_paths, write_writers
+from pipeline.store.database.engine import writing
+from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of, read_needs
+from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
 
 MOST_MESSAGES: Final = 16
 """Most messages of one schema that are kept at once; each further one is kept when a row needs it."""
@@ -142,6 +143,26 @@ def settle(
     if registering:
         RegistrationBatch(connection, registering).write()
     end_needs(connection, registry, ended)
+
+
+def give_up(engine: Engine, registry: str, now: float) -> int:
+    """Refuse all that games wait for from a registry that will never answer, as a person has decided.
+
+    Their rows go to quarantine. Return the number of writers.
+    """
+    with writing(engine) as connection:
+        lock(connection)
+        wanted = {need.writer for need in read_needs(connection, registry)}
+        unknown = sorted(wanted - newest_writers(connection, registry, wanted).keys())
+        rows = (
+            WriterRow(
+                registry, writer, refused=f"a person gave up waiting for schema {shown_writer(writer)} of {registry}"
+            )
+            for writer in unknown
+        )
+        write_writers(connection, rows, now)
+        end_needs(connection, registry, unknown)
+        return len(unknown)
 
 
 def shown_writer(writer: bytes) -> str:

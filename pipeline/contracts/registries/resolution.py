@@ -170,11 +170,12 @@ class Resolution:
         asking = self._asking[registry]
         self._write_noted(registry, now)
         waiting: dict[bytes, list[OpenNeed]] = {}
-        for need in read_needs(self._engine, registry):
-            waiting.setdefault(need.writer, []).append(need)
+        with self._engine.connect() as connection:
+            health = read_states(connection).get(registry)
+            for need in read_needs(connection, registry):
+                waiting.setdefault(need.writer, []).append(need)
         if waiting:
             waiting = self._settle(registry, waiting)
-        health = read_states(self._engine).get(registry)
         if health is not None and health.state == "mistrusted":
             return now + self._patience.idle
         if now < asking.retry_at:
