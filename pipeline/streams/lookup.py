@@ -46,6 +46,11 @@ class Lookup:
                 if need.registry is not None
             )
 
+    def note(self, needs: Collection[Need]) -> None:
+        """Ask for these needs; never waits itself."""
+        if self._resolution is not None:
+            self._resolution.note(needs)
+
     def ask_once(self) -> None:
         """Ask now, in this thread, for a driver that runs once and has no threads."""
         if self._resolution is not None:
@@ -55,7 +60,8 @@ class Lookup:
         """Return what is wrong with registries, by generation, as a clause: "does not answer since …"."""
         states: dict[str, RegistryHealth] = {}
         with tolerate_store_outage("why a registry gives no schema is not known"):
-            states = read_states(self._engine)
+            with self._engine.connect() as connection:
+                states = read_states(connection)
         return {name: _clause(each) for name, each in states.items() if each.state != "ok"}
 
 
