@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
@@ -34,6 +35,7 @@ from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, DemuxContext, Publish
 from pipeline.streams.lanes import Failure, failure_of
+from pipeline.streams.lookup import Lookup
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
@@ -61,8 +63,11 @@ class Group:
         name: str,
         publish: Publish,
         lease: Lease | None = None,
+        resolution: Resolution | None = None,
     ) -> None:
         """Open the tables of the group's games, under a lease or without one; the queries start with `start`.
+
+        `resolution` asks registries of others for schemas that rows lack; without one their games wait.
 
         Raises:
             Refused: bronze is not the one that was ingested into, or another environment's.
@@ -76,7 +81,9 @@ class Group:
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
-        self._driver = DemuxContext(spark, settings, self.roster, CachedRegistry(LocalRegistry(engine)), publish)
+        self._lookup = Lookup(engine, resolution)
+        schemas = CachedRegistry(LocalRegistry(engine))
+        self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._lookup.want)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -111,11 +118,13 @@ class Group:
         if not once and self._catcher is None:  # before the query, whose start takes a cold JVM many seconds
             self._catcher = threading.Thread(target=self._keep_catching_up, name="catch-up", daemon=True)
             self._catcher.start()
+            self._lookup.start()
         return self._shared.start(once=once)
 
     def stop(self) -> None:
         """Let the running passes and the running chunk end, and start no others."""
         self._stopping.set()
+        self._lookup.stop()
         for demux in [self._shared, *self._own.values()]:
             demux.stop()
         if self._catcher is not None:
@@ -155,7 +164,7 @@ class Group:
 
     def registry_troubles(self) -> dict[str, str]:
         """Return what is wrong with registries of others, by generation, as a clause: "does not answer since …"."""
-        return {}
+        return self._lookup.troubles()
 
     def bronze_head(self) -> int:
         """Return the last seq in bronze now."""
@@ -170,7 +179,7 @@ class Group:
     def finish(self) -> None:
         """Catch up with everything in bronze, after a bounded run; streams that fail stay behind with their error."""
         self.advance_frontier(self.bronze_head())
-        while self.catch_up():
+        while self.catch_up() or self._asked():
             pass
         self.roster.for_pass(self.frontier_seq)
         self.roster.end_pass()
@@ -185,6 +194,14 @@ class Group:
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
+
+    def _asked(self) -> bool:
+        """Ask registries once for what streams wait for; return whether anything was answered."""
+        if all(stream.waits is None for stream in self.streams.values()):
+            return False
+        before = self._driver.schemas.latest_version()
+        self._lookup.ask_once()
+        return self._driver.schemas.latest_version() != before
 
     def _keep_catching_up(self) -> None:
         while not self._stopping.wait(_REST_SECONDS):

@@ -24,6 +24,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
+from pipeline.names import GameKey
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.lanes import Failure, failure_of
@@ -149,7 +150,10 @@ class Passes:
         """Run the tasks and collect their reports by game."""
         positions = {key: stream.position for key, stream in streams.items()}
         cursors = {key: each.cursor for key, each in positions.items()}
-        split = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
+        split = run(
+            source,
+            SplitJob(cursors, schemas.only([GameKey(key) for key in cursors]), self._folder, self._quarantine.path),
+        )
         reports: dict[str, GameReport] = {}
         refused: list[RefusedRows] = []
         seconds: dict[str, float] = defaultdict(float)

@@ -1,10 +1,14 @@
 """The contract that every format of payloads fulfils; a further format is one more line in SAMPLES."""
 
 import datetime as dt
+import decimal
+import io
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from google.protobuf import message_factory
@@ -75,7 +79,68 @@ def _protobuf() -> Sample:
     )
 
 
-SAMPLES: dict[str, Callable[[], Sample]] = {"protobuf": _protobuf}
+def _avro() -> Sample:
+    pos = {
+        "type": "record",
+        "name": "other.Pos",
+        "fields": [{"name": "x", "type": "float"}, {"name": "y", "type": "long"}],
+    }
+    types: dict[str, Any] = {
+        "id": "long",
+        "name": "string",
+        "tags": {"type": "array", "items": "string"},
+        "pos": ["null", pos],
+        "hits": {"type": "array", "items": "other.Pos"},
+        "by_name": {"type": "map", "values": "other.Pos"},
+        "kind": {"type": "enum", "name": "E", "symbols": ["ZERO", "ONE"]},
+        "at": {"type": "long", "logicalType": "timestamp-micros"},
+        "maybe": ["null", "int"],
+        "blob": "bytes",
+        "ratio": "double",
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "any": ["null", "string", "other.Pos"],
+        "nothing": "null",
+    }
+    record = {
+        "type": "record",
+        "name": "t.M",
+        "fields": [{"name": name, "type": each} for name, each in types.items()],
+    }
+    read = fastavro.parse_schema(record)
+
+    def written(**values: Any) -> bytes:
+        empty = {"id": 0, "name": "", "tags": [], "hits": [], "by_name": {}, "kind": "ZERO", "at": 0, "blob": b""}
+        into = io.BytesIO()
+        fastavro.schemaless_writer(into, read, {**empty, "ratio": 0.0, "price": decimal.Decimal(0), **values})
+        return into.getvalue()
+
+    full: dict[str, Any] = {
+        "id": 7,
+        "name": "Zoë",
+        "tags": ["", "b"],
+        "pos": {"x": 1.5, "y": 2**40},
+        "hits": [{"x": 0.0, "y": -3}],
+        "by_name": {"k": {"x": 0.5, "y": 1}},
+        "kind": "ONE",
+        "at": dt.datetime(2026, 11, 25, tzinfo=dt.UTC),
+        "maybe": -1,
+        "blob": b"\x00\xff",
+        "price": decimal.Decimal("-12.34"),
+        "any": "text",
+    }
+    good = (written(**full), written(id=8, any={"x": 1.0, "y": 1}), written(id=9, tags=["x"] * 5))
+    return Sample(
+        "t.M",
+        json.dumps(record).encode(),
+        same=json.dumps({**record, "doc": "a comment"}, indent=2).encode(),
+        other=json.dumps({**record, "fields": record["fields"][:2]}).encode(),
+        payloads=good,
+        filled=lambda size: written(name="n" * size),
+        broken=(b"\xff", b"\x00" * 9, good[0] + b"\x00", b"\xff" * 11),
+    )
+
+
+SAMPLES: dict[str, Callable[[], Sample]] = {"avro": _avro, "protobuf": _protobuf}
 
 
 @pytest.fixture(params=sorted(FORMATS))

@@ -1,28 +1,21 @@
 """Evolution where a field is identified by its name, and of a game that changes its format."""
 
-from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats import supported
 from pipeline.contracts.layout import Registered, layout
 from pipeline.contracts.model import MAX_COLUMNS
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
-from tests.unit.avro_definitions import NamedFields, avro, decimal, enum, record
+from tests.unit.avro_definitions import avro, decimal, enum, record
 from tests.unit.test_contracts_evolution import BASE, ENUMS, changed, choose, grown, reported, schema
 from tests.unit.test_contracts_messages import Fields
-
-
-@pytest.fixture(autouse=True)
-def _named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supported, "FORMATS", MappingProxyType({**supported.FORMATS, "avro": NamedFields()}))
 
 
 def told(held: Registered, new: Schema, policies: Policies = DEFAULTS) -> list[tuple[str, str]]:
@@ -297,7 +290,7 @@ VERSIONS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(2, 6), st.sampled_from([DEFAULTS, ANYTHING, ANYTHING]))
 @pytest.mark.proves("G73")
 def test_whatever_two_formats_land_fits_into_one_table(data: st.DataObject, count: int, policies: Policies) -> None:

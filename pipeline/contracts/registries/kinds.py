@@ -57,13 +57,10 @@ def protobuf(files: FileDescriptorSet, *, indexed: bool, message: str | None) ->
     if not files.file or not files.file[-1].message_type:
         raise Refused("The schema has no messages.")
     main = files.file[-1]
-    try:
-        if indexed:
-            messages = {path_bytes(path): name for path, name in message_paths(main).items()}
-        else:
-            messages = {b"": only_message(main, message)}
-    except UnicodeDecodeError as error:
-        raise Refused("The schema has names that are no UTF-8.") from error
+    if indexed:
+        messages = {path_bytes(path): name for path, name in message_paths(main).items()}
+    else:
+        messages = {b"": only_message(main, message)}
     return Found("protobuf", files.SerializeToString(deterministic=True), messages)
 
 

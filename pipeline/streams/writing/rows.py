@@ -44,8 +44,9 @@ class FrameRows:
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job over the frame's partitions."""
-        columns = [_column(name, self.frame) for name in READ]
-        return list(self.frame.select(columns).mapInArrow(partial(split, job=job), REPORT).collect())
+        known = self.frame.columns
+        columns = [name if name in known else _nulls(name) for name in READ]
+        return list(self.frame.select(*columns).mapInArrow(partial(split, job=job), REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
         """Find the places with Spark."""
@@ -81,10 +82,8 @@ def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], column
     return _scanner(part, low, high, keys, columns).to_table()
 
 
-def _column(name: str, frame: DataFrame) -> Column:
-    """Return a column of bronze; of nulls where bronze is older than the column."""
-    if name in frame.columns:
-        return F.col(name)
+def _nulls(name: str) -> Column:
+    """Return a column that bronze, which is older, does not have yet."""
     return F.lit(None).cast(_SPARK_TYPES[BRONZE.field(name).type]).alias(name)
 
 

@@ -47,7 +47,7 @@ def _field(given: str, name: str, of: Type, aliases: Iterable[str] = (), *, opti
     return Field(
         id=given,
         name=name,
-        given=given,
+        given=given.rpartition(".")[2],  # a union's branch goes by its type without the namespace
         kind=_kind(of),
         optional=optional or _is_optional(of),
         suffix=suffix(given),
