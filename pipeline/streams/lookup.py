@@ -59,9 +59,9 @@ class Lookup:
     def troubles(self) -> dict[str, str]:
         """Return what is wrong with registries, by generation, as a clause: "does not answer since …"."""
         states: dict[str, RegistryHealth] = {}
-        with tolerate_store_outage("why a registry gives no schema is not known"):
-            with self._engine.connect() as connection:
-                states = read_states(connection)
+        unknown = tolerate_store_outage("why a registry gives no schema is not known")
+        with unknown, self._engine.connect() as connection:
+            states = read_states(connection)
         return {name: _clause(each) for name, each in states.items() if each.state != "ok"}
 
 
