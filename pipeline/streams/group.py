@@ -45,6 +45,7 @@ from pipeline.streams.writing.writers import writer_for
 _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
+_ASKING_SECONDS = 120.0  # a bounded run asks registries for so long
 _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 10 ms of processor time at 1,000 games
 # As a query's start does on a full disk.
 _START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
@@ -179,7 +180,8 @@ class Group:
     def finish(self) -> None:
         """Catch up with everything in bronze, after a bounded run; streams that fail stay behind with their error."""
         self.advance_frontier(self.bronze_head())
-        while self.catch_up() or self._asked():
+        until = time.monotonic() + _ASKING_SECONDS
+        while self.catch_up() or self._asked(until):
             pass
         self.roster.for_pass(self.frontier_seq)
         self.roster.end_pass()
@@ -195,13 +197,21 @@ class Group:
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
 
-    def _asked(self) -> bool:
-        """Ask registries once for what streams wait for; return whether anything was answered."""
+    def _asked(self, until: float) -> bool:
+        """Ask registries for what streams wait for; return whether another chunk may help.
+
+        A registry has to say several times that it lacks a schema, so this waits between two questions, but for one
+        that is away it does not wait.
+        """
         if all(stream.waits is None for stream in self.streams.values()):
             return False
         before = self._driver.schemas.latest_version()
-        self._lookup.ask_once()
-        return self._driver.schemas.latest_version() != before
+        rest = self._lookup.ask_once() - time.time()
+        if self._driver.schemas.latest_version() != before:
+            return True
+        if self._lookup.troubles() or time.monotonic() + rest > until:
+            return False
+        return not self._stopping.wait(max(rest, _REST_SECONDS))
 
     def _keep_catching_up(self) -> None:
         while not self._stopping.wait(_REST_SECONDS):

@@ -3,6 +3,7 @@
 A task never asks (law L13): it reports needs, and a stream that waits is here until a schema set has the answer.
 """
 
+import math
 import threading
 import time
 from collections.abc import Collection
@@ -51,17 +52,19 @@ class Lookup:
         if self._resolution is not None:
             self._resolution.note(needs)
 
-    def ask_once(self) -> None:
-        """Ask now, in this thread, for a driver that runs once and has no threads."""
-        if self._resolution is not None:
-            self._resolution.step(time.time())
+    def ask_once(self) -> float:
+        """Ask now, in this thread, for a driver that runs once and has no threads; return when to ask again.
+
+        Unix seconds; infinite where nobody asks.
+        """
+        return math.inf if self._resolution is None else self._resolution.step(time.time())
 
     def troubles(self) -> dict[str, str]:
         """Return what is wrong with registries, by generation, as a clause: "does not answer since …"."""
         states: dict[str, RegistryHealth] = {}
-        with tolerate_store_outage("why a registry gives no schema is not known"):
-            with self._engine.connect() as connection:
-                states = read_states(connection)
+        unknown = tolerate_store_outage("why a registry gives no schema is not known")
+        with unknown, self._engine.connect() as connection:
+            states = read_states(connection)
         return {name: _clause(each) for name, each in states.items() if each.state != "ok"}
 
 

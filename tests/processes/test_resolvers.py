@@ -464,7 +464,7 @@ def test_references_are_bounded(liar: Liar, pages: Callable[[], dict[str, Page]]
 
 
 def test_only_a_registry_with_the_right_certificate_is_believed(tmp_path: Path) -> None:
-    """TLS: the registry shows a certificate of the given authority, and turnout its own where it is wanted."""
+    """TLS: the registry shows a certificate of the given authority, and turnout its own if it asks for one."""
     own, other = certificate(tmp_path / "own.pem"), certificate(tmp_path / "other.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own)

@@ -16,7 +16,7 @@ def make_topic(bootstrap: str, topic: str, options: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("make", [TopicProducer, make_topic])
-def test_a_producer_never_connects_with_less_security_than_was_asked_for(make: Callable[..., object]) -> None:
+def test_a_producer_never_connects_with_less_security_than_its_options_say(make: Callable[..., object]) -> None:
     """An option without a counterpart is refused by its name; its value, which may be a secret, is not shown."""
     options = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/secret/trust.jks"}
     with pytest.raises(Refused, match=r"no counterpart for ssl\.truststore\.location") as refused:
