@@ -209,6 +209,8 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
     words = [f"{STATUS_STYLES[verdict.status].word.capitalize()}{since}"]
     if verdict.reason is not None:
         words.append(verdict.reason)
+    elif verdict.waits_for is not None:
+        words.append(verdict.waits_for)
     elif row.live is not None:
         words.append(_progress(row, fleet))
     if row.is_own_trouble and row.group is not None:

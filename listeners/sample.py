@@ -111,6 +111,7 @@ class StreamState:
     updated_at: float
     bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
     commits_per_second: float | None = None
+    waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
 
 
 @dataclass(frozen=True, slots=True)

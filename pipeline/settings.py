@@ -16,10 +16,8 @@ from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
-    ISOLATION_LEVELS,
     Range,
     hours_of,
-    kafka_problems,
     may_be_secret,
     named_tables,
     number,
@@ -29,41 +27,12 @@ from pipeline.setting_values import (
     shape,
     typed,
 )
+from pipeline.source_settings import Source, source_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 _MISREAD: typing.Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 """Characters in a path that delta-rs misreads: escapes as in a URL, and Windows' separator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where wrappers come from."""
-
-    kind: Literal["delta", "kafka"] = "delta"
-    """`delta` reads the landing table in the environment's folder, `kafka` a topic. `--source` overrides it."""
-
-    bootstrap_servers: str = "127.0.0.1:9092"
-    """Kafka brokers as `host:port`, comma separated. Brokers and topic together name the source: ingest treats
-    another spelling as another source and begins it at `source.starting_offsets`. See docs/kafka.md."""
-
-    topic: str = "turnout-events"
-    """The Kafka topic with the wrappers. turnout refuses a list or a pattern: give each topic its own environment,
-    or mirror the topics into one."""
-
-    starting_offsets: str = "earliest"
-    """Where the first start on a topic begins: `earliest`, `latest`, or Spark's JSON of offsets per partition. Later
-    starts continue where the last one stopped."""
-
-    kafka_options: Mapping[str, str] = field(default_factory=dict)
-    """More options of the Kafka consumer, named as in Kafka's Java client, such as those for security.
-    `isolation.level` is `read_committed` unless set here. See docs/kafka.md."""
-
-    @property
-    def isolation_level(self) -> str:
-        """Which transactions the consumer reads: committed ones, unless `kafka_options` set `read_uncommitted`."""
-        given = {name.removeprefix("kafka."): value for name, value in self.kafka_options.items()}
-        return given.get("isolation.level", ISOLATION_LEVELS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,7 +540,4 @@ def _check(settings: Settings) -> list[str]:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
-    problems += registry_problems(settings.registries)
-    if settings.source.kind == "kafka":
-        problems += kafka_problems(settings.source.topic, settings.source.isolation_level)
-    return problems
+    return problems + registry_problems(settings.registries) + source_problems(settings.source)

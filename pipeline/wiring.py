@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
@@ -36,6 +37,7 @@ from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.streams.group import Group
+from pipeline.streams.lookup import Lookup
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog
 from pipeline.telemetry import Telemetry
@@ -87,7 +89,11 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
     start_driver(engine, "ingest", "main", telemetry.address)
     try:
         with _refusal_reported(duty), ExitStack() as stack:
-            ingest = Ingest(spark, settings, paths, engine, lambda landed: _publish_landed(telemetry, landed))
+            lookup = Lookup(engine, _resolution(settings, engine))
+            ingest = Ingest(spark, settings, paths, engine, partial(_publish_landed, telemetry), lookup.note)
+            stack.callback(lookup.stop)
+            if not once:  # groups ask for what they read, in any case
+                lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
             driver = _Driver(settings, duty, telemetry, attachment)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
@@ -136,7 +142,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
 
     try:
         with _refusal_reported(duty), ExitStack() as stack:
-            group = Group(spark, settings, paths, engine, name, passed, duty.lease)
+            group = Group(spark, settings, paths, engine, name, passed, duty.lease, _resolution(settings, engine))
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
             driver = _Driver(settings, duty, telemetry, attachment, watchdog)
@@ -151,6 +157,15 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
         attachment.detach()
         telemetry.close()
         spark.stop()
+
+
+def _resolution(settings: Settings, engine: Engine) -> Resolution | None:
+    """Return what asks the registries of the settings; None without any, so that no client is loaded."""
+    if not settings.registries:
+        return None
+    from pipeline.contracts.registries.supported import resolution_of
+
+    return resolution_of(engine, settings)
 
 
 @contextmanager

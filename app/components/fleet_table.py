@@ -69,7 +69,7 @@ def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
     live, reported = row.live, row.reported
     since, committed = row.verdict.since, reported.last_commit_at if reported is not None else None
     trouble = "; last error: ".join(
-        text for text in (row.verdict.reason, reported.last_error if reported else None) if text
+        text for text in (row.verdict.reason, row.verdict.waits_for, reported.last_error if reported else None) if text
     )
     return {
         "status": formatting.status_text(row.verdict.status),

@@ -110,7 +110,7 @@ _COMMANDS: Final = (
     ),
     group(
         "source",
-        "What the source holds.",
+        "Records of the source.",
         LazyCommand("probe", "pipeline.cli.source:probe_source"),
     ),
     group(

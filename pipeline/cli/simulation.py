@@ -83,7 +83,8 @@ def simulate(
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic.
 
-    Registers the sample schemas first. May run beside ingest.
+    Registers the sample schemas first, or lets the serializers register them in a registry, whose games it approves.
+    May run beside ingest.
     """
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.demo.framings.supported import RegistryAddress
@@ -136,7 +137,8 @@ def demo(
     """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.
 
     Runs until Ctrl-C, with the controller and the groups `a` and `b`; Prometheus has port 9090. It restarts a driver
-    that dies. With Kafka as the source and no broker in the settings it starts a broker.
+    that dies. With Kafka as the source and no broker in the settings it starts a broker; for Confluent's frames without
+    --registry-url a schema registry. With --formats or --framing, --once also compares every value.
     """
     from pipeline.demo import demo as runs
 

@@ -87,7 +87,8 @@ def describe(judgement: Judgement) -> dict[str, Any]:
 
 
 def _cause(row: GameRow) -> str | None:
-    return row.verdict.reason or (row.reported.last_error if row.reported is not None else None)
+    verdict = row.verdict
+    return verdict.reason or verdict.waits_for or (row.reported.last_error if row.reported is not None else None)
 
 
 def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:

@@ -5,14 +5,15 @@ and a field that does not fit gets a column beside it, or is refused.
 """
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.formats.supported import message
-from pipeline.contracts.layout import Level, Registered, Slot, layout, newest
-from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, rank, said
+from pipeline.contracts.layout import Known, Level, Registered, Slot, layout, newest
+from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import FieldPlacement, Schema
@@ -21,6 +22,7 @@ from pipeline.errors import Refused
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _LONGEST_BASE: Final = 235  # characters of a generated name's first part, so that the whole fits into 255
 _NULL: Final = "have null there"
+_GONE: Final = "do not have it"
 
 
 @lru_cache(maxsize=4096)
@@ -33,7 +35,7 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
     Raises:
         Refused: the table would have too many columns.
     """
-    walk = _Walk(policies)
+    walk = _Walk(new.format, policies)
     walk.message(_Place(layout(held), "", ""), message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
@@ -57,9 +59,10 @@ class _Place:
     path: str
     columns: str
     taken: dict[str, FieldId] = field(init=False)  # lower-case name of a column → its field
+    used: set[str] = field(default_factory=set)  # columns that the new schema's fields have found
 
     def __post_init__(self) -> None:
-        self.taken = {slot.column.lower(): number for number, slots in self.level.slots.items() for slot in slots}
+        self.taken = {column.lower(): first for column, first in self.level.columns().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,20 @@ class _Lands:
     new_rows: str = "have their value there"
 
 
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """A column of another format that a field meets."""
+
+    format: str
+    by: str  # the field's name, or the alias that led there
+    slot: Slot
+
+
 @dataclass(slots=True)
 class _Walk:
     """Collects the changes of a new schema, and the fields outside of the column of their name."""
 
+    format: str  # of the new schema
     policies: Policies
     steps: list[Step] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -83,19 +96,28 @@ class _Walk:
 
     def message(self, place: _Place, new: Message) -> None:
         """Compare a message with its columns in the table."""
-        for gone in sorted(place.level.newest - {each.id for each in new.fields}, key=rank):
-            slot = newest(place.level.slots[gone])
-            hint = "" if new.reserved.numbered(gone) else ", not reserved"
-            lands = _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
-            self._note(place, slot.name, "remove", f"removed ({said(gone)}{hint})", lands)
+        known = place.level.of(self.format)
+        firsts = known.continued(new)
+        for gone in sorted(known.newest - set(firsts.values()), key=rank):
+            slot = newest(known.slots[gone])
+            hint = remark(gone, "" if new.reserved.numbered(gone) else ", not reserved")
+            self._note(
+                place, slot.name, "remove", f"removed{hint}", _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
+            )
+        ids = frozenset(each.id for each in new.fields)
         for one in new.fields:
-            slots = place.level.slots.get(one.id, ())
-            if (why := _not_its_own(place.level, one, slots)) is not None:
+            first = firsts[one.id]
+            slots = known.slots.get(first, ())
+            if (why := _not_its_own(known, one, first, firsts)) is not None:
                 self._note(place, one.name, "reuse", why)
             elif slots:
-                self._known(place, one, slots)
+                self._known(place, one, first, ids)
+            elif others := self._others(place, one, ids):
+                self._meet(place, one, others)
             else:
                 self._new(place, one)
+        if self.format not in place.level.formats:
+            self._unmet(place)
 
     def _note(
         self, place: _Place, name: str, kind: str, what: str, lands: _Lands | None = None, policy: str | None = None
@@ -124,92 +146,198 @@ class _Walk:
             self._note(place, one.name, "add", "is new", lands)
         self._lay(place, one, column, None)
 
-    def _known(self, place: _Place, one: Field, slots: tuple[Slot, ...]) -> None:
-        """Find the column of a field with a known number."""
+    def _known(self, place: _Place, one: Field, first: FieldId, ids: frozenset[FieldId]) -> None:
+        """Find the column of a field with a known number or name."""
+        known = place.level.of(self.format)
+        slots = known.slots[first]
         slot = _fitting(one, slots)
         current = slot or newest(slots)
         if not any(one.name in every.names for every in slots):
-            what = f"its {said(one.id)} had the name {newest(slots).name}"
+            what = _renamed(known, one, first)
             if self.policies.of("rename") == "add":
                 self._new(place, one, what)
                 return
             self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
-        if one.id not in place.level.newest:
+        if first not in known.newest:
             self._note(place, one.name, "add", "is back", _Lands(current.column, _type(current.kind)))
-        if slot is None or slot.kind.text != one.kind.text:
+        if slot is None and (met := _fitting_of_another(one, self._others(place, one, ids))):
+            what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
+            self._note(place, one.name, "incompatible", what, _Lands(met.slot.column, _type(one.kind)))
+            self._join(place, one, met)
+            return
+        if slot is None or not _same(one, slot):
             slot = self._retyped(place, one, slots, slot)
         if slot is not None:
             self._lay(place, one, slot.column, slot)
             self._compare(place, one, slot)
 
+    def _others(self, place: _Place, one: Field, ids: frozenset[FieldId]) -> list[_Met]:
+        """Return the columns that a field meets by its name, else by an alias.
+
+        These are all columns of the other formats' field that lies, or once lay, in the column of this name; a column
+        with a made name goes by its field's. Columns that this format has already are left out.
+        """
+        known = place.level.of(self.format)
+        own = place.used | {slot.column for slots in known.slots.values() for slot in slots}
+        aliases = [] if self.policies.of("rename") == "add" else sorted(one.aliases - ids)
+        for name in [one.name, *aliases]:
+            met = [
+                _Met(other, name, slot)
+                for other, fields in place.level.formats.items()
+                if other != self.format
+                for slots in fields.slots.values()
+                if any(_goes_by(slot, name) for slot in slots)
+                for slot in slots
+                if slot.column not in own
+            ]
+            if met:
+                return met
+        return []
+
+    def _meet(self, place: _Place, one: Field, others: list[_Met]) -> None:
+        """Put a new field into a column of another format, or beside it when it does not fit."""
+        fitting = _fitting_of_another(one, others)
+        met = fitting or max(others, key=lambda each: each.slot.turn)
+        lands = _Lands(met.slot.column, _type(one.kind))
+        if met.by != one.name:
+            self._note(place, one.name, "rename", f"its alias {met.by} is a column of {met.format}", lands)
+        what = f"its type changed from {met.slot.kind.text} in {met.format} to {one.kind.text} in {self.format}"
+        change = "incompatible" if fitting is None else "widen"
+        if fitting is None or (met.slot.kind.values != one.kind.values and self.policies.of("widen") == "side-column"):
+            self._beside(place, one, tuple(each.slot for each in others), change, what)
+            return
+        if met.slot.kind.values != one.kind.values:
+            self._note(place, one.name, change, what, lands)
+        self._join(place, one, met)
+
+    def _join(self, place: _Place, one: Field, met: _Met) -> None:
+        """Put a field into the column of another format."""
+        lands = _Lands(met.slot.column, _type(one.kind))
+        self._note(place, one.name, "format", f"continues the column of {met.format} in {self.format}", lands)
+        self._lay(place, one, met.slot.column, met.slot)
+        self._compare(place, one, replace(met.slot, labels=_by_name(met.slot.labels)), by_name=True)
+
+    def _unmet(self, place: _Place) -> None:
+        """Tell which columns of other formats' newest schemas have no field in the first one of this format."""
+        held = {
+            slot.column: (slot, other)
+            for other, known in place.level.formats.items()
+            for slot in [newest(known.slots[first]) for first in known.newest]
+            if slot.column not in place.used
+        }
+        for column, (slot, other) in sorted(held.items()):
+            lands = _Lands(column, _type(slot.kind), new_rows=_NULL)
+            self._note(place, slot.name, "remove", f"is a field of {other}, not of {self.format}", lands)
+
     def _retyped(self, place: _Place, one: Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
         """Record a new type; return the column that can hold it, None when it gets its own or none at all."""
         what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
         change = "incompatible" if narrower is None else "widen"
-        policy = self.policies.of(change)
-        if narrower is not None and policy == "widen" and narrower.kind.type == one.kind.type:
+        if narrower is not None and self.policies.of(change) == "widen" and one.kind.lies_in(narrower.kind):
             self._note(place, one.name, "widen", what, _Lands(narrower.column, _type(one.kind)))
             return narrower
+        self._beside(place, one, slots, change, what)
+        return None
+
+    def _beside(self, place: _Place, one: Field, slots: tuple[Slot, ...], change: str, what: str) -> None:
+        """Give a field that does not fit its columns a further one."""
+        policy = self.policies.of(change)
         if policy == "widen":
             policy = "side-column"  # a column's type never changes, and this one is too narrow
         column = _side_name(place, slots)
         self._note(place, one.name, change, what, _Lands(column, _type(one.kind), old_rows=_NULL), policy)
         self._lay(place, one, column, None)
-        return None
 
-    def _compare(self, place: _Place, one: Field, slot: Slot) -> None:
-        """Record the changes in a column that stays: presence, and the names of an enum's values."""
+    def _compare(self, place: _Place, one: Field, slot: Slot, *, by_name: bool = False) -> None:
+        """Record the changes in a column that stays: presence, and the names of an enum's values.
+
+        With `by_name` a value is identified by its name, as formats that meet have nothing else in common.
+        """
         if one.optional != slot.optional:
             what = "may be absent now" if one.optional else "is never absent now"
             self._note(place, one.name, "add", what, _Lands(slot.column, _type(slot.kind)))
-        names = one.labels
-        for number, name in sorted(slot.labels.items(), key=_by_rank):
-            if number not in names:
-                lands = _Lands(slot.column, "string", new_rows="have the number, if it comes")
-                self._note(place, one.name, "remove", f"its value {name} was removed ({said(number)})", lands)
-            elif names[number] != name:
+        labels = _by_name(one.labels) if by_name else one.labels
+        for value, name in sorted(slot.labels.items(), key=_by_rank):
+            hint = remark(value)
+            if value not in labels:
+                lands = _Lands(slot.column, "string", new_rows="have the number, if it comes" if hint else _GONE)
+                self._note(place, one.name, "remove", f"its value {name} was removed{hint}", lands)
+            elif labels[value] != name:
                 lands = _Lands(slot.column, "string", new_rows="have the new name")
-                what = f"its value {number} was renamed from {name} to {names[number]}"
+                what = f"its value {value} was renamed from {name} to {labels[value]}"
                 self._note(place, one.name, "value", what, lands)
-        for number, name in sorted(names.items(), key=_by_rank):
-            if number not in slot.labels:
+        for value, name in sorted(labels.items(), key=_by_rank):
+            if value not in slot.labels:
                 self._note(place, one.name, "add", f"has the new value {name}", _Lands(slot.column, "string"))
 
     def _lay(self, place: _Place, one: Field, column: str, slot: Slot | None) -> None:
         """Put a field into a column, and its members too when it holds messages."""
         place.taken[column.lower()] = one.id
+        place.used.add(column)
         path = f"{place.path}{one.name}"
         if column != one.name:
             self.names[path] = column
         if one.inside is None:
             return
-        level = Level() if slot is None or slot.inside is None else slot.inside
+        level = Level() if slot is None else place.level.inside.get(column, Level())
         was, self.quiet = self.quiet, self.quiet or slot is None
         self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), one.inside)
         self.quiet = was
 
 
-def _not_its_own(level: Level, one: Field, slots: tuple[Slot, ...]) -> str | None:
-    """Return why a field's number or name belongs to another field, None when it does not."""
-    for number, others in level.slots.items():
-        if number != one.id and any(one.name in slot.names for slot in others):
-            return f"its number changed from {number} to {one.id}"
-    if one.id not in level.newest:
-        if level.reserved.numbered(one.id):
-            return f"its {said(one.id)} was reserved"
-        if one.name in level.reserved.names:
+def _not_its_own(known: Known, one: Field, first: FieldId, firsts: Mapping[FieldId, FieldId]) -> str | None:
+    """Return why a field's number or name belongs to another field of its format, None when it does not."""
+    for other, others in known.slots.items():
+        if other != first and any(one.name in slot.names for slot in others):
+            return f"its {noun(one.id)} changed from {other} to {one.id}"
+    slots = known.slots.get(first, ())
+    rivals = [each for each, of in firsts.items() if of == first and each != one.id]
+    if rivals and (not slots or newest(slots).name != one.name):
+        return f"it and {rivals[0]} are both the earlier field {first}"
+    if first not in known.newest:
+        if known.reserved.numbered(one.id):
+            return f"its number {one.id} was reserved"
+        if one.name in known.reserved.names:
             return "its name was reserved"
     if not slots or any(one.name in slot.names for slot in slots):
         return None
-    if one.id not in level.newest or _fitting(one, slots) is None:
-        return f"its {said(one.id)} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
+    if first not in known.newest or _fitting(one, slots) is None:
+        by = _alias(known, one, first) or f"{noun(one.id)} {one.id}"
+        return f"its {by} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
     return None
 
 
-def _fitting(one: Field, slots: tuple[Slot, ...]) -> Slot | None:
+def _renamed(known: Known, one: Field, first: FieldId) -> str:
+    if alias := _alias(known, one, first):
+        return f"its {alias} is a name that it had"
+    return f"its {noun(one.id)} {one.id} had the name {newest(known.slots[first]).name}"
+
+
+def _alias(known: Known, one: Field, first: FieldId) -> str | None:
+    """Return by which alias a field continues an earlier one, None when its own number or name does."""
+    if known.first(one.id) is not None:
+        return None
+    return next((f"alias {each}" for each in sorted(one.aliases) if known.first(each) == first), None)
+
+
+def _same(one: Field, slot: Slot) -> bool:
+    return one.kind.text == slot.kind.text and one.kind.lies_in(slot.kind)
+
+
+def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
     """Return the column that already holds the same kind, or else one whose kind this one widens."""
-    fitting = [slot for slot in slots if slot.kind.text == one.kind.text or one.kind.widens(slot.kind)]
-    return max(fitting, key=lambda slot: (slot.kind.text == one.kind.text, one.name in slot.names), default=None)
+    fitting = [slot for slot in slots if _same(one, slot) or one.kind.widens(slot.kind)]
+    return max(fitting, key=lambda slot: (_same(one, slot), one.name in slot.names), default=None)
+
+
+def _fitting_of_another(one: Field, others: Iterable[_Met]) -> _Met | None:
+    """Return the column of another format with the same values, or else one wide enough for this kind."""
+    fitting = [each for each in others if one.kind.widens(each.slot.kind) and one.kind.lies_in(each.slot.kind)]
+    return max(fitting, key=lambda each: (each.slot.kind.values == one.kind.values, each.slot.turn), default=None)
+
+
+def _goes_by(slot: Slot, name: str) -> bool:
+    return slot.column == name or (slot.column not in slot.names and slot.name == name)
 
 
 def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
@@ -222,7 +350,7 @@ def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
     elif top and given.startswith("_"):
         why = "names that begin with '_' belong to the table's own columns"
     elif (twin := place.taken.get(given.lower())) is not None:
-        why = f"differs from the column of {said(twin)} at most by case, which a table cannot distinguish"
+        why = f"differs from the column of {noun(twin)} {twin} at most by case, which a table cannot distinguish"
     else:
         return given, None
     base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
@@ -236,6 +364,10 @@ def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
     while f"{base}__v{number}".lower() in place.taken:
         number += 1
     return f"{base}__v{number}"
+
+
+def _by_name(labels: Mapping[FieldId, str]) -> Mapping[FieldId, str]:
+    return {each: each for each in labels.values()}
 
 
 def _by_rank(value: tuple[FieldId, str]) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from pipeline.names import shown
+from pipeline.contracts.columns import members
 
 MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""
@@ -29,9 +29,14 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
 _WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
 
 
-def said(identity: FieldId) -> str:
-    """Return what identifies a field or a value, for a report."""
-    return f"number {identity}" if isinstance(identity, int) else f"name {shown(identity)}"
+def noun(identity: FieldId) -> str:
+    """Return what kind of thing identifies a field, for a report."""
+    return "number" if isinstance(identity, int) else "name"
+
+
+def remark(identity: FieldId, more: str = "") -> str:
+    """Return a number in brackets, to follow a name in a report; nothing where the name itself identifies."""
+    return f" (number {identity}{more})" if isinstance(identity, int) else ""
 
 
 def rank(identity: FieldId) -> tuple[int, str]:
@@ -45,7 +50,7 @@ class Kind:
 
     text: str  # in an operator's words
     shape: str  # empty, "repeated" or "map of <key>"
-    values: str  # of each value: a scalar's name in protobuf's words, or "message"
+    values: str  # of each value: a scalar's name in protobuf's words, or "message", also for a record
     type: pa.DataType | None  # of its column, None without values
     promotes: frozenset[str] = frozenset()
     """Further values that the format reads as these: for Avro's double int32, int64 and float. Tables may differ."""
@@ -60,7 +65,11 @@ class Kind:
                 return True
         if old.values in self.promotes or (old.values, self.values) in _WIDER:
             return True
-        return self.values == old.values
+        return self.values == old.values and self.lies_in(old)
+
+    def lies_in(self, old: "Kind") -> bool:
+        """Return whether a column of the old kind can hold this one's values as it is; structs gain members."""
+        return self.type == old.type or all(each is None or members(each) for each in (self.type, old.type))
 
 
 @dataclass(frozen=True, slots=True)

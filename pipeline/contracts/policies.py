@@ -12,6 +12,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md describes e
     "widen": ("widen", "side-column", "quarantine", "refuse"),
     "remove": ("keep", "quarantine", "refuse"),
     "rename": ("keep", "add", "quarantine", "refuse"),
+    "format": ("keep", "quarantine", "refuse"),
     "value": ("refuse", "add", "quarantine"),
     "incompatible": ("refuse", "side-column", "quarantine"),
     "name": ("refuse", "side-column", "quarantine"),

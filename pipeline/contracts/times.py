@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pipeline.contracts.decoded import Rows
 from pipeline.contracts.nested import parents, union_rows
 
-_FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
-_LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
-_FIRST_DAY: Final = -719_162  # days since 1970: the first one of the year 1
-_LAST_DAY: Final = 2_932_896  # the last one of the year 9999
+FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
+LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
+FIRST_DAY: Final = -719_162  # days since 1970: the first one of the year 1
+LAST_DAY: Final = 2_932_896  # the last one of the year 9999
 _LONGEST: Final = 315_576_000_000_000_000  # microseconds: what protobuf allows a Duration, 10,000 years
 
 
@@ -50,9 +50,9 @@ def out_of_range(values: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Return which times and durations are out of range, None without any."""
     kind = values.type
     if pa.types.is_date(kind):
-        first, last, whole = _FIRST_DAY, _LAST_DAY, pa.int32()
+        first, last, whole = FIRST_DAY, LAST_DAY, pa.int32()
     elif pa.types.is_timestamp(kind):
-        first, last, whole = _FIRST_TIME, _LAST_TIME, pa.int64()
+        first, last, whole = FIRST_TIME, LAST_TIME, pa.int64()
     elif pa.types.is_duration(kind):
         first, last, whole = -_LONGEST, _LONGEST, pa.int64()
     else:

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.actor import current_user
+from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.demo import dashboard
 from pipeline.demo.broker import Broker
-from pipeline.demo.framings.supported import WRAPPER
+from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
+from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
@@ -28,8 +31,11 @@ from pipeline.terminal import say_json, say_lines
 from pipeline.verify.balance import Balance
 from pipeline.verify.balance import verify as prove
 from pipeline.verify.report import as_dict
+from pipeline.verify.values import Wanted as Values
 
 GROUPS = ("a", "b")
+_REGISTRY = "demo"
+_PORT = "port"
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
 _PROMETHEUS_PORT = 9090
 _RESTART_SECONDS = 5.0
@@ -53,6 +59,11 @@ class Wanted:
     registry_url: str | None = None
     glue_endpoint: str | None = None
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there is anything but protobuf under turnout's own ids."""
+        return (self.formats, self.framings) != (("protobuf",), (WRAPPER,))
+
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
         return [
@@ -74,10 +85,14 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
     """
     started = time.monotonic()
     stop = stop_on_signals()
-    with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
+    with (
+        _broker(settings, paths) as environ,
+        _registry(paths, wanted) as (addressed, more),
+        Children(paths.logs, environ | more) as children,
+    ):
         env = ("--env-dir", str(paths.root))
         say(f"simulating {events} events of {wanted.games} games")
-        simulate = turnout("simulate", *env, *wanted.arguments(), "--events", str(events))
+        simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events))
         if not _run(children, stop, {"simulate": simulate}):
             return 1
         say("landing them in bronze")
@@ -92,7 +107,8 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
             return 1
     say("verifying")
     engine = open_store(settings, paths)
-    balance = prove(paths, settings.environment, generations(engine), retired_games(engine))
+    values = Values(LocalRegistry(engine).snapshot) if wanted.is_mixed else None
+    balance = prove(paths, settings.environment, generations(engine), retired_games(engine), values)
     return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 
@@ -107,13 +123,17 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     env = ("--env-dir", str(paths.root))
     for name in GROUPS:
         _let_controller_run(settings, paths, name)
-    with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
+    with (
+        _broker(settings, paths) as environ,
+        _registry(paths, wanted) as (addressed, more),
+        Children(paths.logs, environ | more) as children,
+    ):
         if settings.source.kind == "kafka":
             servers = environ.get("TURNOUT_SOURCE__BOOTSTRAP_SERVERS", settings.source.bootstrap_servers)
             ensure_topic(servers, settings.source.topic, PARTITIONS)
         now = str(time.time())
         children.start(
-            "simulate", turnout("simulate", *env, *wanted.arguments(), "--rate", str(rate), "--start-time", now)
+            "simulate", turnout("simulate", *env, *addressed.arguments(), "--rate", str(rate), "--start-time", now)
         )
         children.start("ingest", turnout("ingest", "run", *env))
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
@@ -126,6 +146,8 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
                 return 1
         say(f"\n  dashboard   {url}")
         say(f"  prometheus  {address}")
+        if addressed.registry_url is not None:
+            say(f"  registry    {addressed.registry_url}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
         _watch(children, stop)
@@ -147,8 +169,9 @@ def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
         yield environ
         return
     say("starting a Kafka broker")
-    with Broker.start(paths.root / "kafka", _kept_port(paths)) as broker:
-        (paths.root / "kafka" / "port").write_text(str(broker.port))
+    folder = paths.root / "kafka"
+    with Broker.start(folder, _kept_port(folder)) as broker:
+        (folder / _PORT).write_text(str(broker.port))
         yield {**environ, "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address}
 
 
@@ -157,9 +180,38 @@ def _says_broker(paths: Paths) -> bool:
     return in_file or "TURNOUT_SOURCE__BOOTSTRAP_SERVERS" in os.environ
 
 
-def _kept_port(paths: Paths) -> int | None:
+@contextmanager
+def _registry(paths: Paths, wanted: Wanted) -> Iterator[tuple[Wanted, dict[str, str]]]:
+    """Start a registry of our own where frames need one and none is named; yield the children's variables, too."""
+    check_framings(wanted.framings)
+    name = next((each for each in wanted.framings if each in FOREIGN), None)
+    if name is None:
+        yield wanted, {}
+    elif FOREIGN[name].is_startable and wanted.registry_url is None:
+        say("starting a schema registry")
+        folder = paths.root / "registry"
+        with Registry.start(folder, _kept_port(folder)) as registry:
+            (folder / _PORT).write_text(str(registry.port))
+            addressed = replace(wanted, registry_url=registry.url)
+            yield addressed, _source_settings(name, addressed)
+    else:
+        yield wanted, _source_settings(name, wanted)
+
+
+def _source_settings(framing: str, wanted: Wanted) -> dict[str, str]:
+    """Return the variables of the source's profile and of the table `[registries.demo]`."""
+    table = FOREIGN[framing].settings(RegistryAddress(wanted.registry_url, wanted.glue_endpoint))
+    return {
+        # Names that are no games send turnout's ids, so each row says which it has.
+        "TURNOUT_SOURCE__FRAMING": f"{WRAPPER}-or-{framing}",
+        "TURNOUT_SOURCE__REGISTRY": _REGISTRY,
+        **{f"TURNOUT_REGISTRIES__{_REGISTRY}__{name}".upper(): value for name, value in table.items()},
+    }
+
+
+def _kept_port(folder: Path) -> int | None:
     """Return the port of the last run: the broker's address is part of what names the ingested source."""
-    kept = paths.root / "kafka" / "port"
+    kept = folder / _PORT
     return int(kept.read_text()) if kept.exists() else None
 
 

@@ -160,7 +160,7 @@ def _free_port(port: int | None) -> int:
 
 
 def _program(archive: Path) -> Path:
-    """Return the registry's program, unpacked beside its archive by whoever needs it first."""
+    """Return the registry's program, unpacked beside its archive at the first start."""
     home = archive.with_name(archive.name.removesuffix(".tar.gz"))
     if not home.exists():
         try:

@@ -201,11 +201,13 @@ class Simulator:
         self._formats = {game: writing.format for game, writing in writings.items()}
         local = WrapperFraming(self.games, schema_ids, frames=foreign is not None)
         self._framings: dict[str, Framing] = dict.fromkeys(self._families, local)
+        self._reached: dict[str, int] = {}  # the highest version of each game that has frames
         for game in self.games:
             if writings[game].framing != WRAPPER:
                 if foreign is None:
                     raise Refused(f"The game {game!r} has the framing {writings[game].framing}, which is not prepared.")
                 self._framings[game] = foreign
+                self._reached[game] = 0
         self._samples = {
             (each, name, version): sample(each, name, version, plan.seed)
             for each in dict.fromkeys(plan.formats)
@@ -257,7 +259,7 @@ class Simulator:
         time = self._start + int(index * self._step)
         sequence = self.next_sequence.get(game, 1)
         self.next_sequence[game] = sequence + 1
-        version = 1 + (chance >> 8) % self._versions_at(index)
+        version = self._version(kind, game, 1 + (chance >> 8) % self._versions_at(index))
         framed = self._framed(kind, game, version, chance, sequence, time)
         if kind == "malformed_wrapper":
             return Event(None, _broken_wrapper(framed.body, sequence, chance), game, sequence, kind)
@@ -279,6 +281,18 @@ class Simulator:
             case "malformed_payload":
                 return framed._replace(body=payloads.broken(framed.body, chance))
         return framed
+
+    def _version(self, kind: str, game: str, wanted: int) -> int:
+        """Return the version to write, at most one above the game's highest so far where a registry names schemas.
+
+        There turnout learns of versions as they come, and a game's releases come one after another.
+        """
+        if game not in self._reached:
+            return wanted
+        version = min(wanted, self._reached[game] + 1)
+        if kind == GOOD:
+            self._reached[game] = max(version, self._reached[game])
+        return version
 
     def _versions_at(self, index: int) -> int:
         """Return how many versions are in use at an event."""

@@ -50,6 +50,7 @@ class StreamVerdict:
     status: str  # one of STATUSES
     since: float | None
     reason: str | None
+    waits_for: str | None = None  # "waits for schema …", as its driver reports
     waits_for_ingest: bool = False  # it has all of bronze, as its driver reports, and its source is late or unknown
 
 
@@ -174,7 +175,7 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
     if reported.group != group:
         return StreamVerdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
     return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or StreamVerdict(
-        reported.status, reported.status_since, None
+        reported.status, reported.status_since, None, reported.waits_for
     )
 
 
@@ -182,7 +183,8 @@ def _behind_source(verdict: StreamVerdict, source: SourceState) -> StreamVerdict
     """Return what may be said of a stream beyond bronze: it is no better than its source."""
     if verdict.reason is not None or verdict.status not in LEVEL or not source.is_problem:
         return verdict
-    return StreamVerdict(source.status, source.since, f"{source.sentence}; last report: {verdict.status}", True)
+    reason = f"{source.sentence}; last report: {verdict.status}"
+    return StreamVerdict(source.status, source.since, reason, waits_for_ingest=True)
 
 
 def _is_trouble(verdict: StreamVerdict) -> bool:

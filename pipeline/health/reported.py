@@ -20,6 +20,7 @@ class ReportedStream:
     rejects_total: int
     last_error: str | None
     updated_at: float
+    waits_for: str | None = None  # "waits for schema …": what its next rows lack
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class StreamFacts:
     objective_seconds: float  # source time to table commit
     pass_active_since: float | None  # None: no pass is at work now
     last_attempt_failed: str | None = None  # why, of a stream that is behind; None after an attempt that did not
+    waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
     backfilling: bool = False  # it reads the whole past: a new game or a rebuild
 
 
@@ -91,6 +92,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     | FAILED      | the lane is QUARANTINED, or the query is not active and its last run failed                      |
     | MISSING     | should run, but the query is not active or the lane is PAUSED                                    |
     | FAILED      | the last attempt to bring on the rows that wait failed                                           |
+    | LAGGING     | A is not 0, and the next rows wait for a schema that its registry has not given yet        |
     | STARTING    | no progress seen in this run, and patience not used up or its first pass still at work           |
     | STALLED     | A is not 0, and no move for the patience without a pass at work, or one pass > max(300 s, 5·p95) |
     | BACKFILLING | A is not 0 and the stream reads its whole past                                                   |
@@ -165,6 +167,9 @@ def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) 
     newest = run[-1]
     if newest.backlog_age_seconds == 0:
         return None
+    if facts.waits_for is not None:
+        age = _age_text(newest.backlog_age_seconds)
+        return StatusVerdict("LAGGING", f"Rows wait ({age}): the stream {facts.waits_for}.")
     limit = max(PASS_LIMIT_SECONDS, 5 * (facts.pass_p95_seconds or 0.0))
     if facts.pass_active_since is not None and now - facts.pass_active_since > limit:
         busy = now - facts.pass_active_since

@@ -125,6 +125,7 @@ class Watch:
             updated_at=now,
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
+            waits_for=facts.waits_for,
         )
 
 

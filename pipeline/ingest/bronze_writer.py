@@ -22,6 +22,7 @@ from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
 from pipeline.ingest.name_sketch import sketched
+from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled
 from pipeline.ingest.sources.kind import INPUT
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
@@ -46,6 +47,7 @@ class IngestJob:
     bronze_files: int
     landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
     landing: Path | None = None  # the landing table
+    profile: NumberedProfile | None = None  # of the source; None: turnout's wrapper with turnout's ids
     slice_bytes: int = SLICE_BYTES  # a larger micro-batch has several seqs, so that memory holds at most this many rows
 
 
@@ -104,11 +106,13 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
     """Return the rows with bronze's columns, and the sentences that explain the refusals."""
     count = rows.num_rows
     raw = whole(rows.column("value"))
-    opened = open_wrappers(raw)
-    names = opened.batch.column("game").dictionary_encode()
+    opened = _open_wrappers(raw) if job.profile is None else open_profiled(rows, job.profile)
+    names = opened.columns["game"].dictionary_encode()
     keys = [job.known.get(name, MALFORMED) for name in names.dictionary.to_pylist()]
     ordinals = pc.fill_null(names.indices, len(keys)).to_numpy(zero_copy_only=False)
     keys.append(MALFORMED)
+    if opened.refused.null_count < count:  # a profile may refuse rows of known games; no game's chain has them
+        ordinals = np.where(opened.refused.is_valid().to_numpy(zero_copy_only=False), len(keys) - 1, ordinals)
     known = np.array([key != MALFORMED for key in keys])[ordinals]
     refused = pc.if_else(pa.array(known), opened.refused, pc.coalesce(opened.refused, pa.scalar(_UNKNOWN)))
     detail = pc.if_else(pc.equal(refused, _UNKNOWN), pa.scalar("no game of this name is onboarded"), opened.detail)
@@ -123,12 +127,18 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "raw": raw,
         "headers": _headers(whole(rows.column("headers"))),
     }
-    wanted = [name for name in BRONZE.names if name not in FRAMED]
+    wanted = [name for name in BRONZE.names if name not in FRAMED or job.profile is not None]
     for name in wanted:
         if name not in columns:
-            columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
+            columns[name] = opened.columns[name] if name in opened.columns else whole(rows.column(name))
     table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in wanted})
     return table, detail
+
+
+def _open_wrappers(raw: pa.BinaryArray) -> ProfiledRows:
+    opened = open_wrappers(raw)
+    columns = {name: opened.batch.column(name) for name in opened.batch.schema.names if name != "payload"}
+    return ProfiledRows(columns, opened.refused, opened.detail)
 
 
 def _headers(given: pa.Array) -> pa.Array:
@@ -164,6 +174,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
         "reasons": _counts(rejects.column("refused")),
         "clocks": _counts(pc.fill_null(bronze.column("source_clock"), "unknown")),
         "unknown": _unknown(rejects, job.onboarding),
+        "needs": [] if job.profile is None else needs_of(bronze, job.profile),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
     }
 

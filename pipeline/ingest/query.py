@@ -5,7 +5,7 @@ Started by the ingest process. It decodes no payloads and does not know groups.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names, query_log
+from pipeline.contracts.registries.resolution import Need
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
@@ -32,9 +33,12 @@ from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
+from pipeline.ingest.profiled import NeedId, NumberedProfile
+from pipeline.ingest.profiles import DEFAULT, Profiles, configured
 from pipeline.ingest.source_checks import refuse_closed, verify_source
 from pipeline.ingest.sources.kind import RowsOf, as_they_come
 from pipeline.ingest.sources.supported import open_source
+from pipeline.names import GameKey
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
@@ -44,6 +48,7 @@ from pipeline.store.sources import generations, open_generation
 Batches = Iterator[pa.RecordBatch]
 
 _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
+_MOST_NOTED = 2_000  # needs that each task is given, so that it does not report them again
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,9 @@ class Ingest:
         paths: Paths,
         engine: Engine,
         publish: Callable[[Landed], None],
+        note: Callable[[Collection[Need]], None] = lambda _: None,
     ) -> None:
-        """Open bronze and quarantine and find this source's position.
+        """Open bronze and quarantine and find this source's position; `note` gets the schemas that games need.
 
         Raises:
             Refused: bronze is another environment's, or the source cannot be read.
@@ -78,7 +84,8 @@ class Ingest:
         require_own(paths.bronze, settings.environment)
         self._source = open_source(settings.source, paths.landing)
         self._source.check()
-        self._spark, self._settings, self._paths, self._engine, self._publish = spark, settings, paths, engine, publish
+        self._spark, self._settings, self._paths, self._engine = spark, settings, paths, engine
+        self._publish, self._note = publish, note
         self._onboarding = Onboarding(engine, settings.onboarding)
         self._generation = open_generation(engine, self._source.description)
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
@@ -86,6 +93,8 @@ class Ingest:
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)
+        self._profiles = Profiles(engine, self._bronze, configured(settings))
+        self._noted: set[NeedId] = set()
         self._arrival_times = self._source.arrival_times()
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
@@ -188,6 +197,7 @@ class Ingest:
             raise Refused(f"Another ingest writes to {self._paths.bronze}. Stop one of the two.") from error
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
+        profile = self._profile(batch_id)
         games = pin(self._checkpoint / "games", batch_id, lambda: self._onboarding.admit(time.time()))
         hit("after_schema_pin")
         return IngestJob(
@@ -199,8 +209,19 @@ class Ingest:
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,
             landing=self._paths.landing,
+            profile=profile,
             landing_times=self._arrival_times.read() if self._arrival_times else None,
         )
+
+    def _profile(self, batch_id: int) -> NumberedProfile | None:
+        """Return the profile of a batch, which is pinned before its first write: a repetition takes the same one."""
+        if not self._profiles.are_used:
+            return None
+        # A batch whose games are pinned without a profile began before there were profiles.
+        new = DEFAULT if (self._checkpoint / "games" / str(batch_id)).exists() else self._profiles.number
+        number = pin(self._checkpoint / "profiles", batch_id, lambda: new)
+        profile = self._profiles.at(number)
+        return None if profile is None else NumberedProfile(number, profile, frozenset(self._noted))
 
     def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
         """Commit quarantine first, then bronze: a refused row that is visible in bronze is in quarantine.
@@ -230,6 +251,7 @@ class Ingest:
             self._arrival_times.consumed(report["oldest_source_at"])
         record_seen(self._engine, report["routed"], seq, *self._placing)
         self._onboarding.note(report["unknown"], time.time())
+        self._ask_for(report["needs"])
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])
         if seq % _SNAPSHOT_EVERY == 0:
@@ -237,6 +259,16 @@ class Ingest:
         now = time.time()
         refusals, oldest = report["reasons"], report["oldest_source_at"]
         self._publish(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
+
+    def _ask_for(self, needs: Sequence[Sequence[str]]) -> None:
+        """Hand over what games need; groups report it again where it gets lost."""
+        if not needs:
+            return
+        if len(self._noted) > _MOST_NOTED:
+            self._noted.clear()
+        found = [Need(GameKey(key), game, registry, bytes.fromhex(writer)) for key, game, registry, writer in needs]
+        self._note(found)
+        self._noted.update((need.game_key, need.writer) for need in found)
 
 
 def _landed(batches: Batches, rows_of: RowsOf, task: Callable[[Batches], Batches]) -> Batches:

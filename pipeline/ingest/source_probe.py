@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.contracts.envelopes.profile import SCHEMA_ID_HEADER
 from pipeline.contracts.envelopes.wrapper import open_wrappers
+from pipeline.contracts.profile import SCHEMA_ID_HEADER
 from pipeline.ingest.sources.kind import SampledRecord, SourceKind
 from pipeline.names import is_game_name
 
@@ -291,6 +291,6 @@ _SHAPES: Final = (
     _Shape(
         "none of these", lambda _: True,
         unread="The records name no schema. If a topic or game has one schema, set source.framing to topic or game; if "
-        "they are messages around the events, set source.envelope (docs/formats.md).",
+        "they are messages around the events, set source.envelope (docs/envelopes.md).",
     ),
 )  # fmt: skip

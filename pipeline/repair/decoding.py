@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.names import shown
 from pipeline.store.games import Game
+from pipeline.streams.needs import Need
 from pipeline.streams.writing.split import READ, Place, SplitJob, split
 
-_NOTHING: Final[dict[str, Any]] = {"error": None, "files": []}
+_NOTHING: Final[dict[str, Any]] = {"error": None, "files": [], "needs": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,30 @@ def decode(
 
     Raises:
         Refused: the rows cannot be laid out as the game's columns.
+        Transient: the schema of a row's writer is not known yet.
     """
     job = SplitJob({game.key: 0}, schemas, tables, deadly=deadly)
     files: list[DataFile] = []
     rejects = [QUARANTINE.empty_table()]
     for done in split(iter(rows.select(READ).to_batches()), job):
         report = json.loads(done.column("report")[0].as_py())["games"].get(game.key, _NOTHING)
+        files += [DataFile(**file) for file in report["files"]]
+        if report["needs"]:
+            discard(tables / game.key, files)
+            raise _waits(game, Need.of_json(report["needs"][0]))
         if report["error"] is not None:
             discard(tables / game.key, files)
             evidence = report["error"]["evidence"]
             raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Fix that first.")
-        files += [DataFile(**file) for file in report["files"]]
         rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
     return Decoded(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
+
+
+def _waits(game: Game, need: Need) -> Transient:
+    return Transient(
+        f"Rows of {shown(game.name)} from seq {need.seq} on wait for {need}, which is not known yet. Start the game's "
+        f"group, which looks it up, and try again when `turnout status` no longer shows it."
+    )
 
 
 def _with_bronze_keys(rejects: pa.Table, rows: pa.Table) -> pa.Table:

@@ -37,6 +37,7 @@ from pipeline.settings import Paths
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import Place
 from pipeline.verify.cells import differences
+from pipeline.verify.opening import Sources
 from pipeline.verify.value_tasks import expected_rows
 from pipeline.verify.values import known_schemas
 
@@ -233,10 +234,11 @@ class _Dedupe:
         """
         wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
         bronze = BronzeRows(self._paths.bronze, self._environment, self._game)
-        schemas = known_schemas(self._newest_schemas(), self._game.key)
+        newest = self._newest_schemas()
+        schemas, sources = known_schemas(newest, self._game.key), Sources.of(newest)
         kept: dict[Place, Copy] = {}
         for chunk in bronze.of_seqs(np.unique(wanted.column("seq").to_numpy())):
-            for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas):
+            for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas, sources):
                 if expected is not None:
                     right = (each for each in unlike[seq, pos] if values.is_(each, expected))
                     if (row := next(right, None)) is not None:

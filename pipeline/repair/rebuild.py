@@ -79,7 +79,8 @@ def rebuild(
         GenerationConflict: the table has a newer generation than `replaces`.
         Refused: there is no table or no schema, its log is undamaged but cannot be read, or bronze does
             not hold all of the game's rows.
-        Transient: others repaired the game, or registered schemas for it, during all attempts.
+        Transient: others repaired the game, or registered schemas for it, during all attempts; or the schema of a
+            row's writer is not known yet.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -147,7 +148,7 @@ class _Rebuild:
             while not publish(self._folder, self._switch(cursor)):
                 cursor = self._read()  # the stream went on meanwhile, and readers must not lose its rows
                 self._quarantine_refused()
-        except (TableConflict, Refused):
+        except (TableConflict, Refused, Transient):
             discard(self._folder, gathered.files)
             discard(self._paths.quarantine, gathered.rejects)
             raise

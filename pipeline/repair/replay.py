@@ -116,7 +116,7 @@ class Replay:
 
         Raises:
             Refused: no schema is registered for the game, or its rows cannot be laid out as columns.
-            Transient: others repaired the game at each attempt.
+            Transient: others repaired the game at each attempt, or the schema of a row's writer is not known yet.
         """
         for _ in range(stale_quarantine.ATTEMPTS):
             try:

@@ -256,6 +256,7 @@ def _reported(row: RowMapping) -> ReportedStream:
         rejects_total=row["reported_rejects_total"],
         last_error=row["reported_last_error"],
         updated_at=row["reported_updated_at"],
+        waits_for=row["reported_waits_for"],
     )
 
 

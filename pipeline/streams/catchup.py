@@ -45,7 +45,7 @@ class CatchUp:
         A chunk may reach beyond the frontier, up to bronze's head: a pass skips rows below a cursor.
         """
         with self._gate:
-            behind = self._driver.roster.behind(due_of, reach_of)
+            behind = self._without_held(self._driver.roster.behind(due_of, reach_of))
             if not behind:
                 return False
             self._bronze.refresh()
@@ -67,6 +67,19 @@ class CatchUp:
         """Wait for the chunk that is running; call after the last `step`."""
         with self._gate:
             pass
+
+    def _without_held(self, behind: Sequence[Stream]) -> list[Stream]:
+        """Leave out the streams whose next row still waits for a schema: they are not read, and nobody waits for them.
+
+        The registry is asked again for what they wait for: it may have forgotten.
+        """
+        if all(stream.waits is None for stream in behind):
+            return list(behind)
+        schemas = self._driver.schemas
+        newest = schemas.snapshot(schemas.latest_version())
+        held = [stream for stream in behind if stream.is_held(newest)]
+        self._driver.wanted(held)
+        return [stream for stream in behind if stream not in held]
 
     def _is_cut_short(self, stream: Stream) -> bool:
         return self._pin.find(stream.game_key, stream.complete_through) is not None
@@ -113,6 +126,17 @@ class CatchUp:
         self._driver.publish(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
             self._read({key: chunk[key]}, after, through, version)
+        self._leave_waiting(chunk, high, outcome)
+
+    def _leave_waiting(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
+        """Let the streams for whose rows the schema set lacks something wait, behind the rows that landed before.
+
+        They come again with a newer set: of the rows from the need on nothing was written with this one.
+        """
+        for key, waits in outcome.waits.items():
+            chunk[key].waits = waits
+        self._pin.clear(dict.fromkeys(outcome.waits, 0), high)
+        self._driver.wanted([chunk[key] for key in outcome.waits])
 
     def _span_again(self, stream: Stream, low: int, high: int, outcome: Outcome) -> tuple[int, int] | None:
         """Return the seqs (after, through] to read once more for a single stream, None without any."""
@@ -141,7 +165,7 @@ class CatchUp:
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
         failures = dict(outcome.failures)
         for key, stream in chunk.items():
-            if key in failures:
+            if key in failures or key in outcome.waits:
                 continue
             if key in undone:
                 before = stream.position

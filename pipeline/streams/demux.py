@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ POOL_OF_CATCH_UP = "catch-up"
 _STOP_SECONDS = 120.0
 
 Publish = Callable[[PassResult], None]
+Wanted = Callable[[Collection[Stream]], None]
 
 
 class Stopping(Exception):
@@ -45,6 +46,7 @@ class DemuxContext:
     roster: Roster
     schemas: CachedRegistry
     publish: Publish
+    wanted: Wanted = lambda _streams: None  # asks registries for what these streams wait for
 
 
 class Demux:
@@ -187,6 +189,7 @@ class Demux:
         self._driver.publish(
             pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq)
         )
+        self._driver.wanted([streams[key] for key in outcome.waits])
         hit("after_table_commits")
 
     def _end_pass(self, whole: Mapping[str, Stream], read_to: int) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
@@ -34,6 +35,7 @@ from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, DemuxContext, Publish
 from pipeline.streams.lanes import Failure, failure_of
+from pipeline.streams.lookup import Lookup
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
@@ -43,6 +45,7 @@ from pipeline.streams.writing.writers import writer_for
 _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
+_ASKING_SECONDS = 120.0  # a bounded run asks registries for so long
 _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 10 ms of processor time at 1,000 games
 # As a query's start does on a full disk.
 _START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
@@ -61,8 +64,11 @@ class Group:
         name: str,
         publish: Publish,
         lease: Lease | None = None,
+        resolution: Resolution | None = None,
     ) -> None:
         """Open the tables of the group's games, under a lease or without one; the queries start with `start`.
+
+        `resolution` asks registries of others for schemas that rows lack; without one their games wait.
 
         Raises:
             Refused: bronze is not the one that was ingested into, or another environment's.
@@ -76,7 +82,9 @@ class Group:
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
-        self._driver = DemuxContext(spark, settings, self.roster, CachedRegistry(LocalRegistry(engine)), publish)
+        self._lookup = Lookup(engine, resolution)
+        schemas = CachedRegistry(LocalRegistry(engine))
+        self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._lookup.want)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -111,11 +119,13 @@ class Group:
         if not once and self._catcher is None:  # before the query, whose start takes a cold JVM many seconds
             self._catcher = threading.Thread(target=self._keep_catching_up, name="catch-up", daemon=True)
             self._catcher.start()
+            self._lookup.start()
         return self._shared.start(once=once)
 
     def stop(self) -> None:
         """Let the running passes and the running chunk end, and start no others."""
         self._stopping.set()
+        self._lookup.stop()
         for demux in [self._shared, *self._own.values()]:
             demux.stop()
         if self._catcher is not None:
@@ -153,6 +163,10 @@ class Group:
                     with tolerate_store_outage("failures are not recorded"):
                         self.roster.settle({key: failure_of(error)}, (), 1)
 
+    def registry_troubles(self) -> dict[str, str]:
+        """Return what is wrong with registries of others, by generation, as a clause: "does not answer since …"."""
+        return self._lookup.troubles()
+
     def bronze_head(self) -> int:
         """Return the last seq in bronze now."""
         self._head.refresh()
@@ -166,7 +180,8 @@ class Group:
     def finish(self) -> None:
         """Catch up with everything in bronze, after a bounded run; streams that fail stay behind with their error."""
         self.advance_frontier(self.bronze_head())
-        while self.catch_up():
+        until = time.monotonic() + _ASKING_SECONDS
+        while self.catch_up() or self._asked(until):
             pass
         self.roster.for_pass(self.frontier_seq)
         self.roster.end_pass()
@@ -181,6 +196,22 @@ class Group:
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
+
+    def _asked(self, until: float) -> bool:
+        """Ask registries for what streams wait for; return whether another chunk may help.
+
+        A registry has to say several times that it lacks a schema, so this waits between two questions, but for one
+        that is away it does not wait.
+        """
+        if all(stream.waits is None for stream in self.streams.values()):
+            return False
+        before = self._driver.schemas.latest_version()
+        rest = self._lookup.ask_once() - time.time()
+        if self._driver.schemas.latest_version() != before:
+            return True
+        if self._lookup.troubles() or time.monotonic() + rest > until:
+            return False
+        return not self._stopping.wait(max(rest, _REST_SECONDS))
 
     def _keep_catching_up(self) -> None:
         while not self._stopping.wait(_REST_SECONDS):

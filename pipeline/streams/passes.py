@@ -24,9 +24,11 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
+from pipeline.names import GameKey
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.lanes import Failure, failure_of
+from pipeline.streams.needs import Need, Waiting, lowest
 from pipeline.streams.stream import Link, Position, Stream, connects, merged, reach
 from pipeline.streams.writing.rows import Rows
 from pipeline.streams.writing.split import SplitJob, target_schema
@@ -43,6 +45,18 @@ class GameReport:
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     failure: Failure | None = None
+    needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
+
+    @property
+    def waits(self) -> bool:
+        """Whether the game waits for a newer schema set."""
+        return bool(self.needs) and self.failure is None
+
+    @property
+    def reached(self) -> int:
+        """The last seq up to which its rows connect to the position, before the first with an open need."""
+        first = min((need.seq for need in self.needs), default=None)
+        return reach(self.expected.cursor, [link for link in self.links if first is None or link.seq < first])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +74,9 @@ class Outcome:
     seq_to: int | None  # the last bronze seq read, None without rows
     results: list[GameResult]
     failures: dict[str, Failure]  # by game key; None for games that only do not connect
-    reached: dict[str, int]  # by game key, of games not applied: the seq up to which their rows connect
+    reached: dict[str, int]  # by game key, of games not applied: the seq up to which their rows could be
     phases: dict[str, float]
+    waits: dict[str, Waiting] = field(default_factory=dict)  # by game key, for a newer schema set
 
 
 class Passes:
@@ -87,8 +102,8 @@ class Passes:
     ) -> Outcome:
         """Split the source's rows for these streams and commit each game that connects to its cursor.
 
-        `repeated`: some of the rows may already be in quarantine. A stream that does not connect, or whose work failed,
-        is left behind; the failure of a single game is never raised.
+        `repeated`: some of the rows may already be in quarantine. A stream that does not connect, whose work failed, or
+        for whose rows `schemas` lacks something, is left behind; the failure of a single game is never raised.
         """
         with self._active_games.track(list(streams)):
             ahead = self._ahead_of_bronze(streams)
@@ -125,8 +140,9 @@ class Passes:
         left = {key: report for key, report in reports.items() if key not in ready}
         results += [_failed(streams[key], report, lane) for key, report in left.items()]
         failures = {key: report.failure for key, report in reports.items() if report.failure}
-        reached = {key: reach(report.expected.cursor, report.links) for key, report in left.items()}
-        return Outcome(seq_to, results, failures, reached, seconds)
+        reached = {key: report.reached for key, report in left.items()}
+        waits = {key: now_waits for key in left if (now_waits := streams[key].waits) and reports[key].waits}
+        return Outcome(seq_to, results, failures, reached, seconds, waits)
 
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
@@ -134,7 +150,10 @@ class Passes:
         """Run the tasks and collect their reports by game."""
         positions = {key: stream.position for key, stream in streams.items()}
         cursors = {key: each.cursor for key, each in positions.items()}
-        split = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
+        split = run(
+            source,
+            SplitJob(cursors, schemas.only([GameKey(key) for key in cursors]), self._folder, self._quarantine.path),
+        )
         reports: dict[str, GameReport] = {}
         refused: list[RefusedRows] = []
         seconds: dict[str, float] = defaultdict(float)
@@ -158,9 +177,12 @@ class Passes:
         If the files cannot be discarded they stay as orphans, and the game fails.
         """
         report.links = merged(report.links)
-        if report.failure is None and connects(report.expected.cursor, report.links):
+        if report.failure is None and not report.needs and connects(report.expected.cursor, report.links):
             return True
         stream.behind = True
+        if report.waits:  # nothing has failed (law L14)
+            since = time.time() if stream.waits is None else stream.waits.since
+            stream.waits = Waiting(since, lowest(report.needs))
         try:
             discard(self._folder / stream.game_key, report.files)
         except OSError as error:  # law L6: a table's folder may have become a file
@@ -216,6 +238,7 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     report.links += [Link(seq, prev_seq) for seq, prev_seq in game["links"]]
     report.arrivals += [(rows, oldest, newest) for rows, oldest, newest in game["arrivals"]]
     report.files += [DataFile(**file) for file in game["files"]]
+    report.needs += [Need.of_json(need) for need in game["needs"]]
     for reason, count in game["rejects"].items():
         report.rejects[reason] += count
     if game["error"] is not None:

@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from listeners.sample import Lane
 from pipeline import names
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.names import GameKey
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes
+from pipeline.streams.needs import Waiting, is_open
 from pipeline.streams.writing.writers import GameTable, Writer
 
 
@@ -49,6 +51,7 @@ class Stream:
     complete_through: int = 0  # the last seq up to which bronze held nothing more for this game
     behind: bool = False
     unreadable: bool = False  # its table could not be opened: its cursor is unknown, and its rows may not be read
+    waits: Waiting | None = None  # for a schema set that has what its next rows need; it has not failed
     decision: StreamControl = field(default_factory=StreamControl)  # decisions of operators and after failures
 
     @property
@@ -70,6 +73,11 @@ class Stream:
     def position(self) -> Position:
         """The table's position as last read."""
         return Position(self.generation, self.cursor)
+
+    def is_held(self, schemas: SchemaSet) -> bool:
+        """Return whether its next rows need what a schema set still lacks: reading them would land nothing."""
+        waits = self.waits
+        return waits is not None and waits.first.seq > self.cursor and is_open(waits.first, self.game_key, schemas)
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
@@ -112,6 +120,7 @@ class Stream:
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor
+        self.waits = None
 
     def _read_cursor(self) -> None:
         if self.table is not None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlalchemy import Engine
 
@@ -58,11 +58,12 @@ class Watchdog:
             self._failures.popleft()
         results = [self._results.popleft() for _ in range(len(self._results))]
         streams = list(self._group.streams.values())
+        troubles = self._group.registry_troubles() if any(stream.waits for stream in streams) else {}
         commits = self._commits(streams)
         durations = sorted(self._durations)
         p95 = durations[int(len(durations) * 0.95)] if durations else None
         readings: dict[str, Reading] = {
-            stream.game_key: self._reading(stream, commits, p95, now, active=active) for stream in streams
+            stream.game_key: self._reading(stream, commits, p95, now, troubles, active=active) for stream in streams
         }
         states = self._watch.observe(now, readings, [game for result in results for game in result.games])
         changes = [
@@ -95,8 +96,16 @@ class Watchdog:
         return stream.complete_through if stream.behind else max(stream.complete_through, frontier)
 
     def _reading(
-        self, stream: Stream, commits: list[tuple[int, float]], p95: float | None, now: float, *, active: bool
+        self,
+        stream: Stream,
+        commits: list[tuple[int, float]],
+        p95: float | None,
+        now: float,
+        troubles: Mapping[str, str],
+        *,
+        active: bool,
     ) -> Reading:
+        waits = stream.waits  # the stream may be applied meanwhile
         facts = StreamFacts(
             desired=stream.decision.desired,
             driver_active=active,
@@ -109,6 +118,7 @@ class Watchdog:
             objective_seconds=self._settings.metrics.latency_objective_seconds,
             pass_active_since=self._group.pass_since,
             last_attempt_failed=stream.error if stream.lane == Lane.CATCHUP else None,
+            waits_for=waits.sentence(troubles) if waits is not None and stream.behind else None,
         )
         frontier = self._group.frontier_seq or None
         age = None  # even without rows waiting: an unreadable cursor is not known to be at the end

@@ -22,7 +22,8 @@ from pipeline.delta.log import commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
-from pipeline.settings import Paths, Settings, Source
+from pipeline.settings import Paths, Settings
+from pipeline.source_settings import Source
 from pipeline.store import sources as store
 from pipeline.verify import readings
 

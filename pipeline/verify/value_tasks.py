@@ -14,22 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from google.protobuf.message import DecodeError
 
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
-from pipeline.contracts.formats.protobuf.reference import time_of
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import Schema
 from pipeline.delta.files import without_views
 from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
 from pipeline.verify.cells import differences
+from pipeline.verify.opening import Contents, Sources, Unopened, contents
 from pipeline.verify.routing import key_of
-from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 MAX_NAMED: Final = 20  # of each part and game
 _ROWS: Final = 200_000  # bronze rows that are looked up in the tables together
-_BYTES: Final = 64 * 1024 * 1024  # their wrappers, unless a single batch has more
+_BYTES: Final = 64 * 1024 * 1024  # their records, unless a single batch has more
 _DECODED_ROWS: Final = 10_000  # of one game, at once
 _BATCH: Final = 2_048
 _OWN: Final = ("_schema_id", "_event_time", "_event_id", "_source_time")
@@ -43,6 +41,9 @@ _READ: Final = pa.schema(
         ("pos", pa.int32()),
         ("source_time", _TIME),
         ("raw", pa.binary()),
+        ("profile", pa.int32()),
+        ("registry", pa.string()),
+        ("writer", pa.binary()),
     ]
 )
 """The columns to read from bronze."""
@@ -69,6 +70,7 @@ class Subject:
     schemas: Mapping[str, Mapping[int, KnownSchema]]  # game key → schema id
     chosen: str | None  # a file with the places of a sample; None: every row
     quarantined: str  # a file with the places in quarantine
+    sources: Sources = field(default_factory=Sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,34 +168,36 @@ def _portions(part: Part) -> Iterator[pa.Table]:
 
 
 def expected_rows(
-    key: str, rows: pa.Table, schemas: Mapping[int, KnownSchema]
+    key: str, rows: pa.Table, schemas: Mapping[int, KnownSchema], sources: Sources
 ) -> Iterator[tuple[int, int, pa.Table | None]]:
     """Yield seq, pos and the expected columns of each row of bronze, None where it is refused.
 
     Args:
         key: the game's key.
-        rows: rows of bronze, with the columns game, seq, pos, source_time and raw.
+        rows: rows of bronze, with the columns game, seq, pos, source_time, raw, profile, registry and writer.
         schemas: the game's schemas by id.
+        sources: what profiles and writers mean.
     """
     places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
-    for row in _open(rows, key, places):
-        schema = None if row.wrapper is None else schemas.get(int(row.wrapper.schema_id))
+    for row in _open(rows, key, places, sources):
+        schema = None if row.held is None else schemas.get(row.held.schema_id)
         decoded = None
-        if schema is not None and not schema.quarantined:
-            table, refused = _decoder(schema).decode([row.wrapper.payload])
+        if row.held is not None and schema is not None and not schema.quarantined:
+            table, refused = _decoder(schema).decode([row.held.payload])
             decoded = None if refused else _with_own(table, [row])
         yield *divmod(row.place, _POSITIONS), decoded
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A row of bronze with its wrapper as google.protobuf reads it; `wrapper` is None when it is malformed."""
+    """A row of bronze with what it holds; `held` is None when it cannot be opened."""
 
     key: str
     name: str | None
     place: int
     source_time: int | None
-    wrapper: Any
+    held: Contents | None
+    reason: str | None  # why it cannot be opened
 
 
 class _Work:
@@ -254,7 +258,8 @@ class _Work:
 
     def _opened(self, key: str, rows: pa.Table, places: Places, which: Places) -> "_Game":
         needed = np.unique(which)
-        opened = dict(zip(needed.tolist(), _open(rows.take(pa.array(needed)), key, places[needed]), strict=True))
+        rows_open = _open(rows.take(pa.array(needed)), key, places[needed], self._subject.sources)
+        opened = dict(zip(needed.tolist(), rows_open, strict=True))
         return _Game(self._subject, key, opened, self.outcome)
 
     def _landed(self, key: str, places: Places) -> Iterator[tuple[pa.Table, Places]]:
@@ -305,7 +310,7 @@ class _Game:
     def _compare_schema(self, landed: pa.Table, which: Places, schema_id: int) -> None:
         rows = [self._opened[row] for row in which.tolist()]
         decoder = _decoder(self._schemas[schema_id])
-        expected, refused = decoder.decode([row.wrapper.payload for row in rows])
+        expected, refused = decoder.decode([_held(row).payload for row in rows])
         for index, error in refused.items():
             self._should_not_be_there(int(which[index]), error.reason)
         good = [index for index in range(len(rows)) if index not in refused]
@@ -323,21 +328,21 @@ class _Game:
         """Return the reason for which a row belongs in quarantine, None when it decodes."""
         schema_id = self._schema_of(row)
         opened = self._opened[row]
-        if opened.wrapper is None:
-            return "malformed_wrapper"
+        if opened.held is None:
+            return opened.reason
         if not self._schemas:
             return "unknown_game"
         if schema_id is None:
-            known = int(opened.wrapper.schema_id) in self._schemas
+            known = opened.held.schema_id in self._schemas
             return "quarantined_schema" if known else "unknown_schema"
-        _, refused = _decoder(self._schemas[schema_id]).decode([opened.wrapper.payload])
+        _, refused = _decoder(self._schemas[schema_id]).decode([opened.held.payload])
         return refused[0].reason if refused else None
 
     def _schema_of(self, row: int) -> int | None:
         """Return the schema to decode a row with, None without one."""
-        wrapper = self._opened[row].wrapper
-        schema = None if wrapper is None else self._schemas.get(int(wrapper.schema_id))
-        return None if schema is None or schema.quarantined else int(wrapper.schema_id)
+        held = self._opened[row].held
+        schema = None if held is None else self._schemas.get(held.schema_id)
+        return None if held is None or schema is None or schema.quarantined else held.schema_id
 
     def _should_not_be_there(self, row: int, reason: str) -> None:
         self._outcome.mismatches[self._key] += 1
@@ -353,15 +358,19 @@ class _Game:
         self._outcome.named.append(Mismatch(self._key, opened.name, seq, pos, column, expected, found))
 
 
-def _open(rows: pa.Table, key: str, places: Places) -> Iterator[_Opened]:
-    names = rows.column("game").to_pylist()
+def _open(rows: pa.Table, key: str, places: Places, sources: Sources) -> Iterator[_Opened]:
     times = rows.column("source_time").cast(pa.int64()).to_pylist()
-    for name, at, time, raw in zip(names, places.tolist(), times, rows.column("raw").to_pylist(), strict=True):
+    columns = [rows.column(name).to_pylist() for name in ("game", "raw", "profile", "registry", "writer")]
+    for at, time, name, raw, profile, registry, writer in zip(places.tolist(), times, *columns, strict=True):
         try:
-            wrapper = Wrapper.FromString(raw) if raw else None
-        except DecodeError:
-            wrapper = None
-        yield _Opened(key, name, at, time, wrapper)
+            yield _Opened(key, name, at, time, contents(raw, profile, registry, writer, sources), None)
+        except Unopened as error:
+            yield _Opened(key, name, at, time, None, error.reason)
+
+
+def _held(row: _Opened) -> Contents:
+    assert row.held is not None
+    return row.held
 
 
 def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
@@ -374,10 +383,8 @@ def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
 
 def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:
     """Return the expected values of a table's own columns."""
-    wrapper, at = row.wrapper, None
-    if wrapper.HasField("event_time"):
-        at = time_of(wrapper.event_time)
-    return wrapper.schema_id, at, wrapper.event_id or None, row.source_time
+    held = _held(row)
+    return held.schema_id, held.event_time, held.event_id, row.source_time
 
 
 _key_of = lru_cache(maxsize=100_000)(key_of)

@@ -26,6 +26,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.verify import readings
+from pipeline.verify.opening import Sources
 from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
 
 _MAX_PROCESSES: Final = 8
@@ -115,7 +116,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wan
     registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
     schemas = {str(key): known_schemas(registered, key) for key in registered.games}
     tables = {key: readings.spans(database, table) for key, table in reading.tables.items()}
-    return Subject(tables, schemas, chosen, quarantined)
+    return Subject(tables, schemas, chosen, quarantined, Sources.of(registered))
 
 
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:

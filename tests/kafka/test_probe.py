@@ -1,15 +1,22 @@
 """A real broker tells whether there are records between two offsets, for the comparison of bronze with its source."""
 
 import uuid
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipeline.demo.broker import Broker
+from pipeline.errors import Refused
+from pipeline.ingest import source_probe
+from pipeline.ingest.sources.kind import SampledRecord
+from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
-from pipeline.kafka.producer import ensure_topic
-from pipeline.settings import Source
+from pipeline.ingest.sources.topic_sample import sample_topic
+from pipeline.kafka.producer import TopicProducer, ensure_topic
+from pipeline.source_settings import Source
 
 
 @pytest.fixture
@@ -54,3 +61,25 @@ def test_a_broker_that_is_away_tells_nothing() -> None:
     probe = prober(Source(kind="kafka", bootstrap_servers="127.0.0.1:9", topic="t"))
     assert probe is not None
     assert probe(0, 0, 1) is None
+
+
+def test_the_newest_records_are_sampled_as_they_are(broker: Broker) -> None:
+    """Issue 35: a probe sees value, key and headers of some records of each partition, and moves no group's offset."""
+    name = f"sample-{uuid.uuid4().hex[:8]}"
+    ensure_topic(broker.address, name, 2)
+    producer = TopicProducer(broker.address, name)
+    for number in range(20):
+        producer.produce(b"\x00\x00\x00\x00\x07%d" % number, b"Ludo", {"game": b"Ludo"})
+    producer.produce(None, b"Chess")
+    assert producer.flush() == (21, 0)
+    source = Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+    everything = sample_topic(source, 100)
+    assert len(everything) == 21
+    assert SampledRecord(None, b"Chess", (), name) in everything
+    assert SampledRecord(b"\x00\x00\x00\x00\x0719", b"Ludo", (("game", b"Ludo"),), name) in sample_topic(source, 6)
+    assert len(sample_topic(source, 6)) <= 6
+    report = source_probe.probe(open_source(source, Path("unused")))
+    assert report.fit is not None
+    assert report.fit.source["routing"] == "header:game"
+    with pytest.raises(Refused, match="has no topic"):
+        sample_topic(replace(source, topic="typo"), 6)

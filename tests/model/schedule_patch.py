@@ -23,12 +23,12 @@ from pyspark.sql import functions as F
 
 import pipeline
 from pipeline import failpoints
-from pipeline.contracts import registrations, registry
+from pipeline.contracts import registrations
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
 from pipeline.delta.table import DataFile
 from pipeline.names import GameKey
-from pipeline.store import games, sources, stream_control
+from pipeline.store import games, sources, stream_control, writers
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing import rows
 from pipeline.streams.writing import split as splitting
@@ -57,9 +57,10 @@ _REAL: Final[dict[str, Any]] = {
     "decided": stream_control.decided,
     "assigned": games.assigned,
     "_read_held": games._read_held,
-    "_latest": registry._latest,
-    "read_placed": registrations.read_placed,
+    "latest_number": writers.latest_number,
     "read_schemas": registrations.read_schemas,
+    "read_writers": writers.read_writers,
+    "read_profiles": writers.read_profiles,
     "bronze_id": sources.bronze_id,
 }
 _IN_MEMORY: Final = ("pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "has_version", "write_when_due")

@@ -51,6 +51,10 @@ class Frame:
     def where(self, condition: Column) -> "Frame":
         return Frame(self._disk, self._files, condition.value)
 
+    @property
+    def columns(self) -> Sequence[str]:
+        return READ
+
     def select(self, *columns: str) -> "Frame":
         assert columns == READ
         return self

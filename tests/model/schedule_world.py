@@ -136,9 +136,10 @@ REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
     "assigned": ("games",),
     "_read_held": ("games", "leases"),
     "bronze_id": ("ingest_identities",),
-    "_latest": ("registrations",),
-    "read_placed": ("registrations", "placements"),
+    "latest_number": ("registrations", "writers", "profiles"),
     "read_schemas": ("schemas",),
+    "read_writers": ("writers",),
+    "read_profiles": ("profiles",),
 }
 """Which tables each function reads whose answers are remembered."""
 

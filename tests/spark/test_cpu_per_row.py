@@ -18,7 +18,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -18,7 +18,7 @@ from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
 from pipeline.names import MALFORMED, bronze_app_id
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from pipeline.store.games import Assignment, assigned, register_group
 from pipeline.store.reports import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -17,7 +17,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.ingest.source_checks import verify_source
 from pipeline.ingest.sources import topic_observation
 from pipeline.ingest.sources.kind import Begin
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
 from tests.tables.test_ingest_batches import Rows, World

@@ -13,7 +13,7 @@ from pipeline.ingest.adopt import adopt
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import TopicObservation
 from pipeline.ingest.sources import topic_observation
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Killed, Rows, World, arm, killing, rows_of
 from tests.tables.test_ingest_moved import start

@@ -19,7 +19,8 @@ from pipeline.delta.table import CursorTable
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.names import bronze_app_id
-from pipeline.settings import Settings, Source
+from pipeline.settings import Settings
+from pipeline.source_settings import Source
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources

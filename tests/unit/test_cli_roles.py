@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 READS = {
     "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
     "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list", "ops show",
-    "audit list", "audit verify", "grants matrix", "grants why", "grants plan", "grants export", "grants requests",
+    "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan", "grants export", "grants requests",
     "read",
 }  # fmt: skip
 RUNS = {  # who may start a process on the machine may do what it does

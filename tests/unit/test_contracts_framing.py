@@ -156,6 +156,10 @@ def test_a_header_wins_over_a_prefix() -> None:
         *[fine(b"\0\0\0\0\1", b"\6")] * 3,
         fine(guid + b"\4\0\2", value),
     ]
+    bare: list[bytes | None] = [b"\6", b"", None]  # nothing here is a prefix, and nothing must be
+    assert through("confluent", bare, beside(3, headers=[[(HEADER, guid)]] * 3)) == [
+        (guid, None, body, None) for body in bare
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ def test_hostile_index_paths(bodies: list[bytes | None]) -> None:
     "body",
     [
         *(b"", b"\2", b"\4\0", b"\1\0", b"\3", b"\2\1", b"\xff" * 9),
-        *(b"\x42" + b"\0" * 33, b"\2" + b"\x80" * 5 + b"\0", b"\2\xff\xff\xff\xff\x1f"),
+        *(b"\x42" + b"\0" * 33, b"\2" + b"\x80" * 5 + b"\0", b"\2\x80\x80\x80\x80\x10"),
     ],
 )
 def test_paths_are_bounded(body: bytes) -> None:
@@ -289,3 +293,38 @@ def test_names_and_numbers() -> None:
         (b"\0\xff\xff\xff\xff", None),
         *[(None, "malformed_framing")] * 3,
     ]
+
+
+# --------------------------------------------------------------------------------------- turnout's ids beside a frame
+
+MIXED = ["wrapper-or-confluent", "wrapper-or-glue"]
+NUMBERS = st.sampled_from([0, 1, 7, 2**32 - 1])
+
+
+@pytest.mark.parametrize("name", MIXED)
+@given(st.lists(st.tuples(VALUES, NUMBERS), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_the_number_alone_says_whether_a_frame_follows(name: str, rows: list[tuple[bytes | None, int]]) -> None:
+    """No byte of a payload is guessed at: a row with a number is whole, one without is what the framing makes of it."""
+    ids: list[int | None] = [number for _, number in rows]
+    outcomes = through(name, [value for value, _ in rows], beside(len(rows), ids=ids))
+    for (value, number), outcome in zip(rows, outcomes, strict=True):
+        if number:
+            assert outcome == (b"\xff" + number.to_bytes(4, "big"), None, value, None)
+        elif not value:
+            assert outcome[:2] == (None, "empty_payload")
+        else:
+            assert outcome == through(name.removeprefix("wrapper-or-"), [value])[0]
+    read = FRAMINGS[name].read(binary([value for value, _ in rows]), beside(len(rows), ids=ids))
+    assert read.own is not None
+    assert read.own.to_pylist() == [number != 0 for _, number in rows]
+
+
+def test_pieces_of_inflated_bodies_keep_turnouts_own_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends where the framing ends one, and takes the rows along that have no frame."""
+    monkeypatch.setattr(framing, "PIECE_BYTES", 8)
+    packed = b"\3\5" + GUID.bytes + zlib.compress(b"eight by")
+    values: list[bytes | None] = [b"own", packed, b"own too", packed[:-1], b"last"]
+    outcomes = through("wrapper-or-glue", values, beside(5, ids=[1, 0, 2, 0, 3]))
+    assert [each[2] for each in outcomes] == [b"own", b"eight by", b"own too", None, b"last"]
+    assert [each[3] for each in outcomes] == [None, None, None, "bad_compression", None]

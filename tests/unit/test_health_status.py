@@ -61,6 +61,14 @@ CASES = [
     ("its commits fail, newly started", seen([0.0]), _with(started_at=NOW - 9, last_attempt_failed="boom"), "FAILED"),
     ("query gone without an error", seen([0.0]), _with(driver_active=False), "MISSING"),
     ("should run, lane still paused", seen([0.0]), _with(lane=Lane.PAUSED), "MISSING"),
+    (
+        "waits for a schema",
+        stuck(20),
+        _with(lane=Lane.CATCHUP, waits_for="waits for schema 7 of registry main"),
+        "LAGGING",
+    ),
+    ("waited for a schema, nothing waits now", seen([0.0]), _with(waits_for="waits for schema 7"), "RUNNING"),
+    ("its commits fail while it waits", seen([9.0]), _with(last_attempt_failed="boom", waits_for="waits"), "FAILED"),
     ("young, rows wait, nothing moved", stuck(2), _with(started_at=NOW - 20), "STARTING"),
     ("young with a slow trigger", stuck(9), _with(started_at=NOW - 200, trigger_seconds=100.0), "STARTING"),
     (

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings import Dashboard, Settings, Source
+from pipeline.settings import Dashboard, Settings
 from pipeline.setup import doctor
 from pipeline.setup.doctor import Finding
 from pipeline.setup.jars import locked_jars
+from pipeline.source_settings import Source
 
 
 def by_subject(found: list[Finding]) -> dict[str, Finding]:

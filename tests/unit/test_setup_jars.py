@@ -52,7 +52,9 @@ def test_order_of_jars_is_the_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
 
 
-@pytest.mark.parametrize("line", ["abc  spark/a.jar", f"{'0' * 64}  other/a.jar", f"{'0' * 64}  spark/../a.jar", f"{'0' * 64}  spark/a.zip"])
+@pytest.mark.parametrize(
+    "line", ["abc  spark/a.jar", f"{'0' * 64}  other/a.jar", f"{'0' * 64}  spark/../a.jar", f"{'0' * 64}  spark/a.zip"]
+)
 def test_damaged_lock_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
     """A lock that cannot be understood is never read as a shorter one."""
     lock = tmp_path / "jars.lock"

@@ -72,7 +72,7 @@ def refused_by_upb(message: type[Message], data: bytes) -> bool:
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**40), size=st.integers(1, 700))
 def test_same_seed_same_bytes(seed: int, size: int) -> None:
-    """A plan alone decides every byte; how many events are asked for at once does not."""
+    """A plan alone decides every byte; the number of events in one call does not."""
     plan = SimulationPlan(games=30, events=600, seed=seed, bad_share=0.3, hostile=True)
 
     assert simulate(plan, 97)[1] == simulate(plan, size)[1]

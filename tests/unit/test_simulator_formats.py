@@ -5,6 +5,7 @@ import itertools
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -12,6 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
+from pipeline.cli.simulation import simulate as simulate_command
+from pipeline.demo import demo
+from pipeline.demo.demo import Wanted
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
 from pipeline.demo.samples.protobuf import message_class
@@ -19,6 +23,7 @@ from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
 from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
 from pipeline.errors import Refused, Transient
+from pipeline.settings import Paths
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 BOTH = ("protobuf", "avro")
@@ -177,6 +182,20 @@ def test_versions_are_registered_in_order_and_as_they_come() -> None:
     assert max(seen) == 2
 
 
+def test_a_games_versions_come_one_after_another() -> None:
+    """A game's first event of a version follows one of the version before, as turnout plans schemas as they come."""
+    plan = SimulationPlan(games=9, versions=6, events=900, skew=0, bad_share=0.2, framings=("confluent",))
+    framing = ConfluentFraming("mock://registry", "events")
+    numbers: dict[str, list[int]] = {}
+    for event in itertools.chain.from_iterable(Simulator(plan, {}, framing).batches(100)):
+        payload = Wrapper.FromString(event.value).payload if event.kind == GOOD else b""
+        if payload:
+            numbers.setdefault(event.game, []).append(int.from_bytes(payload[1:5], "big"))
+    for ids in numbers.values():
+        first_seen = list(dict.fromkeys(ids))
+        assert (len(first_seen), first_seen) == (6, sorted(first_seen))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_bad_framed_events_are_what_they_say(name: str) -> None:
     """Every kind of bad event exists with frames, too: an id of nobody, no payload, a body that nobody can read."""
@@ -237,3 +256,42 @@ def test_the_options_know_all_formats_and_framings(command: str) -> None:
         said = CliRunner().invoke(cli, [command, option, "json"])
         assert said.exit_code == 2
         assert ", ".join(known) in " ".join(said.output.split())
+
+
+def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None:
+    """Ingest and groups read what the simulator wrote: the source's framing, and where its ids come from."""
+    wanted = Wanted(1, 1, 0, 1, 1, hostile=False, framings=("wrapper", "confluent"), registry_url="http://r:8081")
+    with demo._registry(Paths(tmp_path), wanted) as (same, variables):
+        assert same == wanted
+    assert variables == {
+        "TURNOUT_SOURCE__FRAMING": "wrapper-or-confluent",
+        "TURNOUT_SOURCE__REGISTRY": "demo",
+        "TURNOUT_REGISTRIES__DEMO__KIND": "confluent",
+        "TURNOUT_REGISTRIES__DEMO__URL": "http://r:8081",
+    }
+    with demo._registry(Paths(tmp_path), replace(wanted, framings=("wrapper",))) as (_, none):
+        assert none == {}
+    with (
+        pytest.raises(Refused, match="--glue-endpoint"),
+        demo._registry(Paths(tmp_path), replace(wanted, framings=("glue",))),
+    ):
+        pass
+
+
+def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options survive the way through a command line."""
+    wanted = Wanted(2, 3, 0.1, 0.5, 7, True, BOTH, ("wrapper", "glue"), 50, None, "http://g:5000")
+    (folder,) = (each for each in simulate_command.params if each.name == "env_dir")
+    monkeypatch.setattr(folder, "callback", None)  # looks for an environment
+    made = simulate_command.make_context("simulate", wanted.arguments()).params
+    assert {
+        "games": 2,
+        "versions": 3,
+        "bad_share": 0.1,
+        "skew": 0.5,
+        "seed": 7,
+        "hostile": True,
+    }.items() <= made.items()
+    assert [made[name] for name in ("formats", "framings", "version_every", "registry_url", "glue_endpoint")] == [
+        BOTH, ("wrapper", "glue"), 50, None, "http://g:5000",
+    ]  # fmt: skip

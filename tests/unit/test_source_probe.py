@@ -14,7 +14,7 @@ from pipeline.errors import Refused
 from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import open_source
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GUID = bytes(range(16))
@@ -73,7 +73,7 @@ def test_the_profile_that_fits_is_proposed(name: str) -> None:
         (gzip.compress(b"x", mtime=0), "name no schema"), (b"\x00\x00\x07", "name no schema"),
     ],
 )  # fmt: skip
-def test_what_no_profile_reads_is_said(value: bytes, words: str) -> None:
+def test_a_format_without_a_profile_is_named(value: bytes, words: str) -> None:
     """Unknown is never shown as fine: no profile is proposed for records that turnout cannot read."""
     report = judge("the source", [SampledRecord(value, None)])
     assert report.fit is None
@@ -89,7 +89,7 @@ def test_a_mixed_source_says_how_many_do_not_fit() -> None:
     assert "schema 7 (3)" in "\n".join(describe(report))
 
 
-def test_an_empty_source_is_said_to_be_empty(tmp_path: Path) -> None:
+def test_an_empty_source_proposes_nothing(tmp_path: Path) -> None:
     """Nothing to look at proposes nothing; a missing landing table is refused, and not made."""
     assert judge("the source", []).fit is None
     with pytest.raises(Refused, match="no landing table"):

@@ -32,6 +32,7 @@ _BAD_HEADER: Final = "the header with the schema is not magic byte 1, a GUID of 
 _CONFLUENT_ID: Final = 5  # magic 0, id
 _CONFLUENT_GUID: Final = 17  # magic 1, GUID
 _GLUE: Final = 18  # version 3, compression, UUID
+_OWN: Final = b"\xff"  # begins no frame of a registry
 _NO_COMPRESSION: Final = 0
 _ZLIB: Final = 5
 _MAX_INDEX: Final = 2**31 - 1
@@ -58,6 +59,7 @@ class FramingRead:
     writers: pa.BinaryArray  # null where the row is refused
     refused: pa.StringArray  # the reason code, null where the framing is fine
     detail: pa.StringArray  # one line, null where the framing is fine
+    own: pa.BooleanArray | None = None  # rows whose writer is an id of turnout's own, of no registry; None: no row
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +188,50 @@ class ByName:
         yield _whole(values)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnOr:
+    """A source on its way from turnout's ids to a registry's: the envelope's number says which one a row has.
+
+    0 or none: the value is framed, as no schema of turnout has the number 0. Else it is turnout's own number, the value
+    has no framing, and the writer is the byte 0xFF, which begins no frame, and four bytes, big endian.
+    """
+
+    framed: Framing
+
+    def read(self, values: pa.BinaryArray, given: Given) -> FramingRead:
+        """Return each value's writer, and which of them are turnout's own."""
+        own = pc.fill_null(pc.not_equal(given.schema_id, 0), False)
+        by_number, framed = FromWrapper().read(values, given), self.framed.read(values, given)
+        numbers = pc.binary_replace_slice(by_number.writers, 0, 1, _OWN)
+        empty = pc.and_not(pc.equal(pc.fill_null(pc.binary_length(values), 0), 0), own)
+        return FramingRead(
+            pc.if_else(empty, pa.scalar(None, pa.binary()), pc.if_else(own, numbers, framed.writers)),
+            pc.if_else(empty, "empty_payload", pc.if_else(own, by_number.refused, framed.refused)),
+            pc.if_else(empty, "the payload is empty", pc.if_else(own, by_number.detail, framed.detail)),
+            own,
+        )
+
+    def bodies(self, values: pa.BinaryArray, writers: pa.BinaryArray) -> Iterator[Bodies]:
+        """Return the values of turnout's own numbers as they are, and the bodies of the others."""
+        own = pc.fill_null(pc.starts_with(writers, _OWN), False)
+        framed = np.flatnonzero(~own.to_numpy(zero_copy_only=False))
+        start = 0
+        for run in self.framed.bodies(values.take(pa.array(framed)), writers.take(pa.array(framed))):
+            after = run.start + len(run.bodies)
+            end = int(framed[after]) if after < len(framed) else len(values)  # with turnout's own rows behind the run
+            mask = pc.invert(own.slice(start, end - start))
+            bodies = pc.replace_with_mask(values.slice(start, end - start), mask, run.bodies)
+            yield Bodies(start, bodies, [each._replace(row=int(framed[each.row])) for each in run.refusals])
+            start = end
+
+
 FRAMINGS: Final[Mapping[str, Framing]] = MappingProxyType(
     {
         "wrapper": FromWrapper(),
         "confluent": Confluent(),
         "glue": Glue(),
+        "wrapper-or-confluent": OwnOr(Confluent()),
+        "wrapper-or-glue": OwnOr(Glue()),
         "topic": ByName("topic"),
         "game": ByName("game"),
     }

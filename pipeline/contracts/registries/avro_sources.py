@@ -21,7 +21,7 @@ def inlined(main: str, references: Mapping[str, str]) -> tuple[bytes, str]:
     """
     try:
         schema = _parsed(main)
-        if not isinstance(schema, dict) or schema.get("type") not in {"record", "error"}:
+        if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
             raise Refused("The schema's payloads are no records, so they have no columns.")
         name = _full_name(schema, "")
         name.encode("utf-8")

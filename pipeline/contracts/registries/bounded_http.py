@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -95,6 +96,12 @@ def tls(ca: Path | None = None, certificate: Path | None = None, key: Path | Non
     return context
 
 
+@lru_cache(maxsize=1)
+def _system_tls() -> ssl.SSLContext:
+    """Return the system's authorities; loading them takes some 50 ms."""
+    return tls()
+
+
 class Conversation:
     """The requests of one question, which share a deadline and the bytes that answers may have."""
 
@@ -112,7 +119,8 @@ class Conversation:
             Transient: no answer came within the time.
             Refused: the answer is too large.
         """
-        wanted = [("Accept-Encoding", "identity"), ("User-Agent", "turnout"), *headers.items()]
+        given = {name.lower(): value for name, value in headers.items()}
+        wanted = list({"user-agent": "turnout", **given, "accept-encoding": "identity"}.items())
         try:
             with self._pool.stream(method, url, headers=wanted, content=body) as response:
                 return Reply(response.status, tuple(response.headers), self._read(response.iter_stream()))
@@ -134,10 +142,12 @@ class Conversation:
 
 
 @contextmanager
-def conversation(url: str, context: ssl.SSLContext, seconds: float) -> Iterator[Conversation]:
+def conversation(url: str, context: ssl.SSLContext | None, seconds: float) -> Iterator[Conversation]:
     """Hold connections to the registry at this address for one question, which ends after so many seconds."""
     deadline = time.monotonic() + seconds
     parts = urlsplit(url)
+    if context is None and parts.scheme == "https":
+        context = _system_tls()
     with httpcore2.ConnectionPool(context, network_backend=_Backend(deadline), max_connections=1) as pool:
         yield Conversation(pool, f"{parts.scheme}://{parts.netloc}", deadline)
 

@@ -20,7 +20,6 @@ from pipeline.contracts.registries.bounded_http import (
     Reply,
     checked_url,
     conversation,
-    tls,
 )
 from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import is_built_in, serialized
@@ -61,7 +60,7 @@ class ConfluentResolver:
         """
         self._url = checked_url(url)
         self._headers = {"Accept": _ACCEPT, **credentials.headers()}
-        self._context = context or tls()
+        self._context = context
         self._seconds = seconds
         self._message = message
 

@@ -1,16 +1,21 @@
 """The kinds of schemas that registries keep, by the names that Confluent and Glue both use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from pipeline.contracts.envelopes.framing import path_bytes
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.avro_sources import inlined
-from pipeline.contracts.registries.protobuf_sources import descriptor_set, message_paths, only_message, path_bytes
+from pipeline.contracts.registries.protobuf_sources import descriptor_set, message_paths, only_message
 from pipeline.errors import Refused
 from pipeline.names import shown
 
-_Reader: TypeAlias = Callable[[str, Mapping[str, str], bool, str | None], Found]
+
+class _Reader(Protocol):
+    def __call__(self, text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found: ...
 
 
 def found(kind: str, text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None = None) -> Found:
@@ -30,19 +35,28 @@ def found(kind: str, text: str, imports: Mapping[str, str], *, indexed: bool, me
     reader = _READERS.get(kind)
     if reader is None:
         raise Refused(f"The registry has a schema of kind {shown(kind)}, which turnout does not read.")
-    return reader(text, imports, indexed, message)
+    return reader(text, imports, indexed=indexed, message=message)
 
 
-def _avro(text: str, imports: Mapping[str, str], _indexed: bool, _message: str | None) -> Found:
+def avro(text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found:  # noqa: ARG001 - Avro has neither
+    """Return a schema of Avro.
+
+    Raises:
+        Refused: turnout cannot use the schema.
+    """
     definition, name = inlined(text, imports)
     return Found("avro", definition, {b"": name})
 
 
-def _protobuf(text: str, imports: Mapping[str, str], indexed: bool, message: str | None) -> Found:
-    files = descriptor_set(text, imports)
-    main = files.file[-1]
-    if not main.message_type:
+def protobuf(files: FileDescriptorSet, *, indexed: bool, message: str | None) -> Found:
+    """Return a set of files, of which the last one has the payloads' messages.
+
+    Raises:
+        Refused: turnout cannot use the schema.
+    """
+    if not files.file or not files.file[-1].message_type:
         raise Refused("The schema has no messages.")
+    main = files.file[-1]
     if indexed:
         messages = {path_bytes(path): name for path, name in message_paths(main).items()}
     else:
@@ -50,8 +64,12 @@ def _protobuf(text: str, imports: Mapping[str, str], indexed: bool, message: str
     return Found("protobuf", files.SerializeToString(deterministic=True), messages)
 
 
-def _json(_text: str, _imports: Mapping[str, str], _indexed: bool, _message: str | None) -> Found:
+def _protobuf(text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found:
+    return protobuf(descriptor_set(text, imports), indexed=indexed, message=message)
+
+
+def _json(text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found:  # noqa: ARG001
     raise Refused("JSON Schema payloads are not read yet.")
 
 
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType({"AVRO": _avro, "PROTOBUF": _protobuf, "JSON": _json})
+_READERS: Final[Mapping[str, _Reader]] = MappingProxyType({"AVRO": avro, "PROTOBUF": _protobuf, "JSON": _json})

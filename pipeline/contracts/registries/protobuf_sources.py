@@ -95,6 +95,8 @@ def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
             texts[name] = text
         else:
             file.name = name
+            for imported in file.dependency:
+                _checked(imported)
             files[name] = file
     files |= _clients_files(files.values(), texts.values())
     if texts:
@@ -106,6 +108,9 @@ def message_paths(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     """Return the full name of each message by its index path: its place in the file, or in its message.
 
     Places count as confluent-kafka counts them: all nested messages, also the entries of maps, which have no path here.
+
+    Raises:
+        Refused: a name is no text.
     """
     return dict(islice(_messages(file), MAX_MESSAGES))
 
@@ -126,31 +131,18 @@ def only_message(file: FileDescriptorProto, wanted: str | None) -> str:
     return names[0]
 
 
-def path_bytes(path: Sequence[int]) -> bytes:
-    """Return an index path as Confluent's clients write it: a count and places, zigzag; the first message is one 0."""
-    if tuple(path) == (0,):
-        return b"\x00"
-    return b"".join(_varint(2 * number) for number in (len(path), *path))
-
-
-def _varint(number: int) -> bytes:
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
-
-
 def _messages(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yield the messages, level by level."""
-    prefix = f"{file.package}." if file.package else ""
+    package = _checked(file.package)
+    prefix = f"{package}." if package else ""
     waiting = deque[tuple[tuple[int, ...], str, DescriptorProto]]()
     waiting.extend(((place,), prefix, message) for place, message in enumerate(file.message_type))
     while waiting:
         path, within, message = waiting.popleft()
-        yield path, within + message.name
+        name = within + _checked(message.name)
+        yield path, name
         waiting.extend(
-            ((*path, place), f"{within}{message.name}.", nested)
+            ((*path, place), f"{name}.", nested)
             for place, nested in enumerate(message.nested_type)
             if not _is_map_entry(nested)
         )
@@ -158,6 +150,13 @@ def _messages(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]
 
 def _is_map_entry(message: DescriptorProto) -> bool:
     return message.options.map_entry
+
+
+def _checked(name: object) -> str:
+    """Return a name of a descriptor; protobuf gives bytes where it is not UTF-8."""
+    if not isinstance(name, str):
+        raise Refused("The schema has names that are no UTF-8.")
+    return name
 
 
 def _clients_files(files: Iterable[FileDescriptorProto], texts: Iterable[str]) -> dict[str, FileDescriptorProto]:

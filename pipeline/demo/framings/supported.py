@@ -28,25 +28,53 @@ NO_REGISTRY: Final = RegistryAddress()
 def _confluent(address: RegistryAddress) -> Framing:
     from pipeline.demo.framings.confluent import ConfluentFraming
 
+    return ConfluentFraming(_url(address), address.topic)
+
+
+def _confluent_settings(address: RegistryAddress) -> dict[str, str]:
+    return {"kind": "confluent", "url": _url(address)}
+
+
+def _url(address: RegistryAddress) -> str:
     if address.url is None:
         raise Refused("Confluent's frames need a schema registry: give its address by --registry-url.")
-    return ConfluentFraming(address.url, address.topic)
+    return address.url
 
 
 def _glue(address: RegistryAddress) -> Framing:
     from pipeline.demo.framings.glue import GlueFraming
 
+    return GlueFraming(_endpoint(address), address.region)
+
+
+def _glue_settings(address: RegistryAddress) -> dict[str, str]:
+    return {"kind": "glue", "endpoint": _endpoint(address), "region": address.region}
+
+
+def _endpoint(address: RegistryAddress) -> str:
     if address.glue_endpoint is None:
         raise Refused(
             "Frames of AWS Glue need an endpoint, which the simulator fills with schemas: give it by --glue-endpoint."
         )
-    return GlueFraming(address.glue_endpoint, address.region)
+    return address.glue_endpoint
 
 
-FOREIGN: Final[Mapping[str, Callable[[RegistryAddress], Framing]]] = MappingProxyType(
-    {"confluent": _confluent, "glue": _glue}
+@dataclass(frozen=True, slots=True)
+class ForeignFraming:
+    """A framing whose ids a registry outside of turnout gives."""
+
+    open: Callable[[RegistryAddress], Framing]
+    settings: Callable[[RegistryAddress], dict[str, str]]  # of the table [registries.NAME] with which turnout reads it
+    is_startable: bool  # whether the demo has such a registry
+
+
+FOREIGN: Final[Mapping[str, ForeignFraming]] = MappingProxyType(
+    {
+        "confluent": ForeignFraming(_confluent, _confluent_settings, is_startable=True),
+        "glue": ForeignFraming(_glue, _glue_settings, is_startable=False),
+    }
 )
-"""By name, the framings whose ids a registry outside of turnout gives."""
+"""By name, as `--framing` says it."""
 
 FRAMINGS: Final = (WRAPPER, *FOREIGN)
 
@@ -74,5 +102,5 @@ def foreign_framing(framings: Sequence[str], address: RegistryAddress) -> Framin
     """
     for name in framings:
         if name in FOREIGN:
-            return FOREIGN[name](address)
+            return FOREIGN[name].open(address)
     return None

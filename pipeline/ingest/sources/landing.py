@@ -31,7 +31,8 @@ from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
-from pipeline.settings import Ingest, Source
+from pipeline.settings import Ingest
+from pipeline.source_settings import Source
 from pipeline.store.sources import Identity
 
 

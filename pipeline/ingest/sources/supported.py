@@ -7,7 +7,7 @@ from typing import Final
 from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.topic import Topic
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {"delta": Landing, "kafka": Topic}
 """`source.kind` → its kind, from the settings and the folder of the environment's landing table."""

@@ -24,7 +24,8 @@ from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.connection import CHECK_ONLY
-from pipeline.settings import Ingest, Source
+from pipeline.settings import Ingest
+from pipeline.source_settings import Source
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0

@@ -24,7 +24,7 @@ from pipeline.ingest.identity import Offsets, Position
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.kafka.admin import list_offsets
 from pipeline.kafka.connection import Connection, client_options, translate
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 _ANSWER_SECONDS: Final = 5.0
 _OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together

@@ -12,7 +12,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.ingest.identity import TopicObservation
 from pipeline.kafka.admin import describe_topic
 from pipeline.kafka.connection import client_options, translate
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 _log = logging.getLogger("turnout")
 

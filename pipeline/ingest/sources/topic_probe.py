@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from pipeline.ingest.sources.kind import Probe
 from pipeline.kafka.connection import client_options, translate
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 _SECONDS: Final = 10.0  # for an answer about one range
 

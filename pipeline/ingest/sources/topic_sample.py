@@ -10,7 +10,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.kafka.admin import TopicFacts, describe_topic
 from pipeline.kafka.connection import client_options, translate
-from pipeline.settings import Source
+from pipeline.source_settings import Source
 
 _SECONDS: Final = 10.0  # for all partitions together
 

@@ -153,6 +153,7 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("updated_at", Float, nullable=False),
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
+    Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,

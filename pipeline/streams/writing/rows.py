@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta.bronze import BRONZE, text
@@ -17,6 +17,7 @@ from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing.split import READ, REPORT, Place, SplitJob, split
 
 _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
+_SPARK_TYPES: Final = {pa.int32(): "int", pa.string(): "string", pa.binary(): "binary"}
 
 
 class Rows(Protocol):
@@ -43,7 +44,9 @@ class FrameRows:
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job over the frame's partitions."""
-        return list(self.frame.select(*READ).mapInArrow(partial(split, job=job), REPORT).collect())
+        known = self.frame.columns
+        columns = [name if name in known else _nulls(name) for name in READ]
+        return list(self.frame.select(*columns).mapInArrow(partial(split, job=job), REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
         """Find the places with Spark."""
@@ -77,6 +80,11 @@ class FileRows:
 def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str] = READ) -> pa.Table:
     """Read a part's rows of these games, or of all games if none is given, of seqs above `low` up to `high`."""
     return _scanner(part, low, high, keys, columns).to_table()
+
+
+def _nulls(name: str) -> Column:
+    """Return a column that bronze, which is older, does not have yet."""
+    return F.lit(None).cast(_SPARK_TYPES[BRONZE.field(name).type]).alias(name)
 
 
 def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> ds.Scanner:

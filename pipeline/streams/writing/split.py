@@ -19,21 +19,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.formats.supported import decoder
 from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import discard, write_file
+from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.streams.lanes import classify
+from pipeline.streams.needs import Need, lowest
+from pipeline.streams.writing.opening import CLOSED, OpenRows, open_rows
 
 READ: Final = (
     "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
-    "topic", "partition", "offset", "source_time", "raw",
+    "topic", "partition", "offset", "source_time", "raw", "profile", "registry", "writer",
 )  # fmt: skip
 """The columns of bronze that a pass reads."""
 
@@ -51,6 +52,7 @@ OWN_COLUMNS: Final = pa.schema(
 
 REPORT: Final = "report string, rejects binary"
 _DETAIL_LIMIT: Final = 500
+_MOST_GROWTH: Final = 4  # payloads that are held may be so many times larger than a slice
 
 Place: TypeAlias = tuple[int, int]
 """A row of bronze: its seq and pos."""
@@ -122,7 +124,7 @@ def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
 
 
 class _Split:
-    """The work of one task; `games` and `rejects` are its outcome."""
+    """The work of one slice; `games` and `rejects` are its outcome."""
 
     def __init__(self, rows: pa.Table, job: SplitJob) -> None:
         self.job = job
@@ -130,24 +132,24 @@ class _Split:
         self.games: dict[str, dict[str, Any]] = {}
         self.rejects: list[pa.Table] = []
         self.seconds: dict[str, float] = defaultdict(float)
+        self.needs: dict[str, list[Need]] = defaultdict(list)  # by game key
 
     def run(self) -> None:
         if not self.rows.num_rows:
             return
         self._note_links()
-        started = time.perf_counter()
         refused = self.rows.column("refused")
         routed = self.rows if refused.null_count == len(refused) else self.rows.filter(pc.is_null(refused))
         if self.job.deadly:
             routed = self._without_deadly(routed)
-        decoded = self._decode(routed) if routed.num_rows else {}
-        self.seconds["decode"] += time.perf_counter() - started
-        started = time.perf_counter()
+        decoded: _ByColumns = defaultdict(list)
+        if routed.num_rows:
+            self._decode(routed, decoded)
+        if self.needs:
+            self._hold_back(decoded)
         del routed
         self.rows = self.rows.schema.empty_table()
-        for target in list(decoded):
-            self._write(_joined(decoded.pop(target)))
-        self.seconds["write"] += time.perf_counter() - started
+        self._write_all(decoded)
 
     def _without_deadly(self, routed: pa.Table) -> pa.Table:
         places = zip(routed.column("seq").to_pylist(), routed.column("pos").to_pylist(), strict=True)
@@ -161,7 +163,7 @@ class _Split:
         links = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate([])
         for row in links.to_pylist():
             game = self.games.setdefault(
-                row["game_key"], {"links": [], "arrivals": [], "files": [], "rejects": {}, "error": None}
+                row["game_key"], {"links": [], "arrivals": [], "files": [], "rejects": {}, "error": None, "needs": []}
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
@@ -174,17 +176,47 @@ class _Split:
         for key, count, oldest, newest in zip(grouped.column("key").to_pylist(), *times, strict=True):
             self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
 
-    def _decode(self, routed: pa.Table) -> dict[pa.Schema, list["_Laid"]]:
+    def _decode(self, routed: pa.Table, decoded: "_ByColumns") -> None:
+        """Decode all rows, part by part; compressed payloads are much larger then, so some are written in between."""
+        size, since = 0, time.perf_counter()
+        for part in open_rows(routed, self.job.schema_set):
+            for key, needs in part.needs.items():
+                self.needs[key] += needs
+            if self.needs:
+                part.close(self.needs)
+            self._decode_part(part, decoded)
+            size += part.payload.nbytes
+            if size > _MOST_GROWTH * self.job.slice_bytes:
+                self.seconds["decode"] += time.perf_counter() - since
+                self._write_all(decoded)
+                size, since = 0, time.perf_counter()
+        self.seconds["decode"] += time.perf_counter() - since
+
+    def _hold_back(self, decoded: "_ByColumns") -> None:
+        """Drop the rows of games for which the schema set lacks something: none lands or is refused (law L14)."""
+        waiting = pa.array(sorted(self.needs), pa.string())
+        self.rejects = [each.filter(pc.invert(pc.is_in(each.column("game_key"), waiting))) for each in self.rejects]
+        for target, parts in decoded.items():
+            decoded[target] = [each.without(waiting) for each in parts]
+        for key, needs in self.needs.items():
+            game = self.games[key]
+            game.update(rejects={}, needs=[need.as_json() for need in lowest(needs)])
+            try:
+                discard(self.job.tables / key, [DataFile(**file) for file in game["files"]])
+            except OSError as error:  # law L6: they stay as orphans
+                game["error"] = _fault(error)
+            game["files"] = []
+
+    def _decode_part(self, part: OpenRows, decoded: "_ByColumns") -> None:
         """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
-        opened = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
+        routed, ids, refusals = part.routed, part.ids, part.refused
         keys = whole(routed.column("game_key")).dictionary_encode()
         names = keys.dictionary.to_pylist()
         games = keys.indices.to_numpy()
-        ids = routed.column("schema_id").to_numpy()
-        own = self._own_columns(routed, opened)
-        result: dict[pa.Schema, list[_Laid]] = defaultdict(list)
-        refusals: list[tuple[int, str, str]] = []
+        own = self._own_columns(part)
         for schema_id in np.unique(ids):
+            if schema_id == CLOSED:
+                continue
             chosen = np.flatnonzero(ids == schema_id)
             refused_games = {
                 game: why
@@ -198,26 +230,25 @@ class _Split:
                 continue
             try:
                 schema = self.job.schema_set.schemas[int(schema_id)]
-                decoded = decoder(schema).decode(opened.column("payload").take(pa.array(chosen)))
-                good = chosen[decoded.rows]
+                payloads = decoder(schema).decode(part.payload.take(pa.array(chosen)))
+                good = chosen[payloads.rows]
                 for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
-                    payload = placed(_take(decoded.batch, members), schema, placement)
+                    payload = placed(_take(payloads.batch, members), schema, placement)
                     payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
                     rows = pa.array(good[members])
                     columns = [*own.take(rows).columns, *payload.columns]
                     laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
-                    result[target].append(laid)
+                    decoded[target].append(laid)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = _fault(error)
                 continue
-            refusals += [(int(chosen[index]), reason, detail) for index, reason, detail in decoded.refused]
+            refusals += [(int(chosen[index]), reason, detail) for index, reason, detail in payloads.refused]
         self._refuse(routed, refusals)
-        return result
 
-    def _own_columns(self, routed: pa.Table, opened: pa.RecordBatch) -> pa.Table:
-        columns = [routed.column(name) for name in ("seq", "pos", "schema_id")]
-        columns += [opened.column("event_time"), opened.column("event_id"), routed.column("source_time")]
+    def _own_columns(self, part: OpenRows) -> pa.Table:
+        columns = [part.routed.column("seq"), part.routed.column("pos"), pa.array(part.ids)]
+        columns += [part.event_time, part.event_id, part.routed.column("source_time")]
         return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
 
     def _refusal_of(self, name: str, schema_id: int) -> tuple[str, str] | None:
@@ -249,6 +280,12 @@ class _Split:
             (target, placement, np.flatnonzero(of_row == mark))
             for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
         ]
+
+    def _write_all(self, decoded: "_ByColumns") -> None:
+        started = time.perf_counter()
+        for target in list(decoded):
+            self._write(_joined(decoded.pop(target)))
+        self.seconds["write"] += time.perf_counter() - started
 
     def _write(self, laid: "_Laid") -> None:
         self._note_arrivals(laid)
@@ -306,6 +343,14 @@ class _Laid:
 
     keys: pa.ChunkedArray  # the game's key of each row
     rows: pa.Table
+
+    def without(self, keys: pa.StringArray) -> "_Laid":
+        kept = pc.invert(pc.is_in(self.keys, keys))
+        return _Laid(self.keys.filter(kept), self.rows.filter(kept))
+
+
+_ByColumns: TypeAlias = dict[pa.Schema, list[_Laid]]
+"""Decoded rows by the columns of their games' tables."""
 
 
 def _joined(parts: list[_Laid]) -> _Laid:

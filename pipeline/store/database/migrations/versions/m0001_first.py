@@ -106,7 +106,7 @@ def upgrade() -> None:
         sa.Column("rows_total", sa.BigInteger, nullable=False),
         sa.Column("rejects_total", sa.BigInteger, nullable=False), sa.Column("last_error", sa.Text),
         sa.Column("updated_at", sa.Float, nullable=False), sa.Column("bytes_per_second", sa.Float),
-        sa.Column("commits_per_second", sa.Float),
+        sa.Column("commits_per_second", sa.Float), sa.Column("waits_for", sa.Text),
         allowed={
             "lane": ("RUN", "CATCHUP", "QUARANTINED", "PAUSED"), "status": _STATUSES, "cursor_seq": ">= 0",
             "rows_total": ">= 0", "rejects_total": ">= 0",

@@ -1,0 +1,229 @@
+"""`python -m bench.decode`: how many payloads a core decodes in a second, by format.
+
+Twenty columns with the same values in each format: numbers, texts, a nested record, an array, a map, an enum, times and
+three fields that may be absent. Each contender turns the same array of payloads into columns, in turn, in one process;
+its CPU time with all threads counts. See docs/performance.md.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+from bench import machine
+from bench.command import keep
+from bench.text import number, table
+from pipeline.contracts.formats.protobuf.messages import describe
+from pipeline.contracts.formats.supported import columns, decoder, format_of
+from pipeline.contracts.schemas import Schema
+
+_GOAL: Final = 500_000  # Avro payloads a second on one core
+_NAME: Final = "bench.Lap"
+_OPTIONAL: Final = frozenset({"boost", "note", "gap"})
+_AVRO: Final[dict[str, Any]] = {
+    "player": "string",
+    "lap": "int",
+    "score": "long",
+    "speed": "double",
+    "grip": "float",
+    "clean": "boolean",
+    "car": "string",
+    "track": "string",
+    "replay": "bytes",
+    "weather": {"type": "enum", "name": "Weather", "symbols": ["DRY", "WET", "SNOW"]},
+    "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    "day": {"type": "int", "logicalType": "date"},
+    "at": {"type": "long", "logicalType": "timestamp-micros"},
+    "place": {"type": "record", "name": "Place", "fields": [{"name": name, "type": "double"} for name in ("x", "y")]},
+    "sectors": {"type": "array", "items": "int"},
+    "items": {"type": "map", "values": "long"},
+    "boost": ["null", "int"],
+    "note": ["null", "string"],
+    "gap": ["null", "double"],
+    "season": "int",
+}
+_PROTOBUF: Final[dict[str, str]] = {  # price in cents and day as a number: protobuf has neither type
+    "player": "string", "lap": "int32", "score": "int64", "speed": "double", "grip": "float", "clean": "bool",
+    "car": "string", "track": "string", "replay": "bytes", "weather": "Weather", "price": "int64", "day": "int32",
+    "at": "google.protobuf.Timestamp", "place": "Place", "sectors": "repeated int32", "items": "ItemsEntry",
+    "boost": "int32", "note": "string", "gap": "double", "season": "int32",
+}  # fmt: skip
+
+
+def values(rows: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Return so many payloads' values, the same for each seed."""
+    chance = random.Random(seed)
+    return [
+        {
+            "player": f"player-{chance.randrange(10**6):06}",
+            "lap": chance.randrange(80),
+            "score": chance.getrandbits(40),
+            "speed": chance.random() * 300,
+            "grip": chance.randrange(256) / 256,
+            "clean": chance.random() < 0.9,
+            "car": chance.choice(("falcon", "heron", "kestrel")),
+            "track": f"track {chance.randrange(40)}",
+            "replay": chance.randbytes(12),
+            "weather": chance.randrange(3),
+            "price": chance.randrange(10**7),
+            "day": 20_000 + chance.randrange(1_000),
+            "at": 1_790_000_000_000_000 + chance.randrange(10**12),
+            "place": {"x": chance.random(), "y": chance.random()},
+            "sectors": [chance.randrange(60_000) for _ in range(chance.randrange(5))],
+            "items": {f"item{index}": chance.randrange(10**6) for index in range(chance.randrange(3))},
+            "boost": chance.choice((None, chance.randrange(100))),
+            "note": chance.choice((None, "well driven")),
+            "gap": chance.choice((None, chance.random())),
+            "season": 2026,
+        }
+        for _ in range(rows)
+    ]
+
+
+def avro_schema() -> Schema:
+    """Return the definition in Avro."""
+    given = {"type": "record", "name": _NAME, "fields": [{"name": name, "type": kind} for name, kind in _AVRO.items()]}
+    return Schema(1, "avro", _NAME, format_of("avro").canonical(_NAME, json.dumps(given).encode()))
+
+
+def avro_payloads(of: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
+    """Return the rows as fastavro writes them."""
+    parsed = fastavro.parse_schema(json.loads(of.definition))
+    symbols = _AVRO["weather"]["symbols"]
+    written = []
+    for row in rows:
+        price = int(row["price"]).to_bytes(4, "big", signed=True)
+        buffer = BytesIO()
+        fastavro.schemaless_writer(buffer, parsed, row | {"weather": symbols[row["weather"]], "price": price})
+        written.append(buffer.getvalue())
+    return written
+
+
+def protobuf_schema() -> Schema:
+    """Return the definition in protobuf."""
+    file = FileDescriptorProto(name="bench.proto", package="bench", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    weather = file.enum_type.add(name="Weather")
+    for value, symbol in enumerate(_AVRO["weather"]["symbols"]):
+        weather.value.add(name=symbol, number=value)
+    place = file.message_type.add(name="Place")
+    for value, name in enumerate(("x", "y"), 1):
+        place.field.add(name=name, number=value, type=_kind("double"), label=FieldDescriptorProto.LABEL_OPTIONAL)
+    lap = file.message_type.add(name="Lap")
+    entry = lap.nested_type.add(name="ItemsEntry")
+    entry.options.map_entry = True
+    for value, (name, kind) in enumerate({"key": "string", "value": "int64"}.items(), 1):
+        entry.field.add(name=name, number=value, type=_kind(kind), label=FieldDescriptorProto.LABEL_OPTIONAL)
+    for value, (name, given) in enumerate(_PROTOBUF.items(), 1):
+        kind = given.removeprefix("repeated ")
+        each = lap.field.add(name=name, number=value, label=FieldDescriptorProto.LABEL_OPTIONAL)
+        if given != kind or kind.endswith("Entry"):
+            each.label = FieldDescriptorProto.LABEL_REPEATED
+        if kind.islower() and "." not in kind:
+            each.type = _kind(kind)
+        else:
+            each.type = _kind("enum" if kind == "Weather" else "message")
+            each.type_name = "." + {"ItemsEntry": "bench.Lap.ItemsEntry"}.get(
+                kind, kind if "." in kind else f"bench.{kind}"
+            )
+        if name in _OPTIONAL:
+            each.proto3_optional = True
+            each.oneof_index = len(lap.oneof_decl)
+            lap.oneof_decl.add(name=f"_{name}")
+    definition = FileDescriptorSet(file=[file]).SerializeToString()
+    return Schema(1, "protobuf", _NAME, format_of("protobuf").canonical(_NAME, definition))
+
+
+def protobuf_payloads(of: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
+    """Return the rows as google.protobuf writes them."""
+    message: Any = message_factory.GetMessageClass(describe(of.message, of.definition))
+    written = []
+    for row in rows:
+        at = {"seconds": row["at"] // 10**6, "nanos": row["at"] % 10**6 * 1000}
+        written.append(message(**row | {"at": at}).SerializeToString())
+    return written
+
+
+def _kind(name: str) -> FieldDescriptorProto.Type.ValueType:
+    return FieldDescriptorProto.Type.Value(f"TYPE_{name.upper()}")
+
+
+def contenders(rows: int) -> dict[str, Callable[[], int]]:
+    """Return what is measured, by name; each returns how many payloads it decoded."""
+    drawn = values(rows)
+    avro, protobuf = avro_schema(), protobuf_schema()
+    in_avro, in_protobuf = avro_payloads(avro, drawn), protobuf_payloads(protobuf, drawn)
+    parsed = fastavro.parse_schema(json.loads(avro.definition))
+
+    def by_fastavro() -> int:
+        read = [fastavro.schemaless_reader(BytesIO(payload), parsed, None) for payload in in_avro]
+        return int(pa.RecordBatch.from_pylist(read, schema=columns(avro)).num_rows)
+
+    def by_turnout(of: Schema, contents: list[bytes]) -> Callable[[], int]:
+        held, decode = pa.array(contents, pa.binary()), decoder(of).decode
+        return lambda: int(decode(held).batch.num_rows)
+
+    bad = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_avro)]
+    tall = drawn[0] | {"sectors": list(range(50_000))}
+    return {
+        "avro": by_turnout(avro, in_avro),
+        "avro, one in a hundred malformed": by_turnout(avro, bad),
+        "avro, one array of 50,000": by_turnout(avro, [*in_avro[:-1], *avro_payloads(avro, [tall])]),
+        "avro by fastavro": by_fastavro,
+        "protobuf": by_turnout(protobuf, in_protobuf),
+    }
+
+
+def measure(rows: int, repeats: int) -> dict[str, list[float]]:
+    """Return the payloads per CPU second of each contender, run by run; all take turns, the first turn is not kept."""
+    pa.set_cpu_count(1)
+    works = contenders(rows)
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            begun = time.process_time()
+            decoded = work()
+            if turn:
+                found[name].append(decoded / (time.process_time() - begun))
+    return found
+
+
+def report(rates: dict[str, list[float]]) -> str:
+    """Return the rates as a table, with the goal."""
+    listed = [[name, *(number(each / 1_000) for each in (median(of), min(of), max(of)))] for name, of in rates.items()]
+    verdict = "HELD" if median(rates["avro"]) >= _GOAL else "NOT held"
+    goal = f"{verdict}: at least {_GOAL // 1_000:,} thousand Avro payloads a second"
+    return "\n".join([table(["thousand payloads per CPU second", "median", "least", "most"], listed), goal])
+
+
+def main() -> None:
+    """Measure, print a table and JSON, and with `--out` write it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.decode")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rates = measure(options.rows, options.repeats)
+    result = {
+        "machine": machine.describe(),
+        "load": machine.load_average(),
+        "rows": options.rows,
+        "payloads_per_cpu_second": rates,
+    }
+    print(json.dumps(result, indent=1))
+    print(report(rates))
+    keep(result, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Avro as a format of payloads."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+
+from pipeline.contracts.formats.avro.columns import columns_of, defects
+from pipeline.contracts.formats.avro.decoder import Decoder
+from pipeline.contracts.formats.avro.definitions import canonical, describe, refusal
+from pipeline.contracts.formats.avro.fields import message_of
+from pipeline.contracts.formats.avro.reference import ReferenceDecoder
+from pipeline.contracts.model import Message
+from pipeline.contracts.schemas import Schema
+
+
+class AvroFormat:
+    """A definition is an Avro schema in JSON, and the full name of its record."""
+
+    def canonical(self, message: str, definition: bytes) -> bytes:
+        """Return the schema with every name in full, without documentation; refuse what fits no table."""
+        form = canonical(message, definition)
+        if reasons := defects(describe(message, form)):
+            raise refusal(message, reasons)
+        return form
+
+    def columns(self, schema: Schema) -> pa.Schema:
+        """Return the columns of the record's fields."""
+        return columns(schema)
+
+    def message(self, schema: Schema) -> Message:
+        """Return the record's fields, known by their names."""
+        return message_of(describe(schema.message, schema.definition))
+
+    def decoder(self, schema: Schema) -> Decoder:
+        """Return the decoder of many payloads at once."""
+        return Decoder(schema)
+
+    def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
+        """Return the decoder of fastavro, payload by payload."""
+        return ReferenceDecoder(schema.definition, names)
+
+
+@lru_cache(maxsize=4096)
+def columns(schema: Schema) -> pa.Schema:
+    """Return the columns of one schema's payloads."""
+    return pa.schema(columns_of(describe(schema.message, schema.definition)))

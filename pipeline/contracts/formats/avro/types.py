@@ -1,0 +1,137 @@
+"""Avro's types as values: what a definition means, with every name resolved.
+
+A named type that is used twice is one object, so types compare by identity: by value, a short definition could take
+for ever.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """What a logical type adds to a primitive or fixed; without a name it adds nothing."""
+
+    name: str = ""
+    precision: int = 0  # of a decimal
+    scale: int = 0  # of a decimal
+
+
+PLAIN: Final = Logical()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Primitive:
+    """A type without a name of its own and without parts."""
+
+    name: str
+    logical: Logical = PLAIN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """A number of bytes."""
+
+    name: str
+    size: int
+    aliases: tuple[str, ...] = ()
+    logical: Logical = PLAIN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enum:
+    """One of some symbols."""
+
+    name: str
+    symbols: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """Any number of items."""
+
+    items: "Type"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """Values by text."""
+
+    values: "Type"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union:
+    """A value of one of some types."""
+
+    branches: tuple["Type", ...]
+
+    def valued(self) -> list["Type"]:
+        """Return the branches other than null."""
+        return [each for each in self.branches if kind_name(each) != "null"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A field of a record."""
+
+    name: str
+    type: "Type"
+    aliases: tuple[str, ...] = ()
+    default: str | None = None  # as JSON text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """Some fields, in the order of their bytes."""
+
+    name: str
+    fields: tuple[Field, ...]
+    aliases: tuple[str, ...] = ()
+
+
+Type: TypeAlias = Primitive | Fixed | Enum | Array | Map | Union | Record
+
+
+def kind_name(of: Type) -> str:
+    """Return what tells a type from the others of a union: its full name, or the name of its kind."""
+    match of:
+        case Array():
+            return "array"
+        case Map():
+            return "map"
+        case Union():
+            return "union"
+        case _:
+            return of.name
+
+
+def inside(of: Type) -> Iterator[Type]:
+    """Yield the types directly inside a type, null left out of a union."""
+    match of:
+        case Array():
+            yield of.items
+        case Map():
+            yield of.values
+        case Union():
+            yield from of.valued()
+        case Record():
+            yield from (each.type for each in of.fields)
+        case _:
+            return
+
+
+def is_weightless(of: Type) -> bool:
+    """Return whether every value of a type has no bytes at all."""
+    match of:
+        case Primitive():
+            return of.name == "null"
+        case Record():
+            return all(is_weightless(each.type) for each in of.fields)
+        case _:
+            return False

@@ -1,0 +1,97 @@
+"""The profile of the source and its number. The control store numbers profiles; bronze's table properties repeat them.
+
+So bronze means the same without the store, and a store that was restored from an older copy, which would give a number
+away again, is noticed before a row is written.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.contracts.envelopes.declared import profile_of
+from pipeline.contracts.profile import SourceProfile, dumps, loads
+from pipeline.delta.opening import open_table
+from pipeline.delta.table import CursorTable
+from pipeline.errors import Refused
+from pipeline.failpoints import effect
+from pipeline.registry_settings import generation_of
+from pipeline.settings import Settings
+from pipeline.store.writers import number_of_definition
+
+PROPERTY: Final = "turnout.profile."
+"""The beginning of the properties of bronze that hold profiles; the number follows."""
+
+DEFAULT: Final = 0
+"""In place of a number: turnout's own wrapper with turnout's own ids, whose rows have none."""
+
+
+def configured(settings: Settings) -> SourceProfile | None:
+    """Return the profile that the settings declare, with its registry's generation; None for the default one.
+
+    Raises:
+        Refused: the settings lack the registry, or the envelope's definition cannot be used.
+    """
+    profile = profile_of(settings.source)
+    if profile is None or profile.registry is None:
+        return profile
+    if profile.registry not in settings.registries:
+        raise Refused(
+            f"source.registry is {profile.registry!r}, but there is no such registry. "
+            f"Add [registries.{profile.registry}] (docs/registries.md)."
+        )
+    return replace(profile, registry=generation_of(settings.registries, profile.registry))
+
+
+class Profiles:
+    """The profiles of bronze's rows, and the configured one, which the next new batch gets."""
+
+    def __init__(self, engine: Engine, bronze: CursorTable, configured: SourceProfile | None) -> None:
+        """Number the configured profile, None for the default one, and record it in bronze.
+
+        Raises:
+            Refused: bronze has rows of another profile with this number.
+        """
+        self._known: dict[int, SourceProfile] = {}
+        self._texts = {
+            int(name.removeprefix(PROPERTY)): text
+            for name, text in open_table(bronze.path).metadata().configuration.items()
+            if name.startswith(PROPERTY) and name.removeprefix(PROPERTY).isdecimal()
+        }
+        self.number = DEFAULT
+        if configured is not None:
+            text = dumps(configured)
+            self.number = number_of_definition(engine, text)
+            self._record(bronze, text)
+
+    @property
+    def are_used(self) -> bool:
+        """Whether bronze has, or gets, rows of a profile with a number."""
+        return bool(self._texts)
+
+    def at(self, number: int) -> SourceProfile | None:
+        """Return the profile of a number, None for the default one.
+
+        Raises:
+            Refused: bronze's table properties lack it, or it cannot be read.
+        """
+        if number == DEFAULT:
+            return None
+        if number not in self._known:
+            if number not in self._texts:
+                raise Refused(f"Bronze's table property {PROPERTY}{number} is gone: restore it, then start ingest.")
+            self._known[number] = loads(self._texts[number])
+        return self._known[number]
+
+    def _record(self, bronze: CursorTable, text: str) -> None:
+        there = self._texts.setdefault(self.number, text)
+        if there != text:
+            raise Refused(
+                f"Bronze has rows of another profile with the number {self.number}, so the control store is an older "
+                f"copy. Restore its newest copy."
+            )
+        name = f"{PROPERTY}{self.number}"
+        if name not in open_table(bronze.path).metadata().configuration:
+            with effect("set_properties"):
+                open_table(bronze.path).alter.set_table_properties({name: text}, raise_if_not_exists=False)
+            bronze.refresh()

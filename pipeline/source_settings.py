@@ -1,0 +1,171 @@
+"""The settings of a source, and what is wrong with them before anything is read."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from pipeline.names import MAX_NAME_BYTES, is_game_name
+from pipeline.setting_values import ISOLATION_LEVELS, kafka_problems
+
+ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
+"""What a field of an envelope may hold."""
+
+INDEXED: Final = ("confluent", "wrapper-or-confluent")
+"""Framings that have headers with a schema's GUID, and index paths."""
+
+_OWN: Final = ("protobuf", "avro")
+_ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*)", re.DOTALL)
+_REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_FULL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_MAX_HEADERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where records come from, and how they are routed and packed: see docs/envelopes.md."""
+
+    kind: Literal["delta", "kafka"] = "delta"
+    """`delta` reads the landing table in the environment's folder, `kafka` a topic. `--source` overrides it."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    """Kafka brokers as `host:port`, comma separated. Brokers and topic together name the source: ingest treats
+    another spelling as another source and begins it at `source.starting_offsets`. See docs/kafka.md."""
+
+    topic: str = "turnout-events"
+    """The Kafka topic with the wrappers. turnout refuses a list or a pattern: give each topic its own environment,
+    or mirror the topics into one."""
+
+    starting_offsets: str = "earliest"
+    """Where the first start on a topic begins: `earliest`, `latest`, or Spark's JSON of offsets per partition. Later
+    starts continue where the last one stopped."""
+
+    kafka_options: Mapping[str, str] = field(default_factory=dict)
+    """More options of the Kafka consumer, named as in Kafka's Java client, such as those for security.
+    `isolation.level` is `read_committed` unless set here. See docs/kafka.md."""
+
+    envelope: Literal["wrapper", "protobuf", "avro", "none"] = "wrapper"
+    """The bytes around a payload: turnout's `wrapper`, a message of `protobuf` or a record of `avro` of your own, or
+    `none`, where the record's value is the payload. See docs/envelopes.md."""
+
+    envelope_definition: str = ""
+    """Of an envelope of your own: the absolute path of its definition, a FileDescriptorSet with all imports or an
+    `.avsc` file. Rows that landed keep the definition that they landed with."""
+
+    envelope_message: str = ""
+    """Of an envelope of your own: the full name of its message or record."""
+
+    envelope_fields: Mapping[str, str] = field(default_factory=dict)
+    """Of an envelope of your own: the paths of its fields, such as `game = "meta.studio"`. `payload` must be there,
+    `game` with the routing `field`, `schema_id` with the framing `wrapper`; `event_time`, `event_id`,
+    `producer_id` and `sequence` may be."""
+
+    routing: str = "field"
+    """Where the game's name is: in a `field` of the envelope, in the `topic`, in the record's `key`, in `header:NAME`,
+    or `game:NAME` for all records."""
+
+    framing: Literal["wrapper", "confluent", "glue", "wrapper-or-confluent", "wrapper-or-glue", "topic", "game"] = (
+        "wrapper"
+    )
+    """Where the payload's schema is named: by the number in the `wrapper` or another envelope, by the bytes that the
+    serializers of `confluent` or `glue` write before the payload, by the one or the other, or not at all, with one
+    schema for each `topic` or `game`."""
+
+    registry: str = ""
+    """The registry that gave the schemas their ids, as in `[registries.NAME]`. Empty means turnout itself, which only
+    the framing `wrapper` may use."""
+
+    id_headers: tuple[str, ...] = ("__value_schema_id",)
+    """With the framings of Confluent: names of headers that may hold a schema's GUID. The first one in a record counts,
+    and then its value has no id."""
+
+    message: str = ""
+    """The full name of the payload's message, where payloads are protobuf and the framing does not name one of the
+    messages in a schema: `glue`, `topic`, `game`, and `wrapper` with a registry."""
+
+    @property
+    def isolation_level(self) -> str:
+        """Which transactions the consumer reads: committed ones, unless `kafka_options` set `read_uncommitted`."""
+        given = {name.removeprefix("kafka."): value for name, value in self.kafka_options.items()}
+        return given.get("isolation.level", ISOLATION_LEVELS[0])
+
+
+def source_problems(source: Source) -> list[str]:
+    """Return the problems of a source's settings, a sentence each; reads no file."""
+    problems = kafka_problems(source.topic, source.isolation_level) if source.kind == "kafka" else []
+    return [*problems, *(f"source.{each}" for check in _CHECKS for each in check(source))]
+
+
+def _routing_problems(source: Source) -> Iterator[str]:
+    found = _ROUTING.fullmatch(source.routing)
+    if found is None:
+        yield f"routing: expected field, topic, key, header:NAME or game:NAME, got {source.routing!r}"
+    elif found["kind"] == "header" and not found["name"]:
+        yield "routing: expected the name of a header after 'header:', got none"
+    elif found["kind"] == "game" and not is_game_name(found["name"]):
+        yield f"routing: expected 1 to {MAX_NAME_BYTES} bytes without NUL after 'game:', got {found['name']!r}"
+    if source.routing == "field":
+        if source.envelope == "none":
+            yield "routing: expected topic, key, header:NAME or game:NAME with the envelope 'none', got 'field'"
+        elif source.envelope in _OWN and "game" not in source.envelope_fields:
+            yield "envelope_fields: expected the path of 'game' with the routing 'field', got none"
+    if source.kind == "delta" and source.routing == "topic":
+        yield "routing: expected another one than 'topic' with the kind 'delta', as a landing table has no topics"
+
+
+def _framing_problems(source: Source) -> Iterator[str]:
+    if source.framing.startswith("wrapper"):
+        if source.envelope == "none":
+            yield f"framing: expected confluent, glue, topic or game with the envelope 'none', got {source.framing!r}"
+        elif source.envelope in _OWN and "schema_id" not in source.envelope_fields:
+            yield f"envelope_fields: expected the path of 'schema_id' with the framing {source.framing!r}, got none"
+    if source.framing != "wrapper" and not source.registry:
+        yield f"registry: expected the name of a registry with the framing {source.framing!r}, got none"
+    if source.registry and _REGISTRY.fullmatch(source.registry) is None:
+        yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {source.registry!r}"
+    if source.kind == "delta" and source.framing == "topic":
+        yield "framing: expected another one than 'topic' with the kind 'delta', as a landing table has no topics"
+    if source.message and (source.framing in INDEXED or not source.registry):
+        yield f"message: expected none where the framing or turnout's own schema names it, got {source.message!r}"
+    if source.message and _FULL_NAME.fullmatch(source.message) is None:
+        yield f"message: expected the full name of a message such as acme.v1.Event, got {source.message!r}"
+
+
+def _header_problems(source: Source) -> Iterator[str]:
+    names = source.id_headers
+    if not all(names):
+        yield "id_headers: expected names of headers, got an empty one"
+    if len(set(names)) < len(names):
+        yield "id_headers: expected each name once"
+    if len(names) > _MAX_HEADERS:
+        yield f"id_headers: expected at most {_MAX_HEADERS} names, got {len(names)}"
+
+
+def _envelope_problems(source: Source) -> Iterator[str]:
+    given = {
+        "envelope_definition": source.envelope_definition,
+        "envelope_message": source.envelope_message,
+        "envelope_fields": source.envelope_fields,
+    }
+    if source.envelope not in _OWN:
+        for name in (name for name, value in given.items() if value):
+            yield f"{name}: expected none with the envelope {source.envelope!r}"
+        return
+    if not source.envelope_definition:
+        yield f"envelope_definition: expected the path of a file with the envelope {source.envelope!r}, got none"
+    elif not Path(source.envelope_definition).is_absolute():
+        yield f"envelope_definition: expected an absolute path, got {source.envelope_definition!r}"
+    if _FULL_NAME.fullmatch(source.envelope_message) is None:
+        got = repr(source.envelope_message) if source.envelope_message else "none"
+        yield f"envelope_message: expected the full name of a message such as acme.v1.Event, got {got}"
+    if "payload" not in source.envelope_fields:
+        yield "envelope_fields: expected the path of 'payload', got none"
+    for name, path in source.envelope_fields.items():
+        if name not in ENVELOPE_FIELDS:
+            yield f"envelope_fields.{name}: no such field; known here are {', '.join(ENVELOPE_FIELDS)}"
+        elif _FULL_NAME.fullmatch(path) is None:
+            yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {path!r}"
+
+
+_CHECKS: Final = (_envelope_problems, _routing_problems, _framing_problems, _header_problems)

@@ -1,0 +1,98 @@
+"""What a schema set lacks for rows of bronze: a writer's schema, or a source's profile (law L14).
+
+A task reports the needs of its rows; their game waits, and neither writes nor refuses any of its rows meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.names import GameKey, shown
+
+MAX_NEEDS: Final = 100
+"""Most needs of one game that a slice reports, those of the lowest seqs; later ones are met when its rows go on."""
+
+_CONFLUENT_ID: Final = 5  # bytes: magic 0 and the id
+_CONFLUENT_GUID: Final = 17  # bytes: magic 1 and the GUID
+
+
+class Need(NamedTuple):
+    """One thing that is missing, and the first seq with a row that needs it. Needs sort by seq."""
+
+    seq: int
+    profile: int  # of the row
+    registry: str | None = None  # the generation of a registry; None: the profile itself is missing
+    writer: bytes = b""  # as on the wire, with its index path where it has one
+
+    def as_json(self) -> list[Any]:
+        """Return it for a task's report."""
+        return [self.seq, self.profile, self.registry, self.writer.hex()]
+
+    @classmethod
+    def of_json(cls, values: Sequence[Any]) -> "Need":
+        """Return the need that a task reported."""
+        seq, profile, registry, writer = values
+        return cls(seq, profile, registry, bytes.fromhex(writer))
+
+    def __str__(self) -> str:
+        if self.registry is None:
+            return f"profile {self.profile} of its source"
+        return f"schema {shown_writer(self.writer)} of registry {self.registry}"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a stream waits for a newer schema set."""
+
+    since: float  # Unix seconds: when the first need was met
+    needs: tuple[Need, ...]  # at least one, in order
+
+    @property
+    def first(self) -> Need:
+        """The need of the lowest seq: while it is open, no row can follow the ones before it."""
+        return self.needs[0]
+
+    def sentence(self, troubles: Mapping[str, str]) -> str:
+        """Return what the stream waits for, without a subject; `troubles` of registries by their generation."""
+        first = self.first
+        if first.registry is None:
+            how = "which this driver has not read yet"
+        else:
+            how = f"which {troubles.get(first.registry, 'is being looked up')}"
+        others = len(self.needs) - 1
+        behind = f"; {others} more {'is' if others == 1 else 'are'} needed after it" if others else ""
+        return f"waits for {first}, {how}{behind}"
+
+
+def lowest(needs: Iterable[Need]) -> tuple[Need, ...]:
+    """Return the distinct needs, each with its lowest seq, in order; at most MAX_NEEDS."""
+    first: dict[tuple[int, str | None, bytes], Need] = {}
+    for need in sorted(needs, key=lambda each: each.seq):
+        first.setdefault((need.profile, need.registry, need.writer), need)
+    return tuple(first.values())[:MAX_NEEDS]
+
+
+def is_open(need: Need, key: GameKey, schemas: SchemaSet) -> bool:
+    """Return whether a schema set still lacks what a game needs."""
+    if need.registry is None:
+        return need.profile not in schemas.profiles
+    found = schemas.writers.get((need.registry, need.writer))
+    if found is None:
+        return True
+    return found.schema_id is not None and found.schema_id not in schemas.games.get(key, ())
+
+
+def shown_writer(writer: bytes) -> str:
+    """Return a writer's id as a person knows it: a number, a GUID, or a name."""
+    if writer[:1] == b"\0" and len(writer) >= _CONFLUENT_ID:
+        return f"{int.from_bytes(writer[1:_CONFLUENT_ID])}{_path(writer[_CONFLUENT_ID:])}"
+    if writer[:1] in {b"\1", b"\3"} and len(writer) >= _CONFLUENT_GUID:
+        digits = writer[1:_CONFLUENT_GUID].hex()
+        guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return f"{guid}{_path(writer[_CONFLUENT_GUID:])}"
+    return shown(writer.decode("utf-8", "replace"))
+
+
+def _path(path: bytes) -> str:
+    return f" (message {path.hex()})" if path else ""

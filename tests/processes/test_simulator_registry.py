@@ -1,0 +1,32 @@
+"""The simulator's schemas in a real registry that checks their compatibility."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from pipeline.demo.framings.confluent import ConfluentFraming
+from pipeline.demo.registry import Registry
+from pipeline.demo.samples.avro import AvroSample
+from pipeline.demo.samples.sample import FAMILIES, VERSIONS
+from pipeline.demo.samples.supported import SAMPLES, sample
+from pipeline.errors import Refused
+
+
+def test_a_strict_registry_takes_each_version_after_all_before_it(tmp_path: Path) -> None:
+    """The samples evolve as BACKWARD_TRANSITIVE wants it; a change that it does not take is one sentence."""
+    with Registry.start(tmp_path / "registry") as registry:
+        framing = ConfluentFraming(registry.url, "events")
+        with framing.client:
+            framing.client.set_compatibility(level="BACKWARD_TRANSITIVE")
+            ids = []
+            for name, kin, version in itertools.product(SAMPLES, FAMILIES, range(1, VERSIONS + 1)):
+                made = sample(name, kin, version, 1)
+                framing.introduce(version, made)
+                ids.append(int.from_bytes(framing.framed("", version, made, made.event(0, 1, 1)).head[1:5], "big"))
+            assert ids == sorted(set(ids))  # turnout asks for a game's schemas in the order of their ids
+            assert framing.client.get_versions("events-samples.puzzle.LevelPlayed") == [1, 2, 3, 4, 5, 6]
+            odd = AvroSample("puzzle", 6, 1)
+            odd.text = odd.text.replace('"default": ""', '"doc": "rows of older versions lack it"')
+            with pytest.raises(Refused, match=r"did not register samples\.puzzle\.LevelPlayed.*Allow the change"):
+                framing.introduce(6, odd)

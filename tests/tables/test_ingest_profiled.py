@@ -1,0 +1,252 @@
+"""Records of sources with a profile: what a task makes of them, and how batches keep their profile."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+
+from pipeline.contracts.profile import SourceProfile, dumps
+from pipeline.contracts.registries.resolution import Need
+from pipeline.delta.bronze import BRONZE, FRAMED
+from pipeline.delta.table import CursorTable
+from pipeline.errors import Refused
+from pipeline.ingest import query
+from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest.profiled import NumberedProfile
+from pipeline.ingest.profiles import Profiles, configured
+from pipeline.ingest.query import Ingest
+from pipeline.names import MALFORMED, game_key
+from pipeline.registry_settings import RegistrySettings
+from pipeline.settings import Onboarding, load
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.tables import test_ingest_batches
+from tests.tables.test_ingest_batches import Killed, Rows, World, killing
+
+template = test_ingest_batches.template
+
+CHESS, GO = game_key("Chess"), game_key("go")
+FRAMED_BY_KEY = SourceProfile(envelope="none", routing="key", framing="confluent", registry="main")
+GLUE_BY_KEY = SourceProfile(envelope="none", routing="key", framing="glue", registry="main")
+ID = b"\x00\x00\x00\x00\x07"
+GUID = b"\x01" + bytes(range(16))
+UUID = b"\x03" + bytes(range(16))
+
+Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def batch_of(records: Sequence[Record], first: int = 0) -> pa.RecordBatch:
+    """Return records (value, key, headers) as a topic gives them."""
+    count = len(records)
+    headers = [[{"key": name, "value": value} for name, value in each] for _, _, each in records]
+    columns = {
+        "key": pa.array([key for _, key, _ in records], pa.binary()),
+        "value": pa.array([value for value, _, _ in records], pa.binary()),
+        "topic": pa.array(["laps"] * count, pa.string()),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(first, first + count), pa.int64()),
+        "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
+        "headers": pa.array(headers, BRONZE.field("headers").type),
+        "source_clock": pa.repeat("broker", count),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def landed(
+    folder: Path, records: Sequence[Record], profile: NumberedProfile | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the task's report, and bronze's rows in the order of the records."""
+    job = IngestJob(
+        seq=7, last_seqs={CHESS: 3, MALFORMED: 6}, known={"Chess": CHESS, "go": GO}, onboarding=Onboarding(),
+        bronze=folder / "bronze", quarantine=folder / "quarantine", bronze_files=1, profile=profile,
+    )  # fmt: skip
+    (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter([batch_of(records)]), job)]
+    (file,) = report["files"]
+    rows = pq.read_table(folder / "bronze" / file["path"]).to_pylist()
+    return report, sorted(rows, key=lambda row: int(row["offset"]))
+
+
+def test_rows_name_their_writer(tmp_path: Path) -> None:
+    """Law L13: a row of bronze has all that decoding depends on: the profile's number, the registry and its id."""
+    records: list[Record] = [
+        (ID + b"\x06", b"Chess", []),
+        (b"\x06", b"go", [("__value_schema_id", GUID)]),
+        (b"{}", b"Chess", []),
+        (None, b"Chess", []),
+        (ID + b"\x06", b"strange", []),
+        (ID + b"\x06", None, []),
+    ]
+    report, rows = landed(tmp_path, records, NumberedProfile(4, FRAMED_BY_KEY))
+    found = [(row["game_key"], row["refused"], row["writer"]) for row in rows]
+    assert found == [
+        (CHESS, None, ID), (GO, None, GUID), (MALFORMED, "malformed_framing", None), (MALFORMED, "tombstone", None),
+        (MALFORMED, "unknown_game", ID), (MALFORMED, "invalid_name", None),
+    ]  # fmt: skip
+    assert {(4, "main", None)} == {(row["profile"], row["registry"], row["schema_id"]) for row in rows}
+    assert [value for value, _, _ in records] == [row["raw"] for row in rows]
+    assert report["counts"] == {CHESS: 1, GO: 1, MALFORMED: 4}, "a refused row is a link of no game's chain"
+    quarantine = pq.read_table(tmp_path / "quarantine" / report["quarantine"]["path"])
+    assert quarantine.column("reason").to_pylist() == [refused for _, refused, _ in found if refused]
+
+
+def test_a_task_reports_the_writers_that_games_need_once(tmp_path: Path) -> None:
+    """Law L14: what no driver has noted yet is reported, by game; refused rows and unknown names need nothing."""
+    records: list[Record] = [
+        (ID + b"\x06", b"Chess", []), (ID + b"\x08", b"Chess", []), (ID, b"go", []),
+        (b"\x00\x00\x00\x00\x09", b"go", []), (b"\x00\x00\x00\x00\x08", b"strange", []), (b"{}", b"go", []),
+    ]  # fmt: skip
+    report, _ = landed(tmp_path, records, NumberedProfile(4, FRAMED_BY_KEY, frozenset({(GO, ID)})))
+    assert sorted([[CHESS, "Chess", "main", ID.hex()], [GO, "go", "main", "0000000009"]]) == sorted(report["needs"])
+
+
+def test_turnouts_own_ids_need_nobody(tmp_path: Path) -> None:
+    """A profile without a registry keeps the ids of turnout in their column."""
+    value = Wrapper(game="ignored", schema_id=9, payload=b"\x08\x01").SerializeToString()
+    profile = NumberedProfile(5, SourceProfile(routing="key"))
+    report, (row,) = landed(tmp_path, [(value, b"Chess", [])], profile)
+    assert tuple(row[name] for name in ("game_key", "game", "schema_id", "profile", "registry")) == (
+        CHESS,
+        "Chess",
+        9,
+        5,
+        None,
+    )
+    assert report["needs"] == []
+
+
+def test_the_default_profile_costs_nothing(tmp_path: Path) -> None:
+    """Files of turnout's own wrapper are what they were: they lack the columns, which readers take for null."""
+    value = Wrapper(game="Chess", schema_id=9, payload=b"\x08\x01").SerializeToString()
+    report, (row,) = landed(tmp_path, [(value, None, [])], None)
+    assert [name for name in BRONZE.names if name not in FRAMED] == list(row)
+    assert report["needs"] == []
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    *(st.binary(max_size=9).map(each.__add__) for each in (ID, GUID, UUID, b"\x03\x05")),
+)
+HEADERS = st.lists(
+    st.tuples(st.sampled_from(["__value_schema_id", "game"]), st.none() | st.binary(max_size=20) | st.just(GUID)),
+    max_size=2,
+)
+PROFILES = st.builds(
+    SourceProfile,
+    envelope=st.sampled_from(["wrapper", "none"]),
+    routing=st.sampled_from(["topic", "key", "header:game", "game:Chess"]),
+    framing=st.sampled_from(["confluent", "glue", "topic", "game"]),
+    registry=st.just("main"),
+)
+
+
+@effort(max_examples=60, deadline=None)
+@given(
+    records=st.lists(st.tuples(VALUES, st.sampled_from([None, b"Chess", b"go", b"\xff", b""]), HEADERS), min_size=1),
+    profile=PROFILES,
+)
+def test_any_record_is_one_row_and_refused_or_named(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Record], profile: SourceProfile
+) -> None:
+    """Laws L1 and L4: each record is one row of bronze, unchanged; a row of a game has a writer, or a reason."""
+    report, rows = landed(tmp_path_factory.mktemp("any"), records, NumberedProfile(4, profile))
+    assert [(value, key) for value, key, _ in records] == [(row["raw"], row["key"]) for row in rows]
+    for row in rows:
+        assert (row["game_key"] == MALFORMED) == (row["refused"] is not None)
+        assert row["refused"] is not None or (row["writer"] and row["game"] in {"Chess", "go"})
+    assert sum(row["refused"] is not None for row in rows) == sum(report["reasons"].values())
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+@pytest.fixture
+def world(template: Path, tmp_path: Path) -> World:
+    return World(shutil.copytree(template, tmp_path / "env"))
+
+
+def ingest_with(
+    world: World, monkeypatch: pytest.MonkeyPatch, profile: SourceProfile | None, needs: list[Need]
+) -> Ingest:
+    monkeypatch.setattr(query, "configured", lambda _: profile)
+    spark: Any = None
+    return Ingest(spark, world.settings, world.paths, world.engine, lambda _: None, needs.extend)
+
+
+def rows_of(value: bytes, batch_id: int) -> Any:
+    return Rows([batch_of([(value, b"Chess", [])], batch_id)])
+
+
+def profiles_in(world: World) -> list[int | None]:
+    """Return the profile of each row of bronze, by seq."""
+    rows = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=["seq", "profile"]).to_pylist()
+    return [row["profile"] for row in sorted(rows, key=lambda row: int(row["seq"]))]
+
+
+def test_a_batch_keeps_its_profile_and_the_next_one_gets_the_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws L1 and L13: a repeated batch opens its records as the attempt before; a change begins with the next one."""
+    plain = Wrapper(game="Chess", schema_id=1, payload=b"").SerializeToString()
+    values = {None: plain, FRAMED_BY_KEY: ID, GLUE_BY_KEY: b"\x03\x00" + bytes(16)}
+    batch_id = 0
+    for before, after in ((None, FRAMED_BY_KEY), (FRAMED_BY_KEY, GLUE_BY_KEY), (GLUE_BY_KEY, None)):
+        ingest = ingest_with(world, monkeypatch, before, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(query, "land", killing(None))
+            with pytest.raises(Killed):
+                ingest._batch(rows_of(values[before], batch_id), batch_id)
+        ingest = ingest_with(world, monkeypatch, after, [])
+        ingest._batch(rows_of(values[before], batch_id), batch_id)
+        ingest._batch(rows_of(values[after], batch_id + 1), batch_id + 1)
+        batch_id += 2
+    first, second = (int(name.rpartition(".")[2]) for name in sorted(properties(world)))
+    assert profiles_in(world) == [None, first, first, second, second, None]
+    texts = properties(world)
+    assert [dumps(FRAMED_BY_KEY), dumps(GLUE_BY_KEY)] == [texts[f"turnout.profile.{each}"] for each in (first, second)]
+
+
+def properties(world: World) -> dict[str, str]:
+    found = DeltaTable(world.paths.bronze).metadata().configuration
+    return {name: text for name, text in found.items() if name.startswith("turnout.")}
+
+
+def test_needs_are_handed_over_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L14: the driver asks for what its tasks report, and tells them what it has noted."""
+    needs: list[Need] = []
+    ingest = ingest_with(world, monkeypatch, FRAMED_BY_KEY, needs)
+    for batch_id in range(2):
+        ingest._batch(rows_of(ID, batch_id), batch_id)
+    assert needs == [Need(CHESS, "Chess", "main", ID)]
+
+
+def test_an_older_control_store_is_noticed(world: World) -> None:
+    """Law L13: a number means one profile for ever, also where the store that gave it is an older copy."""
+    bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
+    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).number
+    DeltaTable(world.paths.bronze).alter.set_table_properties(
+        {f"turnout.profile.{number}": dumps(GLUE_BY_KEY)}, raise_if_not_exists=False
+    )
+    with pytest.raises(Refused, match=f"another profile with the number {number}"):
+        Profiles(world.engine, bronze, FRAMED_BY_KEY)
+    with pytest.raises(Refused, match=r"turnout\.profile\.99 is gone"):
+        Profiles(world.engine, bronze, None).at(99)
+
+
+def test_a_profile_has_its_registrys_generation(tmp_path: Path) -> None:
+    """Law L13: ids of a registry that was made anew are other ids; a registry that is not set up is refused at once."""
+    source = {"TURNOUT_SOURCE__ENVELOPE": "none", "TURNOUT_SOURCE__ROUTING": "key", "TURNOUT_SOURCE__FRAMING": "glue"}
+    source["TURNOUT_SOURCE__REGISTRY"] = "main"
+    environment, _ = load(tmp_path, source)
+    with pytest.raises(Refused, match=r"Add \[registries\.main\]"):
+        configured(environment)
+    registries = {"main": RegistrySettings(kind="glue", region="eu-west-1", generation=2)}
+    assert configured(replace(environment, registries=registries)) == replace(GLUE_BY_KEY, registry="main.2")
+    assert configured(load(tmp_path, {})[0]) is None

@@ -1,0 +1,324 @@
+"""Rows of foreign registries: decoded with the schema that their writer's id means, and held until that is known."""
+
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from listeners.sample import Lane
+from pipeline.contracts.profile import SourceProfile
+from pipeline.contracts.schemas import SchemaSet, Writer
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable
+from pipeline.errors import Transient
+from pipeline.names import bronze_app_id
+from pipeline.repair.quarantined import Selection
+from pipeline.repair.rebuild import rebuild
+from pipeline.repair.replay import replay_all
+from pipeline.settings import Demux, Settings
+from pipeline.store.games import Game, generations, register_group
+from pipeline.store.stream_control import decided
+from pipeline.streams.active_games import ActiveGames
+from pipeline.streams.catchup import CatchUp
+from pipeline.streams.demux import DemuxContext
+from pipeline.streams.needs import MAX_NEEDS, Need, is_open, lowest
+from pipeline.streams.passes import Outcome, Passes
+from pipeline.streams.roster import Roster
+from pipeline.streams.stream import Stream
+from pipeline.streams.writing.rows import Rows
+from pipeline.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.verify.balance import Balance, verify
+from pipeline.verify.values import Wanted
+from tests.tables.repair_world import BROKEN, CHESS, FIRST, GO, Event, World, good, make_world
+
+CONFLUENT = 7
+"""The number of a profile whose records are payloads with Confluent's framing, without an envelope."""
+SEVEN = b"\0\0\0\0\7"
+EIGHT = b"\0\0\0\0\10"
+INDEXED = b"\0\0\0\0\11"
+PROFILES = {CONFLUENT: SourceProfile("none", "topic", "confluent", "main")}
+
+
+class ForeignWorld(World):
+    """A world whose bronze has rows of a foreign registry beside turnout's own."""
+
+    writers: dict[tuple[str, bytes], Writer]
+    profiles: dict[int, SourceProfile]
+    wanted: list[Collection[Stream]]  # what registries were asked for
+
+    def schemas(self) -> SchemaSet:
+        return replace(self.registry.snapshot(), writers=self.writers, profiles=self.profiles)
+
+    def values(self) -> Balance:
+        return verify(self.paths, self.environment, generations(self.engine), wanted=Wanted(self.schemas()))
+
+    def _placed(self, event: Event, pos: int, known: bool) -> dict[str, Any]:
+        row = super()._placed(event, pos, known)
+        if isinstance(event, Foreign):
+            row |= {"schema_id": None, "profile": event.profile, "registry": "main", "writer": event.writer}
+            row["raw"] = event.raw
+        return row
+
+
+class Foreign(Event):
+    """A record of a topic that somebody else writes."""
+
+    profile: int
+    writer: bytes
+
+    @property
+    def raw(self) -> bytes:
+        return self.writer + self.payload
+
+
+def foreign(number: int, writer: bytes = SEVEN, game: Game = CHESS, payload: bytes | None = None) -> Foreign:
+    made = Foreign(game, 0, FIRST.payload(points=number) if payload is None else payload)
+    object.__setattr__(made, "writer", writer)
+    object.__setattr__(made, "profile", CONFLUENT)
+    return made
+
+
+class BronzeRows:
+    """Bronze's rows of seqs above `low` up to `high`, split by one task."""
+
+    def __init__(self, world: World, low: int = 0, high: int = 1000, slice_bytes: int = 10_000_000) -> None:
+        self._world, self._low, self._high, self._slice_bytes = world, low, high, slice_bytes
+
+    def split(self, job: SplitJob) -> list[Any]:
+        rows = DeltaTable(self._world.paths.bronze).to_pyarrow_table(columns=list(READ)).sort_by("seq")
+        rows = rows.filter([self._low < seq <= self._high for seq in rows["seq"].to_pylist()]).combine_chunks()
+        done = split(iter(rows.to_batches()), replace(job, slice_bytes=self._slice_bytes))
+        columns = ("report", "rejects")
+        return [SimpleNamespace(**{name: each.column(name)[0].as_py() for name in columns}) for each in done]
+
+    def places(self, key: str, above: int) -> list[Place]:
+        raise AssertionError(key, above)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ForeignWorld:
+    made = make_world(tmp_path)
+    held = ForeignWorld(made.paths, made.settings, made.engine)
+    held.writers, held.profiles = {}, dict(PROFILES)
+    held.last_seqs = made.last_seqs
+    register_group(held.engine, "a")
+    held.register(GO)
+    return held
+
+
+@pytest.fixture
+def passes(world: World) -> Iterator[Passes]:
+    with ThreadPoolExecutor(2) as pool:
+        quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
+        yield Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
+
+
+def apply(world: ForeignWorld, passes: Passes, streams: dict[str, Stream], **rows: int) -> Outcome:
+    return passes.apply(BronzeRows(world, **rows), streams, world.schemas(), Lane.CATCHUP, repeated=True)
+
+
+def both(world: World) -> dict[str, Stream]:
+    return {str(game.key): world.stream(game) for game in (CHESS, GO)}
+
+
+def points(world: World, game: Game = CHESS) -> list[int]:
+    return [row["points"] for row in world.contents(game)]
+
+
+@pytest.mark.proves("G190")
+def test_rows_land_with_the_schema_their_writer_means(world: ForeignWorld, passes: Passes) -> None:
+    """Law L13: beside turnout's own rows, and with turnout's id of the schema."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.ingest(good(1), foreign(2), foreign(3, game=GO))
+    outcome = apply(world, passes, both(world))
+    assert points(world) == [1, 2]
+    assert points(world, GO) == [3]
+    assert [row["_schema_id"] for row in world.contents()] == [1, 1]
+    assert outcome.waits == {}
+
+
+@pytest.mark.proves("G190")
+def test_one_id_of_a_registry_may_hold_many_messages(world: ForeignWorld, passes: Passes) -> None:
+    """Law L13: the index path before the payload is part of the writer."""
+    world.writers |= {("main", INDEXED): Writer(indexed=True), ("main", INDEXED + b"\0"): Writer(1)}
+    world.ingest(foreign(1, INDEXED, payload=b"\0" + FIRST.payload(points=4)))
+    world.ingest(foreign(1, INDEXED, payload=b"\2\2" + FIRST.payload(points=5)))
+    outcome = apply(world, passes, both(world))
+    assert [need.writer for need in outcome.waits[CHESS.key].needs] == [INDEXED + b"\2\2"]
+    apply(world, passes, both(world), high=1)
+    assert points(world) == [4]
+
+
+@pytest.mark.proves("G191")
+def test_a_game_waits_for_a_schema_and_no_other_game_does(world: ForeignWorld, passes: Passes) -> None:
+    """Law L14: of its rows none lands and none is refused, and nothing has failed."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.ingest(Event(CHESS, 1, BROKEN), foreign(1), foreign(2, EIGHT), foreign(3, game=GO))
+    streams = both(world)
+    outcome = apply(world, passes, streams)
+    assert (outcome.failures, world.refused(), points(world, GO)) == ({}, [], [3])
+    assert outcome.waits[CHESS.key].needs == (Need(1, CONFLUENT, "main", EIGHT),)
+    chess = streams[CHESS.key]
+    assert (chess.behind, chess.cursor, chess.is_held(world.schemas())) == (True, 0, True)
+    assert list(world.paths.table(CHESS.key).glob("*.parquet")) == []
+    world.writers["main", EIGHT] = Writer(refused="registry main has no schema 8")
+    assert not chess.is_held(world.schemas())
+    apply(world, passes, streams)
+    assert (points(world), world.refused(), chess.waits) == ([1], [(1, 0), (1, 2)], None)
+
+
+@pytest.mark.proves("G191")
+def test_a_profile_that_is_newer_than_the_set_is_waited_for(world: ForeignWorld, passes: Passes) -> None:
+    """Law L14: how rows are packed is never guessed."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.profiles = {}
+    world.ingest(foreign(1), good(2))
+    streams = both(world)
+    outcome = apply(world, passes, streams)
+    assert outcome.waits[CHESS.key].needs == (Need(1, CONFLUENT),)
+    world.profiles = PROFILES
+    apply(world, passes, streams)
+    assert points(world) == [1, 2]
+
+
+@pytest.mark.proves("G191")
+def test_a_game_that_waits_leaves_no_file_of_an_earlier_slice(world: ForeignWorld, passes: Passes) -> None:
+    """Law L14: slices of one task write their files before the need is met."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.ingest(foreign(1), good(2), foreign(3, EIGHT))
+    outcome = apply(world, passes, both(world), slice_bytes=1)
+    assert list(outcome.waits) == [CHESS.key]
+    assert list(world.paths.table(CHESS.key).glob("*.parquet")) == []
+
+
+@pytest.mark.proves("G191")
+def test_a_schema_of_another_game_is_waited_for(world: ForeignWorld) -> None:
+    """Law L14: a writer is known before its schema is registered for each game that uses it."""
+    schemas = SchemaSet(3, {CHESS.key: (1,)}, {}, writers={("main", SEVEN): Writer(1)})
+    need = Need(1, CONFLUENT, "main", SEVEN)
+    assert (is_open(need, CHESS.key, schemas), is_open(need, GO.key, schemas)) == (False, True)
+
+
+def test_needs_are_bounded_and_the_first_one_is_kept() -> None:
+    """Law L14: the rows before the first need may land, so that one counts."""
+    needs = [Need(seq, CONFLUENT, "main", b"\0%4d" % (seq % 500)) for seq in range(1000, 0, -1)]
+    kept = lowest(needs)
+    assert (len(kept), kept[0].seq) == (MAX_NEEDS, 1)
+    assert [Need.of_json(need.as_json()) for need in kept] == list(kept)
+
+
+class LocalCatchUp(CatchUp):
+    """Catch-up that splits here what tasks would."""
+
+    world: ForeignWorld
+    reads: list[tuple[int, int, frozenset[str]]]
+
+    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
+        self.reads.append((low, high, frozenset(stream.game for stream in streams)))
+        return BronzeRows(self.world, low, high)
+
+
+def catch_up_of(world: ForeignWorld, passes: Passes) -> LocalCatchUp:
+    """Return catch-up as a driver has it that starts now."""
+    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
+    assert bronze is not None
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    schemas: Any = SimpleNamespace(latest_version=lambda: 1, snapshot=lambda _version: world.schemas())
+    roster = Roster(Settings(), world.paths, world.engine, "a", None)
+    world.wanted = []
+    driver = DemuxContext(
+        spark, Settings(demux=Demux(catchup_seqs=100)), roster, schemas, lambda _: None, world.wanted.append
+    )
+    made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes)
+    made.world, made.reads = world, []
+    return made
+
+
+def read_all(catch_up: LocalCatchUp) -> None:
+    while catch_up.step(lambda _: 9, lambda _: 9):
+        pass
+
+
+@pytest.mark.proves("G191")
+def test_rows_before_the_first_need_land_and_the_rest_is_read_once_it_is_answered(
+    world: ForeignWorld, passes: Passes
+) -> None:
+    """Laws L14 and L16: a game that waits is not read again for nothing, is not charged, and nobody waits for it."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.ingest(foreign(1), good(1, GO))
+    world.ingest(Event(CHESS, 1, BROKEN), foreign(2))
+    world.ingest(foreign(3, EIGHT), foreign(4))
+    catch_up = catch_up_of(world, passes)
+    read_all(catch_up)
+    assert (points(world), points(world, GO), world.refused()) == ([1, 2], [1], [(2, 0)])
+    reads, wanted = len(catch_up.reads), len(world.wanted)
+    world.ingest(good(2, GO))
+    read_all(catch_up)
+    read_all(catch_up)
+    assert points(world, GO) == [1, 2]
+    assert [games for _, _, games in catch_up.reads[reads:]] == [frozenset({GO.name})]
+    assert [stream.waits.first for each in world.wanted[wanted:] for stream in each if stream.waits] != []
+    assert decided(world.engine) == {}
+    world.writers["main", EIGHT] = Writer(1)
+    read_all(catch_up)
+    assert points(world) == [1, 2, 3, 4]
+    assert not (world.paths.root / "checkpoint" / "chunk.json").exists()
+
+
+@pytest.mark.proves("G191")
+def test_a_chunk_that_waited_is_judged_by_the_newer_set(world: ForeignWorld, passes: Passes) -> None:
+    """Law L5: with the older one nothing of it was written, so no pin holds it back."""
+    world.ingest(foreign(1, EIGHT), good(1, GO))
+    catch_up = catch_up_of(world, passes)
+    read_all(catch_up)
+    (waiting,) = [stream for stream in catch_up._driver.roster.streams.values() if stream.waits]
+    assert catch_up._pin.find(waiting.game_key, 0) is None
+    assert (waiting.lane, waiting.error) == (Lane.CATCHUP, None)
+
+
+@pytest.mark.proves("G192")
+def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, passes: Passes) -> None:
+    """Law L15: an answer is never changed; a later one decides what was refused by it."""
+    world.writers["main", EIGHT] = Writer(refused="registry main has no schema 8")
+    world.ingest(good(1), foreign(2, EIGHT))
+    apply(world, passes, both(world))
+    assert (points(world), world.refused()) == ([1], [(1, 1)])
+    world.writers["main", EIGHT] = Writer(1)
+    (done,) = replay_all(world.paths, world.environment, world.schemas, world.known(), Selection(CHESS), dry_run=False)
+    assert (done.error, done.done.landed, points(world), world.refused()) == (None, 1, [1, 2], [])
+
+
+@pytest.mark.proves("G192")
+def test_repairs_stop_at_a_schema_that_is_not_known_yet(world: ForeignWorld, passes: Passes) -> None:
+    """Law L14: neither a rebuild nor a replay refuses such a row, or writes a table without it."""
+    world.writers["main", SEVEN] = Writer(1)
+    world.ingest(good(1), foreign(2, SEVEN), Event(CHESS, 1, BROKEN))
+    apply(world, passes, both(world))
+    del world.writers["main", SEVEN]
+    world.streams.clear()
+    files = sorted(world.paths.table(CHESS.key).glob("*.parquet"))
+    with pytest.raises(Transient, match="from seq 1 on wait for schema 7 of registry main"):
+        rebuild(world.paths, world.environment, world.engine, world.schemas, CHESS)
+    assert sorted(world.paths.table(CHESS.key).glob("*.parquet")) == files
+    assert points(world) == [1, 2]
+
+
+@pytest.mark.proves("G161")
+def test_values_of_foreign_rows_are_compared(world: ForeignWorld, passes: Passes) -> None:
+    """Law L5: the value check opens them by code of its own; rows that wait are above the cursor, and nothing lacks."""
+    world.writers |= {("main", SEVEN): Writer(1), ("main", INDEXED): Writer(indexed=True)}
+    world.writers |= {("main", INDEXED + b"\0"): Writer(1), ("main", EIGHT): Writer(refused="there is none")}
+    world.ingest(good(1), foreign(2), foreign(3, INDEXED, payload=b"\0" + FIRST.payload(points=4)), foreign(5, EIGHT))
+    apply(world, passes, both(world))
+    world.ingest(foreign(6, b"\0\0\0\0\12"))
+    found = world.values()
+    assert found.values is not None
+    assert (found.ok, found.values.rows, found.values.mismatches) == (True, 3, 0)
+    assert dict(found.values.undecodable) == {"unknown_schema": 1}
+    world.writers["main", SEVEN] = Writer(refused="a lie")
+    assert world.values().values.mismatches == 1  # type: ignore[union-attr]
