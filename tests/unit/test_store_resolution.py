@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,17 @@ from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.store.database.engine import open_store
-from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_needs, read_states, trust_again, write_needs
+from pipeline.store.database.engine import open_store, writing
+from pipeline.store.schema_needs import (
+    OpenNeed,
+    RegistryHealth,
+    read_needs,
+    read_states,
+    trust_again,
+    write_needs,
+    write_state,
+)
+from pipeline.store.writers import lock
 from tests.unit.test_contracts_messages import bundle, define
 from tests.unit.test_streams_outage import away
 
@@ -28,8 +37,8 @@ FIRST, SECOND = b"\x00", b"\x02\x02"
 NOW = 1_800_000_000.0
 CHESS = Need(game_key("Chess"), "Chess", "main", SEVEN)
 GO = Need(game_key("Go"), "Go", "main", SEVEN)
-HALF_HOUR = 1800.0
-PATIENCE = Patience(sample=10 * HALF_HOUR)
+PATIENCE = Patience(sample=18_000)
+GARBAGE = Found("protobuf", b"\xff", {b"": "t.M"})
 
 
 def found(messages: Mapping[bytes, str] | None = None, **fields: str) -> Found:
@@ -172,6 +181,30 @@ def test_absent_counts_after_three_answers_over_half_a_minute(world: World) -> N
     assert world.needs == []
 
 
+def test_absent_takes_three_answers_however_long_they_take(world: World) -> None:
+    """Law L14: half a minute between the first two is not enough."""
+    world.answer = Absent("no such id")
+    resolution = world.resolution(patience=replace(PATIENCE, absent=40))
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    world.after(resolution, 40)
+    assert world.writer() is None
+    world.after(resolution, 40)
+    assert world.writer() is not None
+
+
+def test_absent_takes_half_a_minute_however_many_answers(world: World) -> None:
+    """Law L14: several drivers that ask at the same moment hear one and the same answer."""
+    world.answer = Absent("no such id")
+    resolution = world.resolution(patience=replace(PATIENCE, absent=5))
+    resolution.note([CHESS])
+    for _ in range(6):
+        world.after(resolution, 5)
+        assert world.writer() is None
+    world.after(resolution, 5)
+    assert world.writer() is not None
+
+
 @pytest.mark.parametrize("late", [Found, Away])
 def test_a_later_question_finds_an_absent_schema(world: World, late: type) -> None:
     """Law L14: a schema that appears later is a new row under a later number; away changes nothing."""
@@ -220,8 +253,7 @@ def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> Non
 
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
-    world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: found(a="nonsense.Missing")}
-    world.answer[EIGHT] = Found("protobuf", b"\xff", {b"": "t.M"})
+    world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}
     resolution = world.resolution()
     resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
     world.after(resolution, 0)
@@ -243,6 +275,10 @@ def test_a_schema_that_no_table_takes_waits_for_a_person(world: World) -> None:
         "needs a person: a: its type changed from int32 to string"
     )
     assert world.schemas.placement(GO.game_key, new.schema_id).quarantined is None
+    lenient = world.resolution(policies={"main": parse_policies(["incompatible=side-column"])})
+    lenient.note([CHESS._replace(writer=EIGHT)])
+    world.after(lenient, 0)
+    assert world.schemas.placement(CHESS.game_key, new.schema_id).quarantined is not None, "a person decides"
     registry = LocalRegistry(world.engine)
     chosen = parse_policies(["incompatible=side-column"])
     assert registry.register("Chess", "t.M", new.definition, chosen).schema_id == new.schema_id
@@ -285,7 +321,7 @@ def test_a_registry_that_contradicts_itself_is_not_trusted(world: World) -> None
     assert not trust_again(world.engine, "main", world.now)
 
 
-@pytest.mark.parametrize("answer", [found(), Absent("deleted"), Unusable("too large"), Away("down")])
+@pytest.mark.parametrize("answer", [found(), Absent("deleted"), Unusable("too large"), Away("down"), GARBAGE])
 def test_a_look_at_a_known_id_forgets_nothing(world: World, answer: Answer) -> None:
     """An id that its registry has deleted since stays what it was."""
     resolution = world.resolution()
@@ -325,6 +361,35 @@ def test_of_two_that_resolve_at_once_the_first_wins(world: World) -> None:
     assert world.asked == [SEVEN, SEVEN]
     assert world.schemas.version == 2
     assert world.state()[0] == "ok"
+
+
+@pytest.mark.parametrize("late", [Absent("deleted"), Unusable("too large"), GARBAGE])
+def test_a_refusal_that_comes_second_changes_nothing(world: World, late: Answer) -> None:
+    """Another driver found the schema while this one got its answer: it stays found, and its games get it."""
+    one, two = world.resolution(patience=replace(PATIENCE, absences=1, absent_for=0)), world.resolution()
+    one.note([GO])
+    two.note([CHESS])
+
+    def other() -> None:
+        world.meanwhile = None
+        two.step(world.now)
+        two.note([GO])
+        world.answer = late
+
+    world.meanwhile = other
+    one.step(world.now)
+    assert world.writer() == Writer(world.schemas.games[CHESS.game_key][0])
+    assert world.schemas.of(GO.game_key) == world.schemas.of(CHESS.game_key)
+
+
+def test_an_outage_ends_no_mistrust(world: World) -> None:
+    """Another driver's question may end after this one's: only a person trusts the registry again."""
+    for state, at in (("mistrusted", 1.0), ("away", 2.0), ("ok", 200.0)):
+        with writing(world.engine) as connection:
+            lock(connection)
+            write_state(connection, RegistryHealth("main", state, NOW + at, f"was {state}", NOW + at))  # type: ignore[arg-type]
+    assert world.state() == ("mistrusted", 1.0, "was mistrusted")
+    assert world.health("main").checked_at == NOW + 200
 
 
 def test_a_name_whose_schema_changed_between_two_answers_is_no_lie(world: World) -> None:
