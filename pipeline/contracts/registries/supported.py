@@ -1,0 +1,113 @@
+"""The kinds of registries that turnout asks: a further one is a module here and a line in `KINDS`.
+
+A client is imported when the settings have its kind: a driver without registries loads none.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
+
+from sqlalchemy import Engine
+
+from pipeline.contracts.policies import Policies, parse_policies
+from pipeline.contracts.registries.answers import SchemaResolver
+from pipeline.contracts.registries.resolution import Resolution
+from pipeline.errors import Refused
+from pipeline.registry_settings import RegistrySettings, generation_of
+from pipeline.settings import Settings
+
+_T = TypeVar("_T")
+_Maker: TypeAlias = Callable[[RegistrySettings, str | None], SchemaResolver]
+
+
+def resolution_of(engine: Engine, settings: Settings) -> Resolution:
+    """Return what answers the needs of a driver's games; `start` begins its threads.
+
+    Raises:
+        Refused: the settings of registries cannot be used; with all problems.
+    """
+    source = settings.source
+    in_wrappers = {} if source.framing != "wrapper" else _messages(settings)
+    return Resolution(engine, resolvers(settings), policies=policies(settings.registries), messages=in_wrappers)
+
+
+def resolvers(settings: Settings) -> Mapping[str, SchemaResolver]:
+    """Return a client of each registry by its generation; asks nothing yet.
+
+    Raises:
+        Refused: settings cannot be used, such as those of a missing file; with all problems.
+    """
+    messages = _messages(settings)
+    return _by_generation(
+        settings.registries, lambda generation, each: KINDS[each.kind](each, messages.get(generation))
+    )
+
+
+def policies(registries: Mapping[str, RegistrySettings]) -> Mapping[str, Policies]:
+    """Return the policies of automatic registrations, by the registries' generations.
+
+    Raises:
+        Refused: there are no such policies; with all problems.
+    """
+    return _by_generation(registries, lambda _, each: parse_policies(each.auto_register_policies))
+
+
+def _messages(settings: Settings) -> dict[str, str]:
+    """Return the message that the source names for payloads whose framing names none, by its registry's generation."""
+    source = settings.source
+    if not source.message or source.registry not in settings.registries:
+        return {}
+    return {generation_of(settings.registries, source.registry): source.message}
+
+
+def _by_generation(
+    registries: Mapping[str, RegistrySettings], make: Callable[[str, RegistrySettings], _T]
+) -> dict[str, _T]:
+    made, problems = {}, []
+    for name, each in registries.items():
+        generation = generation_of(registries, name)
+        try:
+            made[generation] = make(generation, each)
+        except Refused as refused:
+            problems.append(f"registries.{name}: {refused}")
+    if problems:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        raise Refused(f"{len(problems)} wrong table(s) of registries, correct the settings:{lines}")
+    return made
+
+
+def _confluent(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+    from pipeline.contracts.registries.bounded_http import Credentials, tls
+    from pipeline.contracts.registries.confluent import ConfluentResolver
+
+    ca, certificate, key = (Path(file) if file else None for file in (registry.ca, registry.certificate, registry.key))
+    return ConfluentResolver(
+        registry.url,
+        credentials=Credentials(registry.user or None, registry.password or None, registry.token or None),
+        context=tls(ca, certificate, key),
+        seconds=registry.timeout_seconds,
+        message=message,
+    )
+
+
+def _glue(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+    from pipeline.contracts.registries.glue import GlueResolver
+
+    return GlueResolver(
+        registry.region or None,
+        registry=registry.registry_name or "default-registry",
+        endpoint=registry.endpoint or None,
+        seconds=registry.timeout_seconds,
+        message=message,
+    )
+
+
+def _folder(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+    from pipeline.contracts.registries.folder import FolderResolver
+
+    return FolderResolver(Path(registry.folder), message=message)
+
+
+KINDS: Final[Mapping[str, _Maker]] = MappingProxyType({"confluent": _confluent, "glue": _glue, "folder": _folder})
+"""By `registries.NAME.kind`; each takes the settings and the message of payloads that name none."""
