@@ -75,8 +75,8 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
 
 
 def read_needs(connection: Connection, registry: str | None = None) -> list[OpenNeed]:
-    """Return the open needs, oldest first; of one registry, or all."""
-    query = select(schema_needs).order_by(schema_needs.c.wanted_at)
+    """Return the open needs, oldest first, those of one moment by writer; of one registry, or all."""
+    query = select(schema_needs).order_by(schema_needs.c.wanted_at, schema_needs.c.writer)
     if registry is not None:
         query = query.where(schema_needs.c.registry == registry)
     return [_need(**row) for row in connection.execute(query).mappings()]

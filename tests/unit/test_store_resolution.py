@@ -504,3 +504,17 @@ def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:
             thread.join(30)
     assert len(world.schemas.of(CHESS.game_key)) == 1
     own.dispose()
+
+
+def test_needs_of_one_moment_are_answered_in_the_order_of_their_ids(world: World) -> None:
+    """A registry's ids grow: an older version that is registered after its widening would be a narrowing, refused."""
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="int64")}
+    resolution = world.resolution()
+    resolution.note([CHESS._replace(writer=EIGHT), CHESS])
+    world.after(resolution, 0)
+    assert world.asked == [SEVEN, EIGHT]
+    schemas = world.schemas
+    assert [schemas.placement(CHESS.game_key, each.schema_id).quarantined for each in schemas.of(CHESS.game_key)] == [
+        None,
+        None,
+    ]
