@@ -4,29 +4,22 @@ Listens on the loopback interface only, without encryption or authentication: ne
 """
 
 import base64
-import fcntl
 import os
 import re
-import signal
-import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Final, Self, cast
+from typing import Final, Self, cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
 from pipeline.errors import Refused
 from pipeline.setup.jars import java_executable, kafka_jars
 
-_HOST: Final = "127.0.0.1"
 _READY_SECONDS = 60.0
-_STOP_SECONDS = 20.0
 _FORMAT_SECONDS = 60.0
 _JVM: Final = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 
@@ -63,18 +56,12 @@ rootLogger.appenderRef.out.ref=out
 """
 
 
-class Broker:
+class Broker(ServerProcess):
     """A running broker; ends with `stop`, or as a context manager.
 
     Its folder holds `data`, `broker.log`, `server.properties` and `log4j2.properties`. Starting again on the same
     folder keeps topics, messages and committed offsets.
     """
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-        """Wrap a process; use `start`."""
-        self.port = port
-        self.log = log
-        self._process = process
 
     @classmethod
     def start(cls, folder: Path, port: int | None = None) -> Self:
@@ -85,24 +72,17 @@ class Broker:
         Raises:
             Refused: the port is taken, jars or Java are missing, or the broker does not come up.
         """
-        port, controller_port = _free_ports(port)
+        port, controller_port = free_ports(port, 1)
         folder.mkdir(parents=True, exist_ok=True)
         folder, log = folder.resolve(), folder.resolve() / "broker.log"
-        with _claimed(folder) as lock, log.open("ab") as output:
+        with claimed(folder, "broker") as lock, log.open("ab") as output:
             (folder / "log4j2.properties").write_text(_LOGGING, "utf-8")
-            properties = _PROPERTIES.format(host=_HOST, port=port, controller_port=controller_port)
+            properties = _PROPERTIES.format(host=HOST, port=port, controller_port=controller_port)
             (folder / "server.properties").write_text(properties, "utf-8")
             cluster_id = _format(folder, log)
             mark = log.stat().st_size
-            process = subprocess.Popen(
-                _java("kafka.Kafka", "server.properties"),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(lock.fileno(),),  # so the claim lasts exactly as long as the broker, not as who started it
-                start_new_session=True,  # Ctrl-C in a terminal must not end it before those who use it
-            )
+            # Kafka's own lock comes too late: a second broker has damaged the data by then.
+            process = launch(_java("kafka.Kafka", "server.properties"), folder, output, lock)
         broker = cls(process, port, log)
         try:
             broker._wait_until_ready(cluster_id, mark)
@@ -114,36 +94,7 @@ class Broker:
     @property
     def address(self) -> str:
         """What clients call bootstrap servers."""
-        return f"{_HOST}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id, also after the end."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Tell whether the process lives."""
-        return self._process.poll() is None
-
-    def stop(self) -> None:
-        """End the broker: politely, and after 20 seconds by force. Does nothing when it has ended."""
-        if not self.running:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        return f"{HOST}:{self.port}"
 
     def _wait_until_ready(self, cluster_id: str, mark: int) -> None:
         """Return when the broker answers as a member of its own cluster: another one may hold the port by now."""
@@ -164,31 +115,6 @@ class Broker:
             f"The Kafka broker does not answer at {self.address} after {_READY_SECONDS:.0f} seconds: "
             f"{_reason(self.log, mark)}. Log: {self.log}"
         )
-
-
-@contextmanager
-def _claimed(folder: Path) -> Iterator[IO[bytes]]:
-    """Hold a folder for one broker: Kafka's own lock comes too late, a second one has damaged the data by then."""
-    with (folder / "broker.lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refused(f"A broker already runs on {folder}. Stop it, or choose another folder.") from error
-        yield lock
-
-
-def _free_ports(port: int | None) -> tuple[int, int]:
-    """Return the client port and a port for the controller, both free a moment ago."""
-    with socket.socket() as clients, socket.socket() as controller:
-        clients.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            clients.bind((_HOST, port or 0))
-        except OSError as error:
-            raise Refused(
-                f"Port {port} of {_HOST} cannot be used: {error.strerror}. Free it or choose another."
-            ) from error
-        controller.bind((_HOST, 0))
-        return int(clients.getsockname()[1]), int(controller.getsockname()[1])
 
 
 def _java(main: str, *arguments: str) -> list[str]:

@@ -3,48 +3,34 @@
 Listens on the loopback interface only, without encryption or authentication: never for production.
 """
 
-import fcntl
 import http.client
 import shutil
-import signal
-import socket
-import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import IO, Final, Self
+from typing import Final, Self
 
+from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
 from pipeline.errors import Refused
 from pipeline.setup.jars import java_executable, registry_archive
 
-_HOST: Final = "127.0.0.1"
 _API: Final = "/apis/ccompat/v7"
 _READY_SECONDS: Final = 90.0
-_STOP_SECONDS: Final = 20.0
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 _PROPERTIES: Final = (
     "quarkus.datasource.jdbc.url=jdbc:h2:file:./data/registry;WRITE_DELAY=0",  # an id that was given survives a kill
     "quarkus.datasource.jdbc.initial-size=2",
     "quarkus.datasource.jdbc.min-size=2",
-    f"quarkus.http.host={_HOST}",
+    f"quarkus.http.host={HOST}",
 )
 
 
-class Registry:
+class Registry(ServerProcess):
     """A running registry; ends with `stop`, or as a context manager.
 
     Its folder holds `data` and `registry.log`. Starting again on the same folder keeps schemas and their ids.
     """
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-        """Wrap a process; use `start`."""
-        self.port = port
-        self.log = log
-        self._process = process
 
     @classmethod
     def start(cls, folder: Path, port: int | None = None) -> Self:
@@ -55,21 +41,14 @@ class Registry:
         Raises:
             Refused: the port is taken, the archive or Java is missing, or the registry does not come up.
         """
-        port = _free_port(port)
+        (port,) = free_ports(port)
         program = _program(registry_archive().resolve())
         folder.mkdir(parents=True, exist_ok=True)
         log = folder.resolve() / "registry.log"
         properties = [f"-D{each}" for each in (*_PROPERTIES, f"quarkus.http.port={port}")]
-        with _claimed(folder) as lock, log.open("ab") as output:
-            process = subprocess.Popen(
-                [java_executable(), *_JVM, *properties, "-jar", str(program)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(lock.fileno(),),  # so the claim lasts exactly as long as the registry
-                start_new_session=True,  # Ctrl-C in a terminal must not end it before those who use it
-            )
+        with claimed(folder, "registry") as lock, log.open("ab") as output:
+            command = [java_executable(), *_JVM, *properties, "-jar", str(program)]
+            process = launch(command, folder, output, lock)
         registry = cls(process, port, log)
         try:
             registry._wait_until_ready()
@@ -81,36 +60,7 @@ class Registry:
     @property
     def url(self) -> str:
         """The base address for clients of Confluent's API."""
-        return f"http://{_HOST}:{self.port}{_API}"
-
-    @property
-    def pid(self) -> int:
-        """The process id, also after the end."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Tell whether the process lives."""
-        return self._process.poll() is None
-
-    def stop(self) -> None:
-        """End the registry: politely, and after 20 seconds by force. Does nothing when it has ended."""
-        if not self.running:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        return f"http://{HOST}:{self.port}{_API}"
 
     def _wait_until_ready(self) -> None:
         """Return when the registry lists its subjects."""
@@ -125,7 +75,7 @@ class Registry:
 
 
 def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection(_HOST, port, timeout=5)
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", f"{_API}/subjects")
         with connection.getresponse() as response:
@@ -134,29 +84,6 @@ def _answers(port: int) -> bool:
         return False  # not up yet
     finally:
         connection.close()
-
-
-@contextmanager
-def _claimed(folder: Path) -> Iterator[IO[bytes]]:
-    """Hold a folder for one registry."""
-    with (folder / "registry.lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refused(f"A registry already runs on {folder}. Stop it, or choose another folder.") from error
-        yield lock
-
-
-def _free_port(port: int | None) -> int:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port or 0))
-        except OSError as error:
-            raise Refused(
-                f"Port {port} of {_HOST} cannot be used: {error.strerror}. Free it or choose another."
-            ) from error
-        return int(listener.getsockname()[1])
 
 
 def _program(archive: Path) -> Path:
