@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.names import GameKey, shown
+from pipeline.contracts.writer_ids import shown_writer
+from pipeline.names import GameKey
 
 MAX_NEEDS: Final = 100
 """Most needs of one game that a slice reports, those of the lowest seqs; later ones are met when its rows go on."""
-
-_CONFLUENT_ID: Final = 5  # bytes: magic 0 and the id
-_CONFLUENT_GUID: Final = 17  # bytes: magic 1 and the GUID
 
 
 class Need(NamedTuple):
@@ -81,18 +79,3 @@ def is_open(need: Need, key: GameKey, schemas: SchemaSet) -> bool:
     if found is None:
         return True
     return found.schema_id is not None and found.schema_id not in schemas.games.get(key, ())
-
-
-def shown_writer(writer: bytes) -> str:
-    """Return a writer's id as a person knows it: a number, a GUID, or a name."""
-    if writer[:1] == b"\0" and len(writer) >= _CONFLUENT_ID:
-        return f"{int.from_bytes(writer[1:_CONFLUENT_ID])}{_path(writer[_CONFLUENT_ID:])}"
-    if writer[:1] in {b"\1", b"\3"} and len(writer) >= _CONFLUENT_GUID:
-        digits = writer[1:_CONFLUENT_GUID].hex()
-        guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-        return f"{guid}{_path(writer[_CONFLUENT_GUID:])}"
-    return shown(writer.decode("utf-8", "replace"))
-
-
-def _path(path: bytes) -> str:
-    return f" (message {path.hex()})" if path else ""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.envelopes.framing import path_bytes
+from pipeline.contracts.envelopes.index_paths import path_bytes
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.contracts.formats.protobuf.reference import time_of
 from pipeline.contracts.formats.supported import format_of

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.envelopes import framing
-from pipeline.contracts.envelopes.framing import FRAMINGS, Given, index_path, path_bytes
+from pipeline.contracts.envelopes.framing import FRAMINGS, Given
+from pipeline.contracts.envelopes.index_paths import index_path, path_bytes
 from pipeline.delta.quarantine import REASONS
 
 GUID = uuid.UUID("a51160f3-fa4f-4dbb-9215-d1c183ad4a57")

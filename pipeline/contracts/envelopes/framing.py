@@ -6,7 +6,7 @@ its name in UTF-8. Framing is declared, never guessed: an unframed Avro payload 
 """
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Refusal
 from pipeline.contracts.envelopes.headers import header_values
-from pipeline.contracts.envelopes.spans import Places, between, content, starts_and_ends
-
-MAX_INDEXES: Final = 32
-"""Most steps of a message-index path: one for each level of nested messages."""
+from pipeline.contracts.envelopes.index_paths import canonical_path
+from pipeline.contracts.envelopes.spans import Flags, Places, between, content, first_bytes, nulled, starts_and_ends
+from pipeline.contracts.writer_ids import CONFLUENT_GUID, CONFLUENT_ID
 
 PIECE_BYTES: Final = 64 * 1024 * 1024
 """Bodies that are inflated come in pieces of about this size: a kilobyte of zlib may hold a megabyte."""
@@ -29,16 +28,10 @@ PIECE_BYTES: Final = 64 * 1024 * 1024
 _MALFORMED: Final = "malformed_framing"
 _BAD_COMPRESSION: Final = "bad_compression"
 _BAD_HEADER: Final = "the header with the schema is not magic byte 1, a GUID of 16 bytes and an index path"
-_CONFLUENT_ID: Final = 5  # magic 0, id
-_CONFLUENT_GUID: Final = 17  # magic 1, GUID
 _GLUE: Final = 18  # version 3, compression, UUID
 _OWN: Final = b"\xff"  # begins no frame of a registry
 _NO_COMPRESSION: Final = 0
 _ZLIB: Final = 5
-_MAX_INDEX: Final = 2**31 - 1
-_VARINT_BYTES: Final = 5  # hold 32 bits
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +64,6 @@ class Bodies:
     refusals: list[Refusal]  # `row` is the place in the array that was given, not in the run
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPaths:
-    """The message-index paths at the beginning of Confluent's protobuf bodies."""
-
-    paths: pa.BinaryArray  # canonical, see `path_bytes`; null where bad
-    rests: pa.BinaryArray  # what follows: the message; null where bad
-    bad: list[Refusal]
-
-
 class Framing(Protocol):
     """One framing of payloads. `tests/unit/test_contracts_framing.py` is the contract of all of them."""
 
@@ -101,13 +85,13 @@ class Confluent:
     def read(self, values: pa.BinaryArray, given: Given) -> FramingRead:
         """Return the id or GUID of each value, with the index path where a header has it."""
         starts, ends = starts_and_ends(values)
-        first, sizes = _first_bytes(values, starts, ends), ends - starts
-        by_id, by_guid = (first == 0) & (sizes >= _CONFLUENT_ID), (first == 1) & (sizes >= _CONFLUENT_GUID)
-        lengths = np.where(by_id, _CONFLUENT_ID, np.where(by_guid, _CONFLUENT_GUID, 0))
+        first, sizes = first_bytes(values, starts, ends), ends - starts
+        by_id, by_guid = (first == 0) & (sizes >= CONFLUENT_ID), (first == 1) & (sizes >= CONFLUENT_GUID)
+        lengths = np.where(by_id, CONFLUENT_ID, np.where(by_guid, CONFLUENT_GUID, 0))
         named, has_header = _of_headers(given, len(values))
         # A bad header is not passed over for a prefix: the client that wrote it put no prefix there
         problems = dict.fromkeys(np.flatnonzero(has_header & ~_valid(named)).tolist(), _BAD_HEADER) | {
-            row: _wrong_prefix(int(first[row]), int(sizes[row]), {0: _CONFLUENT_ID, 1: _CONFLUENT_GUID})
+            row: _wrong_prefix(int(first[row]), int(sizes[row]), {0: CONFLUENT_ID, 1: CONFLUENT_GUID})
             for row in np.flatnonzero((lengths == 0) & ~has_header).tolist()
         }
         writers = pc.coalesce(named, between(values, starts, starts + lengths))
@@ -118,7 +102,7 @@ class Confluent:
         starts, ends = starts_and_ends(values)
         lengths = pc.fill_null(pc.binary_length(writers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         begins = np.zeros(len(values), np.bool_)
-        for length in (_CONFLUENT_ID, _CONFLUENT_GUID):
+        for length in (CONFLUENT_ID, CONFLUENT_GUID):
             same = pc.equal(between(values, starts, np.minimum(starts + length, ends)), writers)
             begins |= (lengths == length) & pc.fill_null(same, False).to_numpy(zero_copy_only=False)
         yield _whole(between(values, starts + np.where(begins, lengths, 0), ends))
@@ -146,7 +130,7 @@ class Glue:
         packed[fine] = data[starts[fine] + 1] == _ZLIB
         if not packed.any():
             plain = between(values, starts + np.where(fine, _GLUE, 0), ends)
-            yield Bodies(0, _nulled(plain, list(problems)), list(problems.values()))
+            yield Bodies(0, nulled(plain, list(problems)), list(problems.values()))
             return
         yield from _inflated(data, starts, ends, packed, problems)
 
@@ -158,10 +142,10 @@ class FromWrapper:
         """Return the number of each row as Confluent's framing has it: magic 0 and four bytes, big endian."""
         ids = pc.fill_null(given.schema_id, -1).to_numpy(zero_copy_only=False)
         fits = (ids >= 0) & (ids < 2**32)
-        wire = np.zeros((len(values), _CONFLUENT_ID), np.uint8)
+        wire = np.zeros((len(values), CONFLUENT_ID), np.uint8)
         wire[:, 1:] = np.where(fits, ids, 0).astype(">u4").view(np.uint8).reshape(-1, 4)
         writers = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(_CONFLUENT_ID), len(values), [None, pa.py_buffer(wire.tobytes())]
+            pa.binary(CONFLUENT_ID), len(values), [None, pa.py_buffer(wire.tobytes())]
         )
         wrong = "the record has no number of a schema, or none of 32 bits"
         return _outcome(writers.cast(pa.binary()), dict.fromkeys(np.flatnonzero(~fits).tolist(), (_MALFORMED, wrong)))
@@ -239,88 +223,6 @@ FRAMINGS: Final[Mapping[str, Framing]] = MappingProxyType(
 """By name, as `SourceProfile.framing` and the setting `source.framing` say it."""
 
 
-def path_bytes(indexes: Sequence[int]) -> bytes:
-    """Return a message-index path as Confluent's client writes it: count and indexes in zigzag, [0] as one byte 0."""
-    if list(indexes) == [0]:
-        return b"\0"
-    return b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
-
-
-def index_path(bodies: pa.BinaryArray) -> IndexPaths:
-    """Read the message-index path at the beginning of each body. Long spellings of a path give its canonical bytes."""
-    starts, ends = starts_and_ends(bodies)
-    data = content(bodies)
-    first = _first_bytes(bodies, starts, ends)
-    after = np.where(first == 0, starts + 1, starts)
-    rows = np.flatnonzero(first != 0)
-    good = np.ones(len(bodies), np.bool_)
-    after[rows], good[rows] = _after_paths(data, starts[rows], ends[rows])
-    after = np.where(good, after, starts)
-    spelled = between(bodies, starts, after).dictionary_encode()
-    canonical = [_canonical_path(each) if each else None for each in spelled.dictionary.to_pylist()]
-    bad = np.flatnonzero(~good).tolist()
-    paths = pa.array(canonical, pa.binary()).take(spelled.indices)
-    detail = f"no message-index path: a count of 1 to {MAX_INDEXES} and as many indexes"
-    return IndexPaths(
-        paths, _nulled(between(bodies, after, ends), bad), [Refusal(row, _MALFORMED, detail) for row in bad]
-    )
-
-
-def _after_paths(data: npt.NDArray[np.uint8], starts: Places, ends: Places) -> tuple[Places, Flags]:
-    """Return where the paths end, and which of them are good."""
-    counts, places, good = _varints(data, starts, ends)
-    good &= (counts % 2 == 0) & (counts <= 2 * MAX_INDEXES)
-    left = np.where(good, np.maximum(counts // 2, 0), 0)
-    while (rows := np.flatnonzero(left)).size:
-        indexes, places[rows], fine = _varints(data, places[rows], ends[rows])
-        good[rows] = fine & (indexes % 2 == 0) & (indexes <= 2 * _MAX_INDEX)  # an odd one is negative
-        left[rows] = np.where(good[rows], left[rows] - 1, 0)
-    return places, good
-
-
-def _varints(data: npt.NDArray[np.uint8], places: Places, ends: Places) -> tuple[Places, Places, Flags]:
-    """Return the numbers at these places, where they end, and which ended inside of their row."""
-    numbers, places = np.zeros(len(places), np.int64), places.copy()
-    open_, good = np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
-    for shift in range(0, 7 * _VARINT_BYTES, 7):
-        rows = np.flatnonzero(open_ & (places < ends))
-        read = data[places[rows]].astype(np.int64)
-        numbers[rows] |= (read & 0x7F) << shift
-        places[rows] += 1
-        last = rows[read < 0x80]
-        open_[last], good[last] = False, True
-    return numbers, places, good
-
-
-def _canonical_path(spelled: bytes) -> bytes | None:
-    """Return the canonical bytes of a path; None for bytes that are none, or more than one."""
-    if spelled == b"\0":
-        return spelled
-    data, end = np.frombuffer(spelled or b"\0", np.uint8), np.array([len(spelled)])
-    after, good = _after_paths(data, np.zeros(1, np.int64), end)
-    if not good[0] or after[0] != len(spelled):
-        return None
-    numbers, place = [], np.zeros(1, np.int64)
-    while place[0] < len(spelled):
-        number, place, _ = _varints(data, place, end)
-        numbers.append(int(number[0]) // 2)
-    return path_bytes(numbers[1:] or [0])  # no indexes are the first message
-
-
-def _varint(number: int) -> bytes:
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
-
-
-def _first_bytes(values: pa.BinaryArray, starts: Places, ends: Places) -> Places:
-    """Return the first byte of each value, -1 without one."""
-    data = content(values)
-    return np.where(ends > starts, data[np.minimum(starts, len(data) - 1)].astype(np.int64), -1)
-
-
 def _wrong_prefix(first: int, size: int, known: Mapping[int, int]) -> str:
     """Return why a value has no prefix; `known` are the first bytes that have one, and how many bytes it takes."""
     if first in known or first < 0:
@@ -342,18 +244,18 @@ def _of_headers(given: Given, count: int) -> tuple[pa.BinaryArray, Flags]:
 
 
 def _of_header(value: bytes) -> bytes | None:
-    path = value[_CONFLUENT_GUID:]
-    if len(value) < _CONFLUENT_GUID or value[0] != 1:
+    path = value[CONFLUENT_GUID:]
+    if len(value) < CONFLUENT_GUID or value[0] != 1:
         return None
     if not path:
         return value
-    canonical = _canonical_path(path)
-    return None if canonical is None else value[:_CONFLUENT_GUID] + canonical
+    canonical = canonical_path(path)
+    return None if canonical is None else value[:CONFLUENT_GUID] + canonical
 
 
 def _glue_problems(values: pa.BinaryArray, starts: Places, ends: Places) -> dict[int, tuple[str, str]]:
     """Return the rows without Glue's framing, each with reason and detail."""
-    first, sizes, data = _first_bytes(values, starts, ends), ends - starts, content(values)
+    first, sizes, data = first_bytes(values, starts, ends), ends - starts, content(values)
     problems = {
         row: (_MALFORMED, _wrong_prefix(int(first[row]), int(sizes[row]), {3: _GLUE}))
         for row in np.flatnonzero((first != 3) | (sizes < _GLUE)).tolist()
@@ -412,13 +314,6 @@ def _whole(bodies: pa.BinaryArray) -> Bodies:
     return Bodies(0, bodies, [])
 
 
-def _nulled(values: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the values with null at these rows."""
-    if not rows:
-        return values
-    return pc.if_else(pa.array(np.isin(np.arange(len(values)), rows)), pa.scalar(None, values.type), values)
-
-
 def _outcome(writers: pa.BinaryArray, problems: Mapping[int, tuple[str, str]]) -> FramingRead:
     """Return the writers, with null and reason where there is a problem."""
     if not problems:
@@ -426,7 +321,7 @@ def _outcome(writers: pa.BinaryArray, problems: Mapping[int, tuple[str, str]]) -
         return FramingRead(writers, nothing, nothing)
     spread = [problems.get(row, (None, None)) for row in range(len(writers))]
     return FramingRead(
-        _nulled(writers, list(problems)),
+        nulled(writers, list(problems)),
         pa.array([reason for reason, _ in spread], pa.string()),
         pa.array([detail for _, detail in spread], pa.string()),
     )

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
 
@@ -40,3 +42,16 @@ def between(values: pa.BinaryArray, starts: Places, ends: Places) -> pa.BinaryAr
     chosen: Any = np.arange(0, 2 * len(values), 2)
     mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     return pieces.take(pa.array(chosen, mask=mask))
+
+
+def first_bytes(values: pa.BinaryArray, starts: Places, ends: Places) -> Places:
+    """Return the first byte of each value, -1 without one."""
+    data = content(values)
+    return np.where(ends > starts, data[np.minimum(starts, len(data) - 1)].astype(np.int64), -1)
+
+
+def nulled(values: pa.Array, rows: list[int]) -> pa.Array:
+    """Return the values with null at these rows."""
+    if not rows:
+        return values
+    return pc.if_else(pa.array(np.isin(np.arange(len(values)), rows)), pa.scalar(None, values.type), values)

@@ -117,13 +117,13 @@ class _Registry:
     def _schema(self, address: str, absent: frozenset[int]) -> _Registered | None:
         """Return a schema; None only where the registry itself says with one of these codes that it has none."""
         reply = self._talk.send("GET", self._url + address, self._headers)
-        told = _object(reply)
-        if reply.status == 404 and told is not None and _code(told) in absent:
+        content = _object(reply)
+        if reply.status == 404 and content is not None and _code(content) in absent:
             return None
         if reply.status != 200:
-            raise Transient(_no_answer(reply, told))
-        text, kind = (told or {}).get("schema"), (told or {}).get("schemaType", "AVRO")
-        references = _references((told or {}).get("references"))
+            raise Transient(_no_answer(reply, content))
+        text, kind = (content or {}).get("schema"), (content or {}).get("schemaType", "AVRO")
+        references = _references((content or {}).get("references"))
         if not isinstance(text, str) or not isinstance(kind, str) or references is None:
             raise Transient("The registry's address answers with something else than a schema. Check its url.")
         return _Registered(kind, text, references, address)
@@ -187,25 +187,25 @@ def _subject(name: str) -> str:
 def _object(reply: Reply) -> dict[str, Any] | None:
     """Return what the registry says; None where it is no JSON object."""
     try:
-        told = json.loads(reply.body)
+        content = json.loads(reply.body)
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return content if isinstance(content, dict) else None
 
 
-def _code(told: Mapping[str, Any]) -> int | None:
-    code = told.get("error_code")
+def _code(content: Mapping[str, Any]) -> int | None:
+    code = content.get("error_code")
     return code if isinstance(code, int) else None
 
 
-def _references(told: Any) -> tuple[_Reference, ...] | None:
+def _references(content: Any) -> tuple[_Reference, ...] | None:
     """Return the references of a schema; None where they are none."""
-    if told is None:
+    if content is None:
         return ()
-    if not isinstance(told, list):
+    if not isinstance(content, list):
         return None
     references = list[_Reference]()
-    for each in told:
+    for each in content:
         if not isinstance(each, dict):
             return None
         name, subject, version = each.get("name"), each.get("subject"), each.get("version")
@@ -222,7 +222,7 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _no_answer(reply: Reply, told: Mapping[str, Any] | None) -> str:
+def _no_answer(reply: Reply, content: Mapping[str, Any] | None) -> str:
     """Return a sentence for an answer that says nothing about the schema."""
     if reply.status in {401, 403}:
         return (
@@ -232,5 +232,5 @@ def _no_answer(reply: Reply, told: Mapping[str, Any] | None) -> str:
         return f"The registry's url leads to another address ({reply.status}). Set the address itself."
     if reply.status == 404:
         return "The registry's address answers 404 without saying that the schema is absent. Check its url."
-    said = (told or {}).get("message")
-    return f"The registry answers {reply.status}{f': {shown(said)}' if isinstance(said, str) else ''}."
+    message = (content or {}).get("message")
+    return f"The registry answers {reply.status}{f': {shown(message)}' if isinstance(message, str) else ''}."

@@ -24,17 +24,14 @@ from pipeline.contracts.registrations import (
 )
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.schemas import Schema
+from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
-from pipeline.names import shown
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of, read_needs
 from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
 
 MOST_MESSAGES: Final = 16
 """Most messages of one schema that are kept at once; each further one is kept when a row needs it."""
-
-_CONFLUENT: Final[Mapping[int, int]] = {0: 5, 1: 17}  # magic byte → bytes of the id before an index path
-_GUID_BYTES: Final = 17  # of Confluent's GUID and of Glue's UUID, with the byte before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +81,8 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
         return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None)
     if message is not None:
         return Understood(writer, found.format, (_meaning(found, b"", message),), None)
-    length = _CONFLUENT.get(writer[0] if writer else -1, len(writer))
-    own = writer[:length]
-    paths = [each[length:] for each in (writer, *wanted) if each.startswith(own) and len(each) > length]
+    own = writer[: id_length(writer)]
+    paths = [each[len(own) :] for each in (writer, *wanted) if each.startswith(own) and each != own]
     first = dict.fromkeys([*paths, *islice(sorted(found.messages), MOST_MESSAGES)])
     meanings = tuple(_meaning(found, path, found.messages.get(path)) for path in first)
     whole = hashlib.sha256(repr(sorted(found.messages.items())).encode()).hexdigest()
@@ -99,7 +95,7 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
     known = {each.fingerprint: ids.get(each.fingerprint, 0) for each in schema.meanings if each.fingerprint is not None}
     rows = list(schema.rows(registry, known))
     held = newest_writers(connection, registry, [row.writer for row in rows])
-    if is_name(schema.writer) and any(row.refused is None for row in held.values()):
+    if id_length(schema.writer) is None and any(row.refused is None for row in held.values()):
         return None  # a name has the schema that it had first; its registry may have a newer one by now
     for row in rows:
         if (before := held.get(row.writer)) is not None and _contradicts(before, row):
@@ -163,24 +159,6 @@ def give_up(engine: Engine, registry: str, now: float) -> int:
         write_writers(connection, rows, now)
         end_needs(connection, registry, unknown)
         return len(unknown)
-
-
-def shown_writer(writer: bytes) -> str:
-    """Return a writer's id as people know it: a number, a GUID or a name."""
-    length = _CONFLUENT.get(writer[0] if writer else -1, _GUID_BYTES)
-    path = f" (message {writer[length:].hex()})" if len(writer) > length else ""
-    if writer[:1] == b"\x00" and len(writer) >= length:
-        return f"{int.from_bytes(writer[1:length])}{path}"
-    if writer[:1] in {b"\x01", b"\x03"} and len(writer) >= length:
-        digits = writer[1:length].hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}{path}"
-    return shown(writer.decode("utf-8", "replace"))
-
-
-def is_name(writer: bytes) -> bool:
-    """Return whether a writer is the name of a topic or game, whose newest schema may change in its registry."""
-    length = _CONFLUENT.get(writer[0] if writer else -1, _GUID_BYTES)
-    return writer[:1] not in {b"\x00", b"\x01", b"\x03"} or len(writer) < length
 
 
 def _meaning(found: Found, path: bytes, message: str | None) -> Meaning:

@@ -18,7 +18,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, SchemaResolver, Unusable
-from pipeline.contracts.registries.recording import is_name, record, settle, shown_writer, understood
+from pipeline.contracts.registries.recording import record, settle, understood
+from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
@@ -319,7 +320,7 @@ class Resolution:
         asking.sampled = self._period(now)
         with self._engine.connect() as connection:
             writer = sampled_writer(connection, registry, asking.sampled)
-        if writer is None or is_name(writer):
+        if writer is None or id_length(writer) is None:
             return True
         answer = asking.resolver.resolve(writer)
         if isinstance(answer, Away):
