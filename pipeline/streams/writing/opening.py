@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.decoded import Rows
-from pipeline.contracts.envelopes.framing import FRAMINGS, index_path
+from pipeline.contracts.envelopes.framing import FRAMINGS
+from pipeline.contracts.envelopes.index_paths import index_path
 from pipeline.contracts.envelopes.opening import payloads_of
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.schemas import SchemaSet, WriterId
@@ -123,9 +124,11 @@ def _judge(
     is_bad, seqs = _marks(len(codes), rows.refused), rows.routed.column("seq").to_numpy()
     names = games.dictionary.to_pylist()
     needs: dict[str, list[Need]] = {}
-    for place, pair in enumerate(pairs.tolist()):
+    order = np.argsort(of_row, kind="stable")  # once: a task may have thousands of pairs
+    together = np.split(order, np.searchsorted(of_row[order], np.arange(1, len(pairs))))
+    for pair, rows_of_pair in zip(pairs.tolist(), together, strict=True):
         key, (registry, writer) = names[pair // len(distinct)], distinct[pair % len(distinct)]
-        members = np.flatnonzero((of_row == place) & ~is_bad)
+        members = rows_of_pair[~is_bad[rows_of_pair]]
         if not members.size:
             continue
         need = Need(int(seqs[members].min()), number, registry, writer)
