@@ -251,6 +251,21 @@ def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> Non
     assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key) != ()
 
 
+def test_a_schema_that_a_registry_never_gives_delays_no_other(world: World) -> None:
+    """Law L14: an error for one id, or a version that stays pending, is a wait for the games that need it alone."""
+    world.answer = {SEVEN: Away("answers 500"), EIGHT: found()}
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    resolution.note([GO._replace(writer=EIGHT)])
+    world.after(resolution, 1)
+    assert len(world.schemas.of(GO.game_key)) == 1
+    assert world.state()[0] == "away"
+    world.answer = found()
+    world.after(resolution, 60)
+    assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key)
+
+
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
     world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}

@@ -80,6 +80,7 @@ class _Asking:
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
+    unanswered: dict[bytes, int] = field(default_factory=dict)  # how often it was away when asked for a writer
     wake: threading.Event = field(default_factory=threading.Event)
 
 
@@ -182,11 +183,14 @@ class Resolution:
         if now < asking.retry_at:
             return asking.retry_at
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
+        asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
         asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now})
+        asks.sort(key=lambda writer: asking.unanswered.get(writer, 0))  # one that it cannot answer delays no other
         for writer in asks[:_ASKS_PER_STEP]:
             if _again(waiting[writer]):
                 asking.asked_again[writer] = now
             if not self._ask(registry, writer, waiting):
+                asking.unanswered[writer] = asking.unanswered.get(writer, 0) + 1
                 return max(asking.retry_at, now)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
