@@ -1,7 +1,8 @@
 """One environment in which many games change their schemas at once, each by its way; all parts but Spark are real."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +49,8 @@ from tests.tables.matrix_schemas import Folder, Shelf, Written
 from tests.tables.test_ingest_batches import Rows as LocalRows
 
 START = 1_800_000_000.0
+_LONG = 1e5
+"""Seconds in which a registry must not change its mind before "there is none" counts."""
 INDEX = b"\x02\x02"
 """The index path of t.M, the second message of its file."""
 NOBODYS = 999_999
@@ -177,6 +180,7 @@ class Matrix:
     settings: Settings
     engine: Engine
     games: list[Game]
+    spark: Any = None
     registries: dict[str, Shelf | Folder] = field(default_factory=dict)
     waited: set[str] = field(default_factory=set)  # games that had neither landed nor refused a row without an answer
     waited_for_second: set[str] = field(default_factory=set)  # games that landed the rows before those of the second
@@ -275,8 +279,7 @@ class Matrix:
         assert source_problems(replace(source, kind="kafka")) == []
         table = RegistrySettings(kind=way.registry or "glue", generation=generation)  # type: ignore[arg-type]
         settings = replace(self.settings, source=source, registries={name: table} if way.registry else {})
-        spark: Any = None
-        return Ingest(spark, settings, self.paths, self.engine, lambda _: None, self.resolution.note)
+        return Ingest(self.spark, settings, self.paths, self.engine, lambda _: None, self.resolution.note)
 
     def _arrive(self, ingest: Ingest, records: Sequence[Mapping[str, Any]]) -> None:
         offsets = []
@@ -297,14 +300,17 @@ class Matrix:
                 "source_clock": pa.array(["broker"] * count),
             }
         )
-        frame: Any = LocalRows([batch])
-        ingest._batch(frame, self.batches)
+        ingest._batch(self.frame(batch), self.batches)
         self.batches += 1
+
+    def frame(self, batch: pa.RecordBatch) -> Any:
+        """Return records as the source gives them: here without Spark."""
+        return LocalRows([batch])
 
     # ------------------------------------------------------------------------------------------------------ answers
 
-    def run(self, passes: Passes) -> None:
-        """Let everything happen: while no registry answers, while they know first schemas only, and then all."""
+    def begin(self, patience: Patience, clock: Callable[[], float]) -> None:
+        """Let the schemas have their ids, and the records arrive."""
         self.publish()
         policies = {name: parse_policies(BENDING) for name in self.registries if name.removesuffix(".2").endswith("-b")}
         messages = {
@@ -312,38 +318,53 @@ class Matrix:
         }
         resolvers: dict[str, SchemaResolver] = dict(self.registries)
         self.resolution = Resolution(
-            self.engine, resolvers, lambda: self.now, policies=policies, messages=messages,
-            patience=Patience(sample=1e9),
-        )  # fmt: skip
+            self.engine, resolvers, clock, policies=policies, messages=messages, patience=patience
+        )
         self.land()
+
+    def run(self, passes: Passes) -> None:
+        """Let everything happen: while no registry answers, while they lack some second schemas, and then all."""
+        self.begin(Patience(absent_for=_LONG, sample=1000 * _LONG), lambda: self.now)
         self.catch_up = _LocalCatchUp.of(self, passes)
-        self.wait(1, 1)
-        refused = {row["game_key"] for row in self.refused()}
-        self.waited = {each.key for each in self.games if self._waits(each, 0) and each.key not in refused}
+        self.wait(1, 1, 1)
+        self.note_waiting(self.catch_up.streams)
         for shelf in self.registries.values():
             shelf.silent = False
-        self.wait(5, 5)  # too short for a folder's word that there is none
-        self.waited_for_second = {each.key for each in self.games if self._waits(each, each.before_second)}
+        late = Counter(each.registry(1) for each in self.games if each.is_late)
+        rounds = 3 + max(late.values())
+        self.wait(3, rounds, 61)
+        self.waited_for_second = {
+            each.key for each in self.games if self._waits(self.catch_up.streams, each, each.before_second)
+        }
         for shelf in self.registries.values():
             shelf.away.clear()
-        self.wait(5, 61)
+        self.wait(2, 4, _LONG)
+        self.end()
+
+    def note_waiting(self, streams: Mapping[str, Stream]) -> None:
+        """Note the games that wait for a schema with nothing landed and nothing refused."""
+        refused = {row["game_key"] for row in self.refused()}
+        self.waited = {each.key for each in self.games if self._waits(streams, each, 0) and each.key not in refused}
+
+    def end(self) -> None:
         self.quarantined = {each.key: [] for each in self.games}
         for row in self.refused():
             self.quarantined[row["game_key"]].append(row)
 
-    def wait(self, times: int, seconds: float) -> None:
-        """Let the driver read and ask, again and again, with so much time in between."""
+    def wait(self, times: int, rounds: int, seconds: float) -> None:
+        """Let the driver read and then ask for long, again and again; an error of a registry ends a round."""
         for _ in range(times):
             self.split()
-            self.now += seconds
-            while self.resolution.step(self.now) <= self.now:
-                pass
+            for _ in range(rounds):
+                self.now += seconds
+                while self.resolution.step(self.now) <= self.now:
+                    pass
         self.split()
 
-    def _waits(self, game: Game, landed: int) -> bool:
+    def _waits(self, streams: Mapping[str, Stream], game: Game, landed: int) -> bool:
         """Return whether a game waits for a schema, with so many rows in the files of its table."""
         files = self.paths.table(game_key(game.name)).glob("*.parquet")
-        waits = self.catch_up.streams[game.key].waits
+        waits = streams[game.key].waits
         return waits is not None and landed == sum(pq.read_metadata(file).num_rows for file in files)
 
     def split(self) -> None:

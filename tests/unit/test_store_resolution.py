@@ -266,6 +266,19 @@ def test_a_schema_that_a_registry_never_gives_delays_no_other(world: World) -> N
     assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key)
 
 
+def test_an_outage_keeps_the_order_of_a_games_schemas(world: World) -> None:
+    """A table takes schemas as its rows come: with the newer one first, the older one would be a narrowing."""
+    world.answer = Away("no route to host")
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="int64")}
+    world.after(resolution, 60)
+    assert world.asked == [SEVEN, SEVEN, EIGHT]
+    assert [len(each) for each in world.schemas.games.values()] == [2]
+    assert world.schemas.placements == {}
+
+
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
     world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}

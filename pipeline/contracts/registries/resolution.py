@@ -184,8 +184,7 @@ class Resolution:
             return asking.retry_at
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
         asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
-        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now})
-        asks.sort(key=lambda writer: asking.unanswered.get(writer, 0))  # one that it cannot answer delays no other
+        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
         for writer in asks[:_ASKS_PER_STEP]:
             if _again(waiting[writer]):
                 asking.asked_again[writer] = now
@@ -345,11 +344,19 @@ def _note_health(connection: Connection, registry: str, contradiction: str | Non
     write_state(connection, RegistryHealth(registry, state, now, contradiction, now))
 
 
-def _in_turns(waiting: Mapping[bytes, list[OpenNeed]]) -> list[bytes]:
-    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other."""
+def _in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
+    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other.
+
+    A writer for which the registry was away comes later, with all that its games need after it, as a game's schemas
+    are registered in the order of its needs.
+    """
     asked: dict[GameKey, int] = {}
+    times: dict[GameKey, int] = {}
     ranks = {}
     for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
         key = needs[0].game_key
-        ranks[writer] = asked[key] = asked.get(key, -1) + 1
+        asked[key] = asked.get(key, -1) + 1
+        late = max([unanswered.get(writer, 0), *(times.get(need.game_key, 0) for need in needs)])
+        times.update((need.game_key, late) for need in needs)
+        ranks[writer] = late, asked[key]
     return sorted(ranks, key=ranks.__getitem__)
