@@ -317,6 +317,11 @@ class Case:
         return self.change.bending or (self.change.is_indifferent and self.way in WAYS[1::2])
 
     @property
+    def is_of_its_way(self) -> bool:
+        """Whether it goes with the policies that its way has where there are only one way's policies."""
+        return self.bending == (self.way in WAYS[1::2])
+
+    @property
     def formats(self) -> tuple[str, str]:
         return self.format, self.change.after_format or self.format
 

@@ -331,7 +331,7 @@ class Matrix:
         for shelf in self.registries.values():
             shelf.silent = False
         late = Counter(each.registry(1) for each in self.games if each.is_late)
-        rounds = 3 + max(late.values())
+        rounds = 3 + max(late.values(), default=0)
         self.wait(3, rounds, 61)
         self.waited_for_second = {
             each.key for each in self.games if self._waits(self.catch_up.streams, each, each.before_second)
@@ -442,10 +442,13 @@ class _LocalCatchUp(CatchUp):
         return cast("Rows", _LocalRows(rows))
 
 
+def games_of(cases: Iterable[Case]) -> list[Game]:
+    return [Game(case, number) for number, case in enumerate(cases)]
+
+
 def matrix_of(root: Path, cases: Iterable[Case]) -> Matrix:
     settings, paths = load(root, {})
-    games = [Game(case, number) for number, case in enumerate(cases)]
-    return Matrix(paths, settings, open_store(settings, paths), games)
+    return Matrix(paths, settings, open_store(settings, paths), games_of(cases))
 
 
 def passes_of(matrix: Matrix, pool: Any) -> Passes:
