@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pipeline.contracts.registries.resolution import Patience
 from pipeline.streams.group import Group
@@ -32,6 +33,7 @@ class SparkMatrix(Matrix):
         return self.spark.createDataFrame([tuple(row.values()) for row in batch.to_pylist()], kinds)
 
 
+@pytest.mark.proves("G190", "G191")
 def test_changes_do_what_they_say(world: Any) -> None:
     """Laws L5, L13 and L14: tasks of Spark read what ingest's tasks wrote; games wait for schemas, then all lands."""
     matrix = SparkMatrix(world.paths, world.settings, world.engine, games_of(SOME), world.spark)

@@ -247,6 +247,7 @@ CHANGES = (
         formats=("protobuf",),
         after_format="avro",
     ),
+    Change("to Avro with a wider type", WIDE, WIDE_ROW, formats=("protobuf",), after_format="avro"),
     Change("unknown", BASE, NEW, quarantined="", answer="absent"),
     Change("unusable", BASE, NEW, quarantined="cannot use", answer="unusable"),
 )

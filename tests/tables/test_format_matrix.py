@@ -41,6 +41,7 @@ ALL = [
 ]
 
 
+@pytest.mark.proves("G190", "G191")
 @pytest.mark.parametrize(("world", "case"), ALL)
 def test_a_change_does_what_it_says(matrix_with: Callable[[str], Matrix], world: str, case: Case) -> None:
     """Laws L5, L13 and L14: each row has its writer's schema; it waits for it, then lands as written, or is refused."""

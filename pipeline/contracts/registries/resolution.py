@@ -80,6 +80,7 @@ class _Asking:
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
+    unread: set[GameKey] = field(default_factory=set)  # games that report next which message of a schema they need
     unanswered: dict[bytes, int] = field(default_factory=dict)  # how often it was away when asked for a writer
     wake: threading.Event = field(default_factory=threading.Event)
 
@@ -226,6 +227,7 @@ class Resolution:
             return
         needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
         write_needs(self._engine, needs)
+        self._asking[registry].unread -= {need.game_key for need in noted}
         with self._lock:
             for need, again in noted.items():
                 if self._noted.get(need) == again:
@@ -235,11 +237,15 @@ class Resolution:
         """Register what is known already, which takes no registry; return what is left to ask."""
         with self._engine.connect() as connection:
             rows = newest_writers(connection, registry, waiting)
-        known = [writer for writer, row in rows.items() if row.refused is None or not _again(waiting[writer])]
+        known = [
+            writer
+            for writer, needs in waiting.items()
+            if (row := rows.get(writer)) is not None and (row.refused is None or not _again(needs))
+        ]
         for writer in known:  # one transaction each: a game that fails keeps few others waiting
             with writing(self._engine) as connection:
                 lock(connection)
-                settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=False)
+                self._end_needs(connection, registry, [writer], asked=False)
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
     def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
@@ -280,7 +286,7 @@ class Resolution:
             contradiction = record(connection, registry, schema, now)
             if contradiction is None:
                 own = [writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)]
-                settle(connection, registry, set(own), self._policies.get(registry, DEFAULTS), asked=True)
+                self._end_needs(connection, registry, set(own), asked=True)
             _note_health(connection, registry, contradiction, now)
         if contradiction is not None:
             _log.error("%s", contradiction)
@@ -297,8 +303,12 @@ class Resolution:
                 if not is_absent or self._is_final(needs_of(connection, registry, [writer]), now):
                     write_writers(connection, [WriterRow(registry, writer, refused=reason)], now)
                     _log.warning("%s", reason)
-            settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=True)
+            self._end_needs(connection, registry, [writer], asked=True)
             _note_health(connection, registry, None, now)
+
+    def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
+        policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
+        unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
