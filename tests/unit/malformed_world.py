@@ -1,9 +1,10 @@
-"""Payloads by chance that no writer writes, for schemas by chance: one world for each format of payloads.
+"""Payloads and frames by chance that no writer writes, for schemas by chance: one world for each format of payloads.
 
 Some are damaged where it hurts, inside of an encoding whose outer lengths are right; others are damaged as bytes.
 """
 
 import struct
+import zlib
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
+from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.schemas import Schema
 from tests.unit import avro_world, test_contracts_wire
@@ -84,6 +86,53 @@ class _Spoiling:
         return Mutant(self.how, content) if self.how else Mutant("grown", content + draw.randbytes(2))
 
 
+# ------------------------------------------------------------------------------------------------------------- frames
+
+ID = b"\0\0\0\0\7"
+GUID = b"\1" + bytes(range(16))
+UUID = b"\3" + bytes(range(16))
+"""The writers of good frames: Confluent's by number and by GUID, and Glue's."""
+
+
+def framed(framing: str, content: bytes, draw: Random) -> bytes:
+    """Return a payload as its framing's clients write it, or damaged on the way."""
+    whole = (_glue if framing == "glue" else _confluent)(content, draw)
+    match draw.randrange(8):
+        case 0:
+            return whole[: draw.randrange(len(whole) + 1)]
+        case 1:
+            changed = bytearray(whole)
+            changed[draw.randrange(min(len(whole), 24))] ^= 1 << draw.randrange(8)
+            return bytes(changed)
+        case 2:
+            return whole + draw.randbytes(draw.randrange(1, 4))
+        case 3:
+            return draw.randbytes(draw.randrange(40))
+        case _:
+            return whole
+
+
+def _confluent(content: bytes, draw: Random) -> bytes:
+    return draw.choice((ID, ID, GUID, b"\0\0\0\1\7", b"\2" + ID[1:])) + content
+
+
+def _glue(content: bytes, draw: Random) -> bytes:
+    match draw.randrange(5):
+        case 0 | 1:
+            return b"\3\0" + UUID[1:] + content
+        case 2:
+            return b"\3\5" + UUID[1:] + zlib.compress(content)
+        case 3:
+            return b"\3\5" + UUID[1:] + BOMB
+        case _:
+            return draw.choice((b"\3\1", b"\2\5", b"\3\5")) + UUID[1:] + content
+
+
+BOMB = zlib.compress(bytes(MAX_PAYLOAD_BYTES + 1))
+PATHS = (b"\0", b"\0", b"\0", b"\2\2", b"\1", b"\x7e", b"\2\x80\x80\x80\x80\x80", b"")
+"""Index paths before payloads of protobuf: of the first message, of another, and of none."""
+
+
 # --------------------------------------------------------------------------------------------------------------- avro
 
 
@@ -116,7 +165,7 @@ class _AvroChance(avro_world.Chance):
 
     def blocks(self, item: Any) -> bytes:
         if self.spoiling.strikes(self.random, "blocks"):
-            part = item()
+            part: bytes = item()
             stated = avro_world.varint(self.random.choice((0, len(part) + 1, -1, 2**40)))
             return avro_world.varint(-1) + stated + part + b"\0"
         return super().blocks(item)
