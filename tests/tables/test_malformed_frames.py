@@ -141,6 +141,7 @@ def attack(folder: Path, framing: str, name: str, inputs: int, *, same: bool) ->
         ("glue", {"malformed_framing", "bad_compression", "malformed_payload", "unknown_schema", None}),
     ],
 )
+@pytest.mark.proves("B21")
 def test_damaged_frames_are_refused_as_they_came(tmp_path: Path, framing: str, kinds: set[str], name: str) -> None:
     """Laws L1, L4, L5: each of 250 records lands or is refused, once, as the framing's client and the oracle say."""
     reasons = attack(tmp_path, framing, name, 250, same=True)

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.supported import FORMATS, columns, format_of
-from tests.unit.malformed_world import WORLDS, World, mutant
+from pipeline.contracts.formats.protobuf.messages import canonical
+from pipeline.contracts.formats.supported import FORMATS, columns, decoder, format_of
+from pipeline.contracts.schemas import Schema
+from tests.unit import avro_world
+from tests.unit.malformed_world import HUGE, WORLDS, World, mutant
+from tests.unit.peak_memory import at_most
+from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.test_contracts_wire import varint
 
 WAYS = {
     "avro": {"huge", "negative", "unending", "off by one", "text", "boolean", "blocks"},
@@ -61,6 +67,7 @@ def attack(name: str, inputs: int, *, same: bool) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.proves("B1")
 def test_damaged_payloads_are_refused_as_the_oracle_refuses_them(name: str) -> None:
     """Laws L5, L6: the oracle refuses at least 500 of 1,000 damaged payloads, of each kind of damage, and so do we."""
     refused = attack(name, 1_000, same=True)
@@ -73,3 +80,35 @@ def test_damaged_payloads_are_refused_as_the_oracle_refuses_them(name: str) -> N
 def test_many_damaged_payloads_are_refused_as_the_oracle_refuses_them(name: str) -> None:
     """The same of ten thousand, others in each run, of which 5,000 or more are refused."""
     assert attack(name, 10_000, same=False).total() >= 5_000
+
+
+def bombs_of_avro() -> tuple[Schema, list[bytes]]:
+    counts = [avro_world.varint(number) for number in (2**20 + 1, 2**31, 2**62, -(2**63))]
+    point = {"type": "record", "name": "P", "fields": avro_world.listed({"x": "int"})}
+    fields = {"s": "string", "xs": {"type": "array", "items": "null"}, "ps": {"type": "array", "items": point}}
+    sizes = [each + b"abc" for each in counts] + [b"\0" + each + b"\0\0" for each in counts]
+    swarm = b"\0\0" + avro_world.varint(2**19) + b"\2" * 2**19 + b"\0"
+    return avro_world.schema(fields), sizes + [b"\0\0" + each + b"\0" for each in counts] + [swarm] * 2
+
+
+def bombs_of_protobuf() -> tuple[Schema, list[bytes]]:
+    file = define(
+        {"M": {"s": (1, "string"), "xs": (2, "repeated int32"), "ps": (3, "repeated P")}, "P": {"x": (1, "int32")}}
+    )
+    sizes = [tag + varint(number) + b"abc" for tag in (b"\x0a", b"\x12", b"\x1a") for number in HUGE]
+    return Schema(1, "protobuf", "t.M", canonical("t.M", bundle(file))), [*sizes, *[b"\x1a\0" * 2**18] * 2]
+
+
+BOMBS = {"avro": bombs_of_avro, "protobuf": bombs_of_protobuf}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_declared_sizes_take_no_memory(name: str) -> None:
+    """Law L6: counts and lengths beyond a payload are refused unread; two swarms of small messages land."""
+    of, contents = BOMBS[name]()
+    payloads = pa.array(contents, pa.binary())
+    of_format = decoder(of)
+    of_format.decode(payloads[-1:].slice(0, 0))
+    with at_most(160):
+        decoded = of_format.decode(payloads)
+    assert decoded.rows.tolist() == [len(contents) - 2, len(contents) - 1]
