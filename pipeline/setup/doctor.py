@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from pipeline import settings as settings_module
 from pipeline.errors import Refused
+from pipeline.registry_settings import generation_of
 from pipeline.settings import Settings
 from pipeline.setup.jars import jars_dir, java_executable, locked_jars
 from pipeline.terminal import say_lines
@@ -33,6 +34,7 @@ _MIN_JAVA: Final = 17
 _MIN_FREE_BYTES: Final = 1 << 30  # a demo's tables, logs and checkpoints stay well below
 _PATIENCE_SECONDS: Final = 20
 _SHOWN: Final = 5  # defects of one topic listed one by one: more have the same reason
+_NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
 _SETUP: Final = "run ./turnout setup"
 _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 
@@ -58,7 +60,7 @@ def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     collected += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
     if settings.source.kind == "kafka":
         collected += [_broker(server) for server in settings.source.bootstrap_servers.split(",")]
-    return collected
+    return collected + _registries(settings)
 
 
 def render_findings(collected: Sequence[Finding]) -> str:
@@ -184,6 +186,26 @@ def _port(host: str, port: int, setting: str) -> Finding:
             remedy = f"fine if turnout already runs; else stop the process that uses it, or set {setting}"
             return Finding(subject, subject, "optional", f"not free: {error.strerror}", remedy)
     return Finding(subject, subject, "ok", "free")
+
+
+def _registries(settings: Settings) -> list[Finding]:
+    """Ask each registry for a schema that nobody has: that it is absent shows that address and credentials are right."""
+    from pipeline.contracts.registries.answers import Away
+    from pipeline.contracts.registries.supported import resolvers
+
+    found = []
+    try:
+        clients = resolvers(settings)
+    except Refused as refused:
+        return [Finding("registries", "registries", "missing", str(refused), "correct the settings registries.*")]
+    for name in settings.registries:
+        answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
+        if isinstance(answer, Away):
+            remedy = f"start it, or correct registries.{name}"
+            found.append(Finding("registries", f"registry {name}", "missing", answer.detail, remedy))
+        else:
+            found.append(Finding("registries", f"registry {name}", "ok", "answers"))
+    return found
 
 
 def _broker(server: str) -> Finding:
