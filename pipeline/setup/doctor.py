@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
@@ -20,7 +20,6 @@ from typing import Final, Literal
 
 from pipeline import settings as settings_module
 from pipeline.errors import Refused
-from pipeline.registry_settings import generation_of
 from pipeline.settings import Settings
 from pipeline.setup.jars import jars_dir, java_executable, locked_jars
 from pipeline.terminal import say_lines
@@ -34,7 +33,6 @@ _MIN_JAVA: Final = 17
 _MIN_FREE_BYTES: Final = 1 << 30  # a demo's tables, logs and checkpoints stay well below
 _PATIENCE_SECONDS: Final = 20
 _SHOWN: Final = 5  # defects of one topic listed one by one: more have the same reason
-_NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
 _SETUP: Final = "run ./turnout setup"
 _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 
@@ -60,7 +58,7 @@ def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     collected += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
     if settings.source.kind == "kafka":
         collected += [_broker(server) for server in settings.source.bootstrap_servers.split(",")]
-    return collected + _registries(settings)
+    return collected
 
 
 def render_findings(collected: Sequence[Finding]) -> str:
@@ -80,8 +78,17 @@ def render_findings(collected: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
-    """Print what was found; return 0, or 1 when something that is needed is missing."""
+def run(
+    env_dir: Path, as_json: bool, ask: Callable[[Settings], Sequence[Finding]] = lambda _: (), root: Path = ROOT
+) -> int:
+    """Print what was found; return 0, or 1 when something that is needed is missing.
+
+    Args:
+        env_dir: the environment's folder.
+        as_json: print JSON.
+        ask: looks at services with packages that may be missing: called where nothing is.
+        root: the checkout.
+    """
     try:
         settings, _ = settings_module.load(env_dir)
         collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
@@ -90,6 +97,8 @@ def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
         remedy = "correct them; defaults are assumed below"
         collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
     collected += findings(settings, env_dir, root)
+    if not any(finding.state == "missing" for finding in collected):
+        collected += ask(settings)
     as_dicts = [dataclasses.asdict(finding) for finding in collected]
     say_lines(json.dumps(as_dicts, indent=2) if as_json else render_findings(collected))
     return 1 if any(finding.state == "missing" for finding in collected) else 0
@@ -186,26 +195,6 @@ def _port(host: str, port: int, setting: str) -> Finding:
             remedy = f"fine if turnout already runs; else stop the process that uses it, or set {setting}"
             return Finding(subject, subject, "optional", f"not free: {error.strerror}", remedy)
     return Finding(subject, subject, "ok", "free")
-
-
-def _registries(settings: Settings) -> list[Finding]:
-    """Ask each registry for a schema that nobody has: that it is absent shows that address and credentials are right."""
-    from pipeline.contracts.registries.answers import Away
-    from pipeline.contracts.registries.supported import resolvers
-
-    found = []
-    try:
-        clients = resolvers(settings)
-    except Refused as refused:
-        return [Finding("registries", "registries", "missing", str(refused), "correct the settings registries.*")]
-    for name in settings.registries:
-        answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
-        if isinstance(answer, Away):
-            remedy = f"start it, or correct registries.{name}"
-            found.append(Finding("registries", f"registry {name}", "missing", answer.detail, remedy))
-        else:
-            found.append(Finding("registries", f"registry {name}", "ok", "answers"))
-    return found
 
 
 def _broker(server: str) -> Finding:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli.doctor import ask_registries
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Dashboard, Settings
 from pipeline.setup import doctor
@@ -73,12 +74,12 @@ def test_kafka_is_looked_for_only_when_it_is_the_source(checkout: Path) -> None:
     assert not any("Kafka" in subject for subject in by_subject(doctor.findings(Settings(), checkout, checkout)))
 
 
-def test_a_registry_that_is_away_is_missing(checkout: Path, tmp_path: Path) -> None:
+def test_a_registry_that_is_away_is_missing(tmp_path: Path) -> None:
     """Games would wait for its schemas: who installs turnout learns of a wrong address before the first row does."""
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "7.avsc").write_text('{"type": "record", "name": "m.M", "fields": []}')
     folders = {name: RegistrySettings(kind="folder", folder=str(tmp_path / name)) for name in ("here", "away")}
-    found = by_subject(doctor.findings(Settings(registries=folders), checkout, checkout))
+    found = by_subject(ask_registries(Settings(registries=folders)))
     assert found["registry here"].state == "ok"
     assert found["registry away"].state == "missing"
     assert "registries.away" in found["registry away"].remedy
