@@ -25,11 +25,14 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from pipeline.contracts.decoded import one_line
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
 
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
+MAX_FILES: Final = 256
+"""Most files of a definition: the Arrow parser follows imports by recursion."""
 
 _WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
@@ -95,7 +98,8 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
             pool.AddSerializedFile(file.SerializeToString())
         return pool.FindMessageTypeByName(message)
     except (TypeError, KeyError, DecodeError) as error:
-        raise Refused(f"The definition of {shown(message)} is not valid: {error}. Correct the .proto file.") from error
+        why = one_line(str(error))  # it may repeat a hostile name
+        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
 
 
 @lru_cache(maxsize=4096)
@@ -177,6 +181,8 @@ def _needed(
             ordered.setdefault(name, file)
             continue
         opened.add(name)
+        if len(opened) > MAX_FILES:
+            raise Refused(f"{shown(message)} needs more than {MAX_FILES} files. Put its messages into fewer of them.")
         if file.syntax == "editions":
             raise Refused(f"{shown(name)} uses protobuf editions, which are not supported. Use syntax = 'proto3'.")
         waiting += [each for each in reversed(file.dependency) if each not in _WELL_KNOWN and each not in opened]
