@@ -231,6 +231,7 @@ class _Split:
                 schema = self.job.schema_set.schemas[int(schema_id)]
                 for portion in portions(chosen, sizes[chosen], schema, self._most_bytes):
                     payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
+                    self._held += payloads.batch.nbytes
                     good = portion[payloads.rows]
                     for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
                         payload = placed(_take(payloads.batch, members), schema, placement)
@@ -239,7 +240,6 @@ class _Split:
                         columns = [*own.take(rows).columns, *payload.columns]
                         laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
                         decoded[target].append(laid)
-                        self._held += laid.rows.nbytes
                     refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
                     if self._held > self._most_bytes:
                         self._write_all(decoded)
