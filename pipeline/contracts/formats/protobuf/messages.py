@@ -77,6 +77,10 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     if len(by_name) != len(files):
         raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
     needed = _needed(message, _home(message, files), by_name)
+    if len(needed) > MAX_FILES:
+        raise Refused(
+            f"{shown(message)} needs {len(needed)} files, at most {MAX_FILES} are accepted. Join some of them."
+        )
     result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
     describe(message, result)
     return result
@@ -181,8 +185,6 @@ def _needed(
             ordered.setdefault(name, file)
             continue
         opened.add(name)
-        if len(opened) > MAX_FILES:
-            raise Refused(f"{shown(message)} needs more than {MAX_FILES} files. Put its messages into fewer of them.")
         if file.syntax == "editions":
             raise Refused(f"{shown(name)} uses protobuf editions, which are not supported. Use syntax = 'proto3'.")
         waiting += [each for each in reversed(file.dependency) if each not in _WELL_KNOWN and each not in opened]
