@@ -82,9 +82,10 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     assert shown.placement == FieldPlacement((("a", "a__v2"),))
     assert list(render_plan(shown)) == [
         "'t.M' as version 2 of the game 'chess'",
-        "  a: its type changed from int32 to string",
+        "! a: its type changed from int32 to string",
         "      incompatible: side-column -> a__v2 string",
         "      old rows have null there; new rows have their value there",
+        " 1 of 1 change(s) are breaking, marked by '!': readers or producers must know",
         f"plan {shown.hash}",
     ]
     registry.register("chess", "t.M", retyped("bool"), SIDE)

@@ -181,5 +181,6 @@ def _contradicts(before: WriterRow, now: WriterRow) -> bool:
 def _registration(need: OpenNeed, schema: Schema, policies: Policies) -> CheckedRegistration:
     mark = fingerprint(schema.format, schema.message, schema.definition)
     return CheckedRegistration(
-        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies, unattended=True
-    )
+        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies,
+        registry=need.registry, unattended=True,
+    )  # fmt: skip
