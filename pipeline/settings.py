@@ -288,6 +288,15 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
+class Schemas:
+    """How people register schemas: see docs/schemas.md."""
+
+    second_person: bool = False
+    """Whether a second person must approve a registration that has a breaking change. Schemas that come from a registry
+    need nobody: what would break a game's table goes to quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Who may read which game's table, and which catalog keeps it: see docs/access.md."""
 
@@ -356,6 +365,7 @@ class Settings:
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
+    schemas: Schemas = field(default_factory=Schemas)
     access: Access = field(default_factory=Access)
     registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
 

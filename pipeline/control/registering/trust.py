@@ -1,0 +1,58 @@
+"""Ends the mistrust of a registry, as a person decides: first what turnout has seen and what follows, then the write.
+
+Called by `turnout schemas trust` and by the page Schemas.
+"""
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from pipeline.control import gate
+from pipeline.control.acts import DirectAct
+from pipeline.errors import Refused
+from pipeline.names import shown
+from pipeline.settings import Settings
+from pipeline.store.audit import Act
+from pipeline.store.schema_needs import RegistryHealth, read_needs, read_states, trust_again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrustProposal:
+    """What a person is shown before they trust a registry again."""
+
+    seen: RegistryHealth
+    lines: tuple[str, ...]  # for people; raw texts are in them
+
+
+def propose(engine: Engine, registry: str) -> TrustProposal:
+    """Return what was seen of a mistrusted registry, and what trust would do; `registry` is a generation of it.
+
+    Raises:
+        Refused: there is no such registry, or turnout trusts it.
+    """
+    with engine.connect() as connection:
+        states, needs = read_states(connection), read_needs(connection, registry)
+    health = states.get(registry)
+    if health is None or health.state != "mistrusted":
+        mistrusted = sorted(name for name, each in states.items() if each.state == "mistrusted")
+        which = f"These are not: {', '.join(mistrusted)}." if mistrusted else "There is no other one."
+        raise Refused(f"turnout does not mistrust the registry {shown(registry)}. {which}")
+    writers, games = len({each.writer for each in needs}), len({each.game_key for each in needs})
+    return TrustProposal(health, (health.detail or "", f"{writers} {games}"))
+
+
+def trust(settings: Settings, engine: Engine, proposal: TrustProposal, actor: str, reason: str) -> str:
+    """Trust a registry again, and return what was done; audited with what was seen.
+
+    Raises:
+        Refused: the actor has not the role or gives no reason, or the registry was trusted, or mistrusted for something
+            else, since the proposal. Then nothing is written.
+    """
+    seen = proposal.seen
+    detail = {"reason": reason, "seen": seen.detail, "since": seen.since}
+    act = Act(actor, str(DirectAct.TRUST_REGISTRY), (f"registry:{seen.registry}",), None, detail)
+    with gate.acting(settings, engine, DirectAct.TRUST_REGISTRY, act):
+        if not trust_again(engine, seen.registry, time.time(), seen.since):
+            raise Refused("The registry was trusted, or mistrusted again, since you looked. Look again and retry.")
+    return f"Registry {seen.registry} is trusted again."
