@@ -9,6 +9,7 @@ from sqlalchemy import Engine, select
 
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registered, Registration
+from pipeline.control import gate
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import approve, describe, propose, register, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
@@ -108,7 +109,8 @@ def test_a_breaking_change_waits_for_a_second_person(engine: Engine, second_vers
     with pytest.raises(Refused, match="cannot approve your own request"):
         approve(TWO, engine, second_version, "ann")
     assert review(engine, second_version).stale is None
-    done = approve(TWO, engine, second_version, "max", "agreed")
+    (listed,) = list_requests(engine)
+    done = approve(TWO, engine, listed, "max", "agreed")
     assert (done.version, done.new) == (2, True)
     assert versions(engine) == [(1, "ann", None), (2, "ann", None)]
     decided = requests.request(engine, name)
@@ -142,14 +144,14 @@ def test_a_registration_that_became_breaking_meanwhile_is_not_done(
 ) -> None:
     """With the setting the plan that needs nobody is the very plan that is applied: a race opens no way around it."""
     register(TWO, engine, FIRST, "ann")
-    acting = proposals.gate.acting
+    acting = gate.acting
 
     def racing(*arguments: Any) -> Any:
         monkeypatch.undo()
         register(ALONE, engine, GENTLE, "bob")
         return acting(*arguments)
 
-    monkeypatch.setattr(proposals.gate, "acting", racing)
+    monkeypatch.setattr(gate, "acting", racing)
     with pytest.raises(Refused, match="Review the plan again"):
         register(TWO, engine, replace(FIRST, definition=bundle(define({"M": {"a": (1, "int64")}}))), "ann")
     assert [row[1] for row in versions(engine)] == ["ann", "bob"]
@@ -172,11 +174,21 @@ def test_a_request_is_approved_as_shown_or_not_at_all(engine: Engine, second_ver
 
 
 @pytest.mark.proves("G198")
-def test_of_two_decisions_the_first_counts(engine: Engine, second_version: SchemaRequest) -> None:
+def test_of_two_decisions_the_first_counts(
+    engine: Engine, second_version: SchemaRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An approval that comes after another decision registers nothing: both are one transaction."""
-    reject(TWO, engine, second_version, "bob", "no")
-    with pytest.raises(SchemaRequestConflict, match="was rejected by 'bob'"):
-        approve(TWO, engine, second_version, "max")
+    acting = gate.acting
+
+    def racing(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        reject(TWO, engine, second_version, "bob", "no")
+        return acting(*arguments)
+
+    monkeypatch.setattr(gate, "acting", racing)
+    for _ in range(2):  # at the same moment, and afterwards
+        with pytest.raises(SchemaRequestConflict, match="was rejected by 'bob'"):
+            approve(TWO, engine, second_version, "max")
     with pytest.raises(SchemaRequestConflict, match="was rejected by 'bob'"):
         reject(TWO, engine, requests.request(engine, second_version.request_id), "max", "no")
     assert len(versions(engine)) == 1

@@ -116,8 +116,8 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
 
 
 def review(engine: Engine, request: SchemaRequest) -> Review:
-    """Return what an open request would do now; `request` is one of `requests.request`, with its definition."""
-    stale = None
+    """Return what an open request would do now."""
+    request, stale = requests.request(engine, request.request_id), None
     try:
         if request.state != "asked":
             raise requests.already_decided(request)
@@ -133,7 +133,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
     Args:
         settings: of the environment, as they are now.
         engine: the control store.
-        request: one of `requests.request`, with its definition.
+        request: what was requested.
         actor: who approves.
         reason: kept in the audit log and with the request.
 
@@ -142,6 +142,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
             another person has decided meanwhile. Then nothing is registered, and an open request stays open.
         Transient: the control store is busy or away.
     """
+    request = requests.request(engine, request.request_id)
 
     def decided(connection: Connection, done: list[Registered]) -> None:
         requests.decide(connection, request, "approved", actor, reason, done[0].version)
