@@ -114,8 +114,8 @@ def test_a_breaking_change_waits_for_a_second_person(engine: Engine, second_vers
     assert (done.version, done.new) == (2, True)
     assert versions(engine) == [(1, "ann", None), (2, "ann", None)]
     decided = requests.request(engine, name)
-    assert (decided.state, decided.decided_by, decided.decision_reason, decided.version) == (
-        "approved", "max", "agreed", 2,
+    assert (decided.state, decided.decided_by, decided.decision_reason, decided.version, decided.definition) == (
+        "approved", "max", "agreed", 2, b"",
     )  # fmt: skip
     assert acts(engine)[-6:] == [
         ("ann", "request a schema", "begun", None),
@@ -209,7 +209,7 @@ def test_a_request_is_written_once(
     again = register(TWO, engine, BREAKING, "ann", "second click")
     assert again == replace(second_version, repeated=True)
     assert "waits already, with its first reason" in describe(TWO, engine, replace(second_version, repeated=True))[0]
-    with pytest.raises(Refused, match="say why"):
+    with pytest.raises(Refused, match="enter a reason for them"):
         register(TWO, engine, BREAKING, "bob")
     monkeypatch.setattr(requests, "_MOST_OPEN", 1)
     with pytest.raises(Refused, match="1 of your requests still wait"):
