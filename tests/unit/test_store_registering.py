@@ -248,7 +248,7 @@ def test_a_registry_is_trusted_again_as_it_was_seen(engine: Engine) -> None:
     write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x09", game_key("Go"), "Go", 6.0)])
     seen = trust.propose(engine, "main")
     assert seen.lines[0] == "7 was ab, is cd"
-    assert "1 schemas that 1 games wait for" in seen.lines[2]
+    assert seen.lines[2].endswith("Schemas that games wait for: 1, games that wait: 1.")
     with pytest.raises(Refused, match="needs the role operator"):
         trust.trust(TWO, engine, seen, "eve", "fine")
     with pytest.raises(Refused, match="Enter a reason"):
