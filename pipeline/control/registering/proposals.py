@@ -105,12 +105,12 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
     except Refused:
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             raise  # the attempt is in the audit log, too
+    given = replace(given, plan_hash=plan.hash)  # what was judged and audited is what is done
+    act = replace(act, detail={**act.detail, "plan": plan.hash})
     if not _needs_approval(settings, plan):
-        if settings.schemas.second_person:
-            given = replace(given, plan_hash=plan.hash)  # it must not become a breaking one meanwhile
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             return LocalRegistry(engine).register_many([given])[0]
-    act = replace(act, action="request a schema", detail={**act.detail, "plan": plan.hash})
+    act = replace(act, action="request a schema")
     with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
         return requests.submit(engine, given, plan.hash, tuple(render_plan(plan)), actor, reason)
 
