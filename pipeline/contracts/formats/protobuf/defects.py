@@ -1,12 +1,20 @@
-"""Why a message fits no table, whatever the policies: recursion, groups, too many columns, none at all."""
+"""Why a message fits no table, whatever the policies: recursion, groups, false names, too many columns, none at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from pipeline.contracts.formats.protobuf.fields import SCALAR_MESSAGES, by_number
+from pipeline.contracts.formats.protobuf.messages import WELL_KNOWN_FILES
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
+
+_GOOGLES_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {  # all are int32, numbered from 1
+    "google.type.Date": ("year", "month", "day"),
+    "google.type.TimeOfDay": ("hours", "minutes", "seconds", "nanos"),
+}
 
 
 @lru_cache(maxsize=4096)
@@ -47,6 +55,8 @@ class _Measure:
             inner = each.message_type
             if each.type == FieldDescriptor.TYPE_GROUP:
                 self.reasons.append(f"{prefix}{each.name}: is a group, use a message instead")
+            elif inner is not None and _is_forged(inner):
+                self.reasons.append(f"{prefix}{each.name}: is not Google's {inner.full_name}, rename its message")
             elif inner is None or inner.full_name in SCALAR_MESSAGES:
                 columns, hollow = columns + 1, False
             else:
@@ -64,3 +74,14 @@ class _Measure:
         else:
             return self.message(inner, f"{path}.", above)
         return _Spread(0, 0, hollow=True)
+
+
+def _is_forged(message: Descriptor) -> bool:
+    """Return whether a message has the name of one in SCALAR_MESSAGES, and other fields."""
+    if message.full_name not in SCALAR_MESSAGES:
+        return False
+    if message.full_name not in _GOOGLES_FIELDS:
+        return message.file.name not in WELL_KNOWN_FILES
+    found = [(each.number, each.name, each.type, each.is_repeated) for each in by_number(message)]
+    names = enumerate(_GOOGLES_FIELDS[message.full_name], 1)
+    return found != [(number, name, FieldDescriptor.TYPE_INT32, False) for number, name in names]
