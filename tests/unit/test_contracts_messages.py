@@ -82,6 +82,7 @@ def test_what_carries_no_data_does_not_change_a_definition() -> None:
     decorated.source_code_info.location.add(leading_comments="a comment")
     decorated.service.add(name="S").method.add(name="Do", input_type=".t.M", output_type=".t.M")
     decorated.options.java_package = "com.example"
+    decorated.edition = descriptor_pb2.EDITION_PROTO3
     decorated.message_type[0].field[0].json_name = "a"
     bystander = FileDescriptorProto(name="other.proto", package="other", syntax="proto3")
     bystander.message_type.add(name="Unused")
