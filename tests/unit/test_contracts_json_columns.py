@@ -259,6 +259,8 @@ class Shallow(Producer):
     depth = 0
 
     def message(self, message: Descriptor, most: int) -> bytes:
+        if not message.fields:
+            return b""
         self.depth += 1
         content = super().message(message, most if self.depth < 4 else 1 if self.depth < 8 else 0)
         self.depth -= 1

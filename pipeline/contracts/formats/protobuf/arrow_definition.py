@@ -20,7 +20,6 @@ from pipeline.contracts.formats.protobuf.fields import JSON_MESSAGES
 from pipeline.contracts.formats.protobuf.messages import WELL_KNOWN_FILES, describe
 
 _MESSAGES: Final = (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP)
-_NOT_PACKED: Final = (*_MESSAGES, FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
 def for_arrow(message: Descriptor) -> Descriptor:
@@ -124,10 +123,8 @@ def _lower_field(
     if _is_json(described):
         field.type = FieldDescriptorProto.TYPE_BYTES
         field.ClearField("type_name")
-    if described.is_repeated:
-        if described.type not in _NOT_PACKED and not described.is_packed:
-            field.options.packed = False
-    elif described.has_presence and not is_entry and field.type not in _MESSAGES and not field.HasField("oneof_index"):
+    records_absence = described.has_presence and field.type not in _MESSAGES  # those of lists never do
+    if records_absence and not is_entry and not field.HasField("oneof_index"):
         field.proto3_optional = True
         field.oneof_index = len(message.oneof_decl)
         message.oneof_decl.add(name=f"turnout_presence_{field.number}")
