@@ -1,6 +1,7 @@
 """Definitions that nobody would write by hand, with careless bytes: both decoders of protobuf must agree."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.contracts.formats.supported import columns, decoder, format_of
 from pipeline.contracts.schemas import Schema
+from pipeline.errors import Refused
 from tests.unit.test_contracts_decode import message_class, payloads
 from tests.unit.test_contracts_json_columns import Shallow
 from tests.unit.test_contracts_messages import Fields, bundle, define
@@ -108,3 +110,59 @@ def test_both_decoders_agree_on_generated_definitions(seed: int) -> None:
 def test_both_decoders_agree_on_many_generated_definitions(seed: int) -> None:
     """Law L5: the same in volume."""
     check(seed)
+
+
+def _value_elsewhere(file: FileDescriptorProto) -> None:
+    file.message_type[0].nested_type[0].field[1].number = 34
+
+
+def _value_repeated(file: FileDescriptorProto) -> None:
+    file.message_type[0].nested_type[0].field[1].label = LABELS.LABEL_REPEATED
+
+
+def _three_fields(file: FileDescriptorProto) -> None:
+    file.message_type[0].nested_type[0].field.add(name="more", number=3, label=1, type=5)
+
+
+def _bytes_for_a_key(file: FileDescriptorProto) -> None:
+    file.message_type[0].nested_type[0].field[0].type = FieldDescriptorProto.TYPE_BYTES
+
+
+def _one_entry(file: FileDescriptorProto) -> None:
+    file.message_type[0].field[1].label = LABELS.LABEL_OPTIONAL
+
+
+def _entry_of_another_message(file: FileDescriptorProto) -> None:
+    file.message_type[1].field.add(name="by", number=9, label=3, type=11, type_name=".t.M.ByEntry")
+
+
+def _entry_as_a_value(file: FileDescriptorProto) -> None:
+    value = file.message_type[0].nested_type[0].field[1]
+    value.type, value.type_name = FieldDescriptorProto.TYPE_MESSAGE, ".t.S.ByEntry"
+
+
+def _extensible_entry(file: FileDescriptorProto) -> None:
+    file.message_type[0].nested_type[0].extension_range.add(start=100, end=200)
+
+
+FORGED_MAPS: list[Callable[[FileDescriptorProto], None]] = [
+    _value_elsewhere, _value_repeated, _three_fields, _bytes_for_a_key, _one_entry, _entry_of_another_message,
+    _entry_as_a_value, _extensible_entry,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forge", FORGED_MAPS)
+def test_a_map_that_no_compiler_writes_is_refused(forge: Callable[[FileDescriptorProto], None]) -> None:
+    """Law L6: protobuf's own parser dies of some of them, and with it the process: they are never registered."""
+    with_map: Fields = {"id": (1, "int32"), "by": (2, "map<string, int32>"), "s": (3, "S")}
+    file = define({"M": with_map, "S": {"n": (1, "int32"), "by": (2, "map<string, int32>")}}, syntax="proto2")
+    assert format_of("protobuf").canonical("t.M", bundle(file))
+    forge(file)
+    with pytest.raises(Refused, match=r"declare it as map|is not valid"):
+        format_of("protobuf").canonical("t.M", bundle(file))
+
+
+def test_the_entry_of_a_map_is_no_payload() -> None:
+    """Law L6: nor is such an entry on its own."""
+    with pytest.raises(Refused, match="is the entry of a map"):
+        format_of("protobuf").canonical("t.M.ByEntry", bundle(define({"M": {"by": (1, "map<string, int32>")}})))

@@ -11,6 +11,14 @@ from pipeline.contracts.formats.protobuf.fields import SCALAR_MESSAGES, by_numbe
 from pipeline.contracts.formats.protobuf.messages import WELL_KNOWN_FILES
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
 
+_NO_KEYS: Final = (  # the types that a map's keys cannot have
+    FieldDescriptor.TYPE_DOUBLE,
+    FieldDescriptor.TYPE_FLOAT,
+    FieldDescriptor.TYPE_GROUP,
+    FieldDescriptor.TYPE_MESSAGE,
+    FieldDescriptor.TYPE_BYTES,
+    FieldDescriptor.TYPE_ENUM,
+)
 _GOOGLES_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {  # all are int32, numbered from 1
     "google.type.Date": ("year", "month", "day"),
     "google.type.TimeOfDay": ("hours", "minutes", "seconds", "nanos"),
@@ -20,6 +28,8 @@ _GOOGLES_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {  # all are int32, numb
 @lru_cache(maxsize=4096)
 def defects(message: Descriptor) -> tuple[str, ...]:
     """Return why a message fits no table, each reason with the path of a field; nothing when it fits."""
+    if message.GetOptions().map_entry:
+        return (f"{message.name}: is the entry of a map",)
     measure = _Measure()
     spread = measure.message(message, "", ())
     if measure.reasons:
@@ -55,6 +65,8 @@ class _Measure:
             inner = each.message_type
             if each.type == FieldDescriptor.TYPE_GROUP:
                 self.reasons.append(f"{prefix}{each.name}: is a group, use a message instead")
+            elif inner is not None and inner.GetOptions().map_entry and not _is_map(each, inner):
+                self.reasons.append(f"{prefix}{each.name}: uses the entry of a map, declare it as map<key, value>")
             elif inner is not None and _is_forged(inner):
                 self.reasons.append(f"{prefix}{each.name}: is not Google's {inner.full_name}, rename its message")
             elif inner is None or inner.full_name in SCALAR_MESSAGES:
@@ -74,6 +86,17 @@ class _Measure:
         else:
             return self.message(inner, f"{path}.", above)
         return _Spread(0, 0, hollow=True)
+
+
+def _is_map(each: FieldDescriptor, entry: Descriptor) -> bool:
+    """Return whether a field is a map as compilers define it; with other entries protobuf's parser may crash."""
+    if not each.is_repeated or entry.containing_type != each.containing_type or entry.is_extendable:
+        return False
+    if [(field.number, field.name) for field in by_number(entry)] != [(1, "key"), (2, "value")]:
+        return False
+    key, value = by_number(entry)
+    plain = not any(field.is_repeated or field.is_required or field.containing_oneof for field in (key, value))
+    return plain and key.type not in _NO_KEYS and value.type != FieldDescriptor.TYPE_GROUP
 
 
 def _is_forged(message: Descriptor) -> bool:
