@@ -184,6 +184,15 @@ def test_delimited_messages_are_refused_as_groups_are(whole_file: bool) -> None:
         schema(file)
 
 
+@pytest.mark.parametrize("place", [3, 5, 6])
+def test_a_list_cannot_be_required(place: int) -> None:
+    """Compilers refuse such a definition and the runtime does not: no decoder could say what it means."""
+    file = edition()
+    file.message_type[0].field[place].options.features.field_presence = FeatureSet.LEGACY_REQUIRED
+    with pytest.raises(Refused, match="is repeated, so it cannot be required"):
+        schema(file)
+
+
 def test_a_group_that_the_payload_does_not_use_disturbs_nothing() -> None:
     """A file may hold more than the payload's message, in forms that no table could hold."""
     file = edition(fields={**FIELDS, "Other": {"sub": (1, "S"), "self": (2, "Other"), "by": (3, "map<string, Other>")}})

@@ -65,6 +65,8 @@ class _Measure:
             inner = each.message_type
             if each.type == FieldDescriptor.TYPE_GROUP:
                 self.reasons.append(f"{prefix}{each.name}: is a group, use a message instead")
+            elif each.is_repeated and each.is_required:
+                self.reasons.append(f"{prefix}{each.name}: is repeated, so it cannot be required")
             elif inner is not None and inner.GetOptions().map_entry and not _is_map(each, inner):
                 self.reasons.append(f"{prefix}{each.name}: uses the entry of a map, declare it as map<key, value>")
             elif inner is not None and _is_forged(inner):
