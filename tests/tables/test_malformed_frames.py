@@ -116,6 +116,7 @@ def attack(folder: Path, framing: str, name: str, inputs: int, *, same: bool) ->
         records: list[Record] = []
         for _ in range(ROWS):
             payload = world.whole() if draw.random() < 0.7 else mutant(world, draw).content
+            payload = payload if draw.random() < 0.93 else b""
             path = draw.choice(PATHS) if (framing, name) == ("confluent", "protobuf") else b""
             records.append((framed(framing, path + payload, draw), b"Chess", []))
         here = folder / str(seed)

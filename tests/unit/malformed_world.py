@@ -99,7 +99,7 @@ def framed(framing: str, content: bytes, draw: Random) -> bytes:
     whole = (_glue if framing == "glue" else _confluent)(content, draw)
     match draw.randrange(8):
         case 0:
-            return whole[: draw.choice((4, 16, 17, draw.randrange(25)))]
+            return whole[: draw.choice((4, 5, 16, 17, 18, draw.randrange(25)))]
         case 1:
             changed = bytearray(whole)
             changed[draw.randrange(min(len(whole), 24))] ^= 1 << draw.randrange(8)
