@@ -88,7 +88,9 @@ _COMMANDS: Final = (
         "Schemas of games: versions, plans, registration.",
         LazyCommand("plan", "pipeline.cli.schemas:plan_schema"),
         LazyCommand("register", "pipeline.cli.schemas:register_schema"),
-        LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
+        LazyCommand("list", "pipeline.cli.schema_versions:list_schemas"),
+        LazyCommand("show", "pipeline.cli.schema_versions:show_schema"),
+        LazyCommand("diff", "pipeline.cli.schema_versions:diff_schemas"),
     ),
     group(
         "games",

@@ -80,15 +80,6 @@ def register_schema(
     say(f"schema id {done.schema_id}: version {done.version} of {game!r} {result}")
 
 
-@click.command("list")
-def list_schemas(env_dir: Path) -> None:
-    """List every game's schema versions: schema id, message, version, game."""
-    from pipeline.store.games import registered
-
-    for game, version, schema_id, message in registered(CommandContext(env_dir).engine):
-        say(f"{schema_id:>6}  {message}  v{version}  {game!r}")
-
-
 def _format(named: str | None, definition: Path) -> str:
     """Return the format of a definition's file; its suffix says it where the person does not."""
     return named or ("avro" if definition.suffix == ".avsc" else "protobuf")

@@ -22,7 +22,8 @@ from pipeline.store.operations import Intent, change, operation, submit
 
 ROOT = Path(__file__).parents[2]
 READS = {
-    "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
+    "doctor", "schemas plan", "schemas list", "schemas show", "schemas diff",
+    "games list", "games pending", "ingest gaps", "verify", "paths",
     "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list", "ops show",
     "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan", "grants export",
     "grants requests",
