@@ -1,0 +1,54 @@
+"""How registries stand, on the Schemas page: trouble as a line each, all of them in a table."""
+
+import pandas as pd
+import streamlit as st
+
+from app import formatting
+from pipeline.contracts.catalogue.condition import Catalogue, RegistryView
+
+_STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✕ mistrusted"}
+
+
+def draw(catalogue: Catalogue) -> None:
+    """Draw every registry of the settings, and the others that ever answered."""
+    if not catalogue.registries:
+        return
+    with st.container(border=True, key="schema_registries", gap="small"):
+        st.markdown("**Registries**")
+        for each in catalogue.registries:
+            if each.health is not None and each.trouble:
+                _draw_trouble(catalogue, each)
+        st.dataframe(
+            pd.DataFrame(_row(catalogue, each) for each in catalogue.registries),
+            hide_index=True,
+            alt="Registries: how they answered last, and how many games wait for them.",
+            key="schema_registries_table",
+        )
+
+
+def _draw_trouble(catalogue: Catalogue, each: RegistryView) -> None:
+    health = each.health
+    assert health is not None
+    soon = None if health.retry_at is None else formatting.age(health.retry_at - catalogue.read_at)
+    again = "" if soon is None else f" turnout asks again in {soon}."
+    games = "1 game waits" if each.waiting_games == 1 else f"{each.waiting_games} games wait"
+    why = formatting.shown(health.detail or "no reason is known", 400)
+    st.text(
+        f"{_STATES.get(health.state, health.state)} · {formatting.shown(each.registry, 60)} · since "
+        f"{formatting.moment(health.since)} · {games}: {why}{again}"
+    )
+
+
+def _row(catalogue: Catalogue, each: RegistryView) -> dict[str, str]:
+    health = each.health
+    return {
+        "registry": formatting.shown(each.registry, 60),
+        "kind": "not in the settings" if each.kind is None else each.kind,
+        "state": "? never asked" if health is None else _STATES.get(health.state, formatting.shown(health.state, 20)),
+        "since": formatting.UNKNOWN_VALUE if health is None else formatting.moment(health.since),
+        "answered": formatting.UNKNOWN_VALUE
+        if health is None
+        else f"{formatting.age(catalogue.read_at - health.checked_at)} ago",
+        "answers kept": formatting.count(each.answers),
+        "games that wait": formatting.count(each.waiting_games),
+    }

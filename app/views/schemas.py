@@ -1,0 +1,66 @@
+"""Schemas: which versions each game has, what refuses rows, how registries stand; and a new version's registration."""
+
+import streamlit as st
+
+from app import formatting
+from app.components import header, links
+from app.schemas import game_panel, listing, queries, registries
+from app.state import services
+from app.state.services import Environment
+from pipeline.contracts.catalogue.condition import Catalogue
+from pipeline.errors import Refused
+from pipeline.store.fleet import GameRow
+
+
+def _live(environment: Environment) -> None:
+    catalogue = header.draw(environment, queries.catalogue, "schemas")
+    if catalogue is None:
+        return
+    header.headline(_sentence(catalogue), trouble=bool(catalogue.troubles))
+    chosen = st.query_params.get("game", "")
+    game = catalogue.game(chosen)
+    linked = {**listing.LINKED, **({} if game is None else game_panel.linked(game.key))}
+    unknown = {**listing.take_filters(), **({} if game is None else game_panel.take_versions(game))}
+    links.draw_unknown(unknown, linked)
+    registries.draw(catalogue)
+    if not catalogue.games:
+        st.info("No game has a schema yet. Register one below, or start `turnout simulate`.")
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        if catalogue.games:
+            listing.draw(environment, catalogue, _rows(environment))
+    with right, st.container(border=True, key="schema_game", gap="small"):
+        if game is not None:
+            game_panel.draw(environment, catalogue, game)
+        elif chosen:
+            st.warning("There is no game with this key. Check the link, or look for it in the list.")
+            st.code(formatting.shown(chosen, 100), language=None)
+        else:
+            st.info("Open a game of the list to see its versions and what changes between them.")
+    links.keep(linked)
+
+
+def _sentence(catalogue: Catalogue) -> str:
+    """Say what a person should look at; without any, how much there is."""
+    if catalogue.troubles:
+        said = "; ".join(catalogue.troubles)
+        return f"{said[0].upper()}{said[1:]}"
+    games = [each for each in catalogue.games if each.versions]
+    versions = sum(len(each.versions) for each in games)
+    if not games:
+        return "No schema is registered yet"
+    return (
+        f"{formatting.count(len(games))} games, {formatting.count(versions)} schema versions: rows of all of them land"
+    )
+
+
+def _rows(environment: Environment) -> dict[str, GameRow]:
+    """Return the fleet's rows by game; none where they cannot be read, which then are dashes."""
+    try:
+        return {row.game_key: row for row in services.fleet(environment).rows}
+    except Refused as refused:
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
+        return {}
+
+
+header.keep_drawing(_live)
