@@ -21,6 +21,8 @@ from pipeline.errors import Refused
 _MOST_WORDS: Final = 200  # changes, and lines of text, that one page draws
 _MOST_LINES: Final = 2_000
 _GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
+_BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
+_NEWEST: Final = "newest"
 
 
 def linked(key: str) -> dict[str, str]:
@@ -30,14 +32,12 @@ def linked(key: str) -> dict[str, str]:
 
 def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
     """Lay the two versions that the URL names into their lists; return what of it is not known."""
-    known = [str(each.version) for each in game.versions]
-    if not known:
+    if not game.versions:
         return {}
-    before = known[-2] if len(known) > 1 else known[-1]
-    widgets = linked(game.key)
+    known, widgets = [str(each.version) for each in game.versions], linked(game.key)
     return {
-        "from": links.take("from", widgets["from"], known, default=before),
-        "to": links.take("to", widgets["to"], known, default=known[-1]),
+        "from": links.take("from", widgets["from"], [_BEFORE, *known], default=_BEFORE),
+        "to": links.take("to", widgets["to"], [_NEWEST, *known], default=_NEWEST),
     }
 
 
@@ -72,13 +72,20 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
 
 
 def _draw_choice(game: GameVersions) -> tuple[Version, Version]:
-    texts = {str(each.version): _title(each) for each in reversed(game.versions)}
+    numbers = {str(each.version): each for each in reversed(game.versions)}
+    widgets = linked(game.key)
+    second = numbers.get(str(st.session_state.get(widgets["to"])), game.versions[-1])
+    before = numbers.get(str(second.version - 1), second)
+    first = numbers.get(str(st.session_state.get(widgets["from"])), before)
+    texts = {number: _title(each) for number, each in numbers.items()}
+    texts |= {_BEFORE: f"the one before: {_title(before)}", _NEWEST: f"the newest: {_title(game.versions[-1])}"}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        for label, widget in zip(("From version", "To version"), linked(game.key).values(), strict=True):
-            st.selectbox(label, list(texts), key=widget, format_func=lambda each: texts.get(each, each))
-    chosen = [str(st.session_state.get(widget)) for widget in linked(game.key).values()]
-    numbers = [int(each) if each in texts else game.versions[-1].version for each in chosen]
-    return game.version(numbers[0]), game.version(numbers[1])
+        for label, widget, default in (
+            ("From version", widgets["from"], _BEFORE),
+            ("To version", widgets["to"], _NEWEST),
+        ):
+            st.selectbox(label, [default, *numbers], key=widget, format_func=lambda each: texts.get(each, each))
+    return first, second
 
 
 def _title(version: Version) -> str:

@@ -16,6 +16,7 @@ from pipeline.contracts.catalogue.fields import FieldLine, fields_of
 from pipeline.contracts.catalogue.versions import GameVersions, Version, read_definitions
 from pipeline.contracts.plans import Step
 from pipeline.contracts.schemas import Schema
+from pipeline.control.registering.requests import SchemaRequest, list_requests
 from pipeline.errors import Refused, first_line
 
 UNREADABLE: Final = "cannot be read"
@@ -53,6 +54,17 @@ def catalogue(environment: Environment) -> Catalogue:
     """
     with reading():
         return read_catalogue(engine(environment), environment.settings.registries)
+
+
+@st.cache_data(ttl=3, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def requested(environment: Environment) -> tuple[SchemaRequest, ...]:
+    """Read the registrations that people requested, those that wait first, at most 3 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    with reading():
+        return tuple(list_requests(engine(environment)))
 
 
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False, hash_funcs=_BY)
@@ -112,7 +124,7 @@ def change_text(environment: Environment, game: GameVersions) -> str:
 
 def forget() -> None:
     """Read again the next time: something was registered or decided."""
-    for reader in (catalogue, writers):
+    for reader in (catalogue, requested, writers):
         reader.clear()
 
 

@@ -1,15 +1,22 @@
 """How registries stand, on the Schemas page: trouble as a line each, all of them in a table."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
 from app import formatting
+from app.components import confirm
+from app.schemas import previews
+from app.state import services
+from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue, RegistryView
+from pipeline.control.acts import DirectAct
 
 _STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✕ mistrusted"}
 
 
-def draw(catalogue: Catalogue) -> None:
+def draw(environment: Environment, catalogue: Catalogue) -> None:
     """Draw every registry of the settings, and the others that ever answered."""
     if not catalogue.registries:
         return
@@ -17,7 +24,7 @@ def draw(catalogue: Catalogue) -> None:
         st.markdown("**Registries**")
         for each in catalogue.registries:
             if each.health is not None and each.trouble:
-                _draw_trouble(catalogue, each)
+                _draw_trouble(environment, catalogue, each)
         st.dataframe(
             pd.DataFrame(_row(catalogue, each) for each in catalogue.registries),
             hide_index=True,
@@ -26,7 +33,7 @@ def draw(catalogue: Catalogue) -> None:
         )
 
 
-def _draw_trouble(catalogue: Catalogue, each: RegistryView) -> None:
+def _draw_trouble(environment: Environment, catalogue: Catalogue, each: RegistryView) -> None:
     health = each.health
     assert health is not None
     soon = None if health.retry_at is None else formatting.age(health.retry_at - catalogue.read_at)
@@ -37,6 +44,18 @@ def _draw_trouble(catalogue: Catalogue, each: RegistryView) -> None:
         f"{_STATES.get(health.state, health.state)} · {formatting.shown(each.registry, 60)} · since "
         f"{formatting.moment(health.since)} · {games}: {why}{again}"
     )
+    if health.state != "mistrusted":
+        return
+    place, needs = f"trust_{each.registry}", services.missing_role(environment, DirectAct.TRUST_REGISTRY)
+    st.button(
+        "Trust it again…",
+        key=f"open_{place}",
+        on_click=confirm.stage_preview,
+        args=(place, partial(previews.preview_trust, environment, each.registry)),
+        disabled=needs is not None,
+        help=None if needs is None else formatting.escaped(needs),
+    )
+    confirm.draw_confirmation(environment, place)
 
 
 def _row(catalogue: Catalogue, each: RegistryView) -> dict[str, str]:

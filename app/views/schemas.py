@@ -4,10 +4,11 @@ import streamlit as st
 
 from app import formatting
 from app.components import header, links
-from app.schemas import game_panel, listing, queries, registries
+from app.schemas import forms, game_panel, listing, queries, registries
 from app.state import services
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
+from pipeline.control.registering.requests import SchemaRequest
 from pipeline.errors import Refused
 from pipeline.store.fleet import GameRow
 
@@ -16,13 +17,16 @@ def _live(environment: Environment) -> None:
     catalogue = header.draw(environment, queries.catalogue, "schemas")
     if catalogue is None:
         return
-    header.headline(_sentence(catalogue), trouble=bool(catalogue.troubles))
+    requested = _requested(environment)
+    waiting = sum(each.state == "asked" for each in requested)
+    header.headline(_sentence(catalogue, waiting), trouble=bool(catalogue.troubles or waiting))
     chosen = st.query_params.get("game", "")
     game = catalogue.game(chosen)
     linked = {**listing.LINKED, **({} if game is None else game_panel.linked(game.key))}
     unknown = {**listing.take_filters(), **({} if game is None else game_panel.take_versions(game))}
     links.draw_unknown(unknown, linked)
-    registries.draw(catalogue)
+    forms.draw_requests(environment, requested, catalogue.read_at)
+    registries.draw(environment, catalogue)
     if not catalogue.games:
         st.info("No game has a schema yet. Register one below, or start `turnout simulate`.")
     left, right = st.columns([3, 2], gap="medium")
@@ -37,13 +41,15 @@ def _live(environment: Environment) -> None:
             st.code(formatting.shown(chosen, 100), language=None)
         else:
             st.info("Open a game of the list to see its versions and what changes between them.")
+    forms.draw_register(environment, game)
     links.keep(linked)
 
 
-def _sentence(catalogue: Catalogue) -> str:
-    """Say what a person should look at; without any, how much there is."""
-    if catalogue.troubles:
-        said = "; ".join(catalogue.troubles)
+def _sentence(catalogue: Catalogue, waiting: int) -> str:
+    """Say what a person should look at, the worst first; where there is nothing, how much turnout knows."""
+    requests = f"{waiting} registration{' waits' if waiting == 1 else 's wait'} for a second person"
+    if troubles := [*catalogue.troubles, *([requests] if waiting else [])]:
+        said = "; ".join(troubles)
         return f"{said[0].upper()}{said[1:]}"
     games = [each for each in catalogue.games if each.versions]
     versions = sum(len(each.versions) for each in games)
@@ -52,6 +58,14 @@ def _sentence(catalogue: Catalogue) -> str:
     return (
         f"{formatting.count(len(games))} games, {formatting.count(versions)} schema versions: rows of all of them land"
     )
+
+
+def _requested(environment: Environment) -> tuple[SchemaRequest, ...]:
+    try:
+        return queries.requested(environment)
+    except Refused as refused:
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
+        return ()
 
 
 def _rows(environment: Environment) -> dict[str, GameRow]:

@@ -130,7 +130,7 @@ def test_fields_of_any_depth_have_their_columns(engine: Engine) -> None:
 
 
 def test_the_catalogue_says_trouble_first(engine: Engine) -> None:
-    """Rows in quarantine, a registry that is away or mistrusted, and games that wait follow each other in that order."""
+    """Rows in quarantine, registries that are away or mistrusted, and games that wait follow each other."""
     three_versions(engine)
     settings = {"main": RegistrySettings(url="http://h:1"), "old": RegistrySettings(url="http://h:2", generation=2)}
     assert [each.health for each in read_catalogue(engine, settings).registries] == [None, None]
