@@ -276,8 +276,8 @@ class Roles:
 
     operators: tuple[str, ...] = ()
     """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
-    schemas, switch own queries, accept gaps and adopt sources. An operation's kind also decides who may resume,
-    close and cancel it."""
+    schemas and approve those of others, trust registries, switch own queries, accept gaps and adopt sources. An
+    operation's kind also decides who may resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
     """They may do what operators may, and also move and retire games, and start, stop, create and change groups."""

@@ -110,6 +110,27 @@ def test_a_plan_tells_what_would_be_refused(registry: LocalRegistry) -> None:
     assert not registry.plan(Registration("chess", "t.M", definition())).new
 
 
+@pytest.mark.parametrize(
+    ("then", "policies", "breaking"),
+    [
+        (definition("b"), [], 0),
+        (retyped("int64"), [], 0),
+        (retyped("uint64"), ["incompatible=side-column"], 1),
+        (bundle(define({"M": {"c": (1, "int32")}})), [], 0),
+        (bundle(define({"M": {"c": (1, "int32")}})), ["rename=add"], 1),
+        (bundle(define({"M": {"b": (2, "string")}})), [], 1),
+        (retyped("string"), ["incompatible=side-column"], 1),
+        (definition("b"), ["add=quarantine"], 1),
+    ],
+)
+def test_a_plan_sets_off_what_breaks(registry: LocalRegistry, then: bytes, policies: list[str], breaking: int) -> None:
+    """A change is breaking where values lie elsewhere than a reader looks for them, are null, or go to quarantine."""
+    registry.register("chess", "t.M", definition())
+    plan = registry.plan(Registration("chess", "t.M", then, parse_policies(policies)))
+    assert (len(plan.breaking), plan.refused) == (breaking, ())
+    assert sum(line.startswith("! ") for line in render_plan(plan)) == breaking
+
+
 @pytest.mark.proves("G74")
 def test_placements_are_part_of_a_schema_set(registry: LocalRegistry, engine: Engine) -> None:
     """Law L5: where a schema's fields lie is pinned with the set, and no later registration changes it."""

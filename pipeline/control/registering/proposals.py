@@ -142,16 +142,16 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
             another person has decided meanwhile. Then nothing is registered, and an open request stays open.
         Transient: the control store is busy or away.
     """
-    if same_person(actor, request.requester):
-        raise Refused("You cannot approve your own request; ask another person.")
-    if request.state != "asked":
-        raise requests.already_decided(request)
 
     def decided(connection: Connection, done: list[Registered]) -> None:
         requests.decide(connection, request, "approved", actor, reason, done[0].version)
 
     act = _decision(request, actor, str(DirectAct.APPROVE_SCHEMA), reason)
     with gate.acting(settings, engine, DirectAct.APPROVE_SCHEMA, act):
+        if same_person(actor, request.requester):
+            raise Refused("You cannot approve your own request; ask another person.")
+        if request.state != "asked":
+            raise requests.already_decided(request)
         return LocalRegistry(engine).register_many([request.registration], decided)[0]
 
 
@@ -161,8 +161,6 @@ def reject(settings: Settings, engine: Engine, request: SchemaRequest, actor: st
     Raises:
         Refused: the actor has not the role, gives no reason, or another person has decided meanwhile.
     """
-    if request.state != "asked":
-        raise requests.already_decided(request)
     is_own = same_person(actor, request.requester)
     act = _decision(request, actor, "withdraw a schema" if is_own else str(DirectAct.REJECT_SCHEMA), reason)
     with gate.acting(settings, engine, DirectAct.REJECT_SCHEMA, act), writing(engine) as connection:

@@ -4,17 +4,19 @@ Called by `turnout schemas trust` and by the page Schemas.
 """
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from pipeline.contracts.registries.resolution import DEFAULT_PATIENCE
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.names import shown
 from pipeline.settings import Settings
 from pipeline.store.audit import Act
-from pipeline.store.schema_needs import RegistryHealth, read_needs, read_states, trust_again
+from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_needs, read_states, trust_again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +40,21 @@ def propose(engine: Engine, registry: str) -> TrustProposal:
         mistrusted = sorted(name for name, each in states.items() if each.state == "mistrusted")
         which = f"These are not: {', '.join(mistrusted)}." if mistrusted else "There is no other one."
         raise Refused(f"turnout does not mistrust the registry {shown(registry)}. {which}")
+    return TrustProposal(health, (health.detail or "turnout does not know any more what it saw.", *_effects(needs)))
+
+
+def _effects(needs: Sequence[OpenNeed]) -> Iterator[str]:
+    yield (
+        "turnout keeps the schema that it got first: rows of that id decode with it, also rows that a producer wrote "
+        "with the other one. Those are refused, or their values are wrong."
+    )
     writers, games = len({each.writer for each in needs}), len({each.game_key for each in needs})
-    return TrustProposal(health, (health.detail or "", f"{writers} {games}"))
+    waiting = f"{writers} schemas that {games} games wait for" if needs else "schemas that games need from now on"
+    yield f"turnout asks it again, within {DEFAULT_PATIENCE.idle:.0f} s, for {waiting}, and takes its new ids."
+    yield (
+        f"turnout looks at one known id every {DEFAULT_PATIENCE.sample / 60:.0f} minutes: where the registry still "
+        "gives another schema, turnout stops trusting it again."
+    )
 
 
 def trust(settings: Settings, engine: Engine, proposal: TrustProposal, actor: str, reason: str) -> str:
