@@ -44,7 +44,7 @@ def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
 def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
     """Draw a game: trouble first, then the comparison, then what the table got, then where it comes from."""
     st.markdown(f"**Schemas of {formatting.escaped(formatting.shown(game.game, 80))}**")
-    st.text(f"key {game.key}")
+    st.caption(f"key {game.key}")
     for each in game.quarantined:
         st.text(
             f"✕ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
@@ -59,7 +59,7 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
         )
     _draw_needs(environment, catalogue, game)
     if not game.versions:
-        st.info("No schema is registered for this game. Register one below, or let its registry answer.")
+        st.info("No schema is registered for this game. Register one, or let its registry answer.")
         return
     first, second = _draw_choice(game)
     try:
@@ -96,10 +96,11 @@ def _title(version: Version) -> str:
 def _draw_comparison(environment: Environment, first: Version, second: Version) -> None:
     found = queries.comparison(environment, first, second)
     st.caption(f"What changes from version {first.version} to version {second.version}")
-    if not found.changes:
-        st.text("No change of any field.")
-    for step in found.changes[:_MOST_WORDS]:
-        st.text(f"{formatting.shown(step.kind, 20)} · {formatting.shown(str(step), 300)}")
+    with st.container(gap=None, key="card_schema_changes"):
+        if not found.changes:
+            st.text("No change of any field.")
+        for step in found.changes[:_MOST_WORDS]:
+            st.text(f"{formatting.shown(step.kind, 20)} · {formatting.shown(str(step), 300)}")
     if len(found.changes) > _MOST_WORDS:
         st.caption(f"{len(found.changes) - _MOST_WORDS} more; `turnout schemas diff` prints all.")
     _draw_text(found.text)
@@ -120,12 +121,13 @@ def _indented(text: str) -> str:
 def _draw_version(environment: Environment, game: GameVersions, version: Version) -> None:
     found = queries.one_version(environment, game, version)
     st.caption(f"What the game's table got from version {version.version}")
-    if version.quarantined is not None:
-        st.text("Nothing: all rows of this version go to quarantine, and the table stays as it was.")
-    elif not found.effect:
-        st.text("Its first columns." if version.version == 1 else "No change.")
-    for step in found.effect[:_MOST_WORDS]:
-        st.text(_effect_text(step))
+    with st.container(gap=None, key="card_schema_effect"):
+        if version.quarantined is not None:
+            st.text(f"Nothing: its rows go to quarantine. {formatting.shown(version.quarantined, 300)}")
+        elif not found.effect:
+            st.text("Its first columns." if version.version == 1 else "No change.")
+        for step in () if version.quarantined is not None else found.effect[:_MOST_WORDS]:
+            st.text(_effect_text(step))
     with st.expander(f"Fields of version {version.version}", icon=":material/list:", key="schema_fields"):
         st.text(f"{formatting.shown(version.message, 200)} · {formatting.shown(version.format, 20)}")
         st.dataframe(
@@ -146,15 +148,15 @@ def _effect_text(step: Step) -> str:
 
 def _field_row(each: FieldLine) -> dict[str, str]:
     return {
-        "field": formatting.shown(each.path, 160),
-        "number": str(each.id) if isinstance(each.id, int) else formatting.UNKNOWN_VALUE,
-        "type": formatting.shown(each.type, 80),
-        "may be absent": "yes" if each.optional else "no",
-        "column": formatting.UNKNOWN_VALUE if each.column is None else formatting.shown(each.column, 160),
-        "column's type": formatting.UNKNOWN_VALUE
+        "Field": formatting.shown(each.path, 160),
+        "Number": str(each.id) if isinstance(each.id, int) else formatting.UNKNOWN_VALUE,
+        "Type": formatting.shown(each.type, 80),
+        "May be absent": "yes" if each.optional else "no",
+        "Column": formatting.UNKNOWN_VALUE if each.column is None else formatting.shown(each.column, 160),
+        "Column's type": formatting.UNKNOWN_VALUE
         if each.column_type is None
         else formatting.shown(each.column_type, 160),
-        "values": formatting.shown(", ".join(each.values), 200) if each.values else formatting.UNKNOWN_VALUE,
+        "Values": formatting.shown(", ".join(each.values), 200) if each.values else formatting.UNKNOWN_VALUE,
     }
 
 
@@ -164,16 +166,16 @@ def _draw_versions(game: GameVersions) -> None:
         st.dataframe(
             pd.DataFrame(
                 {
-                    "version": each.version,
-                    "schema id": each.schema_id,
-                    "format": formatting.shown(each.format, 20),
-                    "message": formatting.shown(each.message, 120),
-                    "registered": formatting.moment(each.created_at),
-                    "by": formatting.UNKNOWN_VALUE
+                    "Version": each.version,
+                    "Schema id": each.schema_id,
+                    "Format": formatting.shown(each.format, 20),
+                    "Message": formatting.shown(each.message, 120),
+                    "Registered": formatting.moment(each.created_at),
+                    "By": formatting.UNKNOWN_VALUE
                     if each.registered_by is None
                     else formatting.shown(each.registered_by, 60),
-                    "policies": ", ".join(f"{kind}={policy}" for kind, policy in each.policies.chosen) or "defaults",
-                    "rows": "go to quarantine" if each.version in refusing else "land",
+                    "Policies": ", ".join(f"{kind}={policy}" for kind, policy in each.policies.chosen) or "defaults",
+                    "Rows": "go to quarantine" if each.version in refusing else "land",
                 }
                 for each in reversed(game.versions)
             ),
@@ -210,10 +212,10 @@ def _draw_writers(environment: Environment, game: GameVersions) -> None:
         st.dataframe(
             pd.DataFrame(
                 {
-                    "registry": formatting.shown(registry, 60),
-                    "id": formatting.shown(named, 120),
-                    "version": versions.get(schema_id),
-                    "schema id": schema_id,
+                    "Registry": formatting.shown(registry, 60),
+                    "Id": formatting.shown(named, 120),
+                    "Version": versions.get(schema_id),
+                    "Schema id": schema_id,
                 }
                 for registry, named, schema_id in known
             ),

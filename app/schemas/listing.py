@@ -28,16 +28,18 @@ STATES: Final[Mapping[str, str]] = {
 }
 _COLUMNS: Final = {
     "state": st.column_config.TextColumn(
-        "State", width=115, help="Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
+        "State", width=110, help="Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
     ),
-    "game": st.column_config.TextColumn("Game", width=150),
-    "page": links.schemas_column("Key (opens its schemas)", "schemas", 190),
-    "format": st.column_config.TextColumn("Format", width=110, help="That of the newest version first."),
+    "game": st.column_config.TextColumn("Game", width=130),
+    "page": links.schemas_column("Key (opens it)", "schemas", 150),
     "version": st.column_config.NumberColumn("Version", width=65),
+    "change": st.column_config.TextColumn(
+        "Change", width=210, help="Why rows are refused, else what the newest version changed in the game's table."
+    ),
+    "format": st.column_config.TextColumn("Format", width=110, help="That of the newest version first."),
     "rate": st.column_config.TextColumn("Rows/s", width=65, help="That land. A dash: nothing current is known."),
-    "change": st.column_config.TextColumn("Change", width=230, help="By the newest version, in the game's table."),
-    "by": st.column_config.TextColumn("Registered by", width=120),
     "age": st.column_config.TextColumn("Age", width=75, help="Of the newest version."),
+    "by": st.column_config.TextColumn("Registered by", width=120),
 }
 
 
@@ -102,14 +104,14 @@ def _draw_table(
                 "state": STATES[states[game.key]],
                 "game": formatting.shown(game.game, 80),
                 "page": game.key,
-                "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
                 "version": None if game.newest is None else game.newest.version,
-                "rate": _rate(rows.get(game.key)),
                 "change": _change(environment, game, place),
-                "by": _by(game),
+                "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
+                "rate": _rate(rows.get(game.key)),
                 "age": formatting.UNKNOWN_VALUE
                 if game.newest is None
                 else formatting.age(catalogue.read_at - game.newest.created_at),
+                "by": _by(game),
             }
             for place, game in enumerate(games)
         ),
@@ -143,6 +145,9 @@ def _rate(row: GameRow | None) -> str:
 
 
 def _change(environment: Environment, game: GameVersions, place: int) -> str:
+    """Say why rows are refused, else what the newest version changed."""
+    if refusing := game.quarantined:
+        return formatting.shown(f"version {refusing[-1].version}: {refusing[-1].quarantined}", 160)
     if game.newest is None or place >= _MAX_CHANGES:
         return formatting.UNKNOWN_VALUE
     return formatting.shown(queries.change_text(environment, game), 160)

@@ -4,9 +4,10 @@ Nothing here draws. They take effect at once, without an operation: role, reason
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 from app.schemas import queries
 from app.state import previews, services
@@ -23,6 +24,8 @@ from pipeline.control.roles import same_person
 from pipeline.errors import Refused, Transient
 from pipeline.names import game_key
 from pipeline.store.operations import Intent
+
+_INDENT: Final = " " * 4  # of what a plan says below a change
 
 
 def definition_of(environment: Environment, version: Version) -> bytes:
@@ -52,14 +55,14 @@ def preview_registration(environment: Environment, registration: Registration) -
         raise Refused(f"Nothing to register: it is version {plan.version} of this game already.")
     if not proposal.possible:
         why = f"{len(plan.refused)} changes are refused. Choose a policy for their kinds, or change the definition."
-        raise Refused("\n".join([why, *proposal.lines]))
+        raise Refused("\n".join([why, *_steps(proposal.lines)]))
     waits = (
         {"effects": ["A second person must approve it."]} if proposal.needs_approval else {}
     )  # then a reason is needed
     verb = "Request" if proposal.needs_approval else "Register"
     return Preview(
         Intent(DirectAct.REGISTER_SCHEMA, _target(registration.game), services.actor(), parameters=waits),
-        proposal.lines,
+        _steps(proposal.lines),
         1,
         time.time(),
         submit=partial(_register, environment, proposal),
@@ -80,10 +83,10 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
             raise Refused("You cannot approve your own request; ask another person.")
         review = proposals.review(store, wanted)
     if review.stale is not None:
-        raise Refused("\n".join([review.stale, *review.lines]))
+        raise Refused("\n".join([review.stale, *_steps(review.lines)]))
     intent = Intent(DirectAct.APPROVE_SCHEMA, _target(wanted.game), services.actor())
     submit = partial(_approve, environment, wanted)
-    return Preview(intent, review.lines, 1, time.time(), submit=submit, label="Approve and register")
+    return Preview(intent, _steps(review.lines), 1, time.time(), submit=submit, label="Approve and register")
 
 
 def preview_rejection(environment: Environment, request_id: str) -> Preview:
@@ -164,6 +167,17 @@ def _acting(environment: Environment, act: DirectAct) -> Iterator[str]:
         raise Refused(f"{away}. Try again.") from away
     finally:
         queries.forget()
+
+
+def _steps(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return a plan with a line for each change: a page draws no indentation."""
+    drawn: list[str] = []
+    for line in lines:
+        if drawn and line.startswith(_INDENT):
+            drawn[-1] += f" · {line.strip()}"
+        else:
+            drawn.append(line.strip())
+    return tuple(drawn)
 
 
 def _target(game: str) -> tuple[str, ...]:

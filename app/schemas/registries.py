@@ -20,7 +20,7 @@ def draw(environment: Environment, catalogue: Catalogue) -> None:
     """Draw every registry of the settings, and the others that ever answered."""
     if not catalogue.registries:
         return
-    with st.container(border=True, key="schema_registries", gap="small"):
+    with st.container(border=True, key="card_schema_registries", gap="small"):
         st.markdown("**Registries**")
         for each in catalogue.registries:
             if each.health is not None and each.trouble:
@@ -37,7 +37,7 @@ def _draw_trouble(environment: Environment, catalogue: Catalogue, each: Registry
     health = each.health
     assert health is not None
     soon = None if health.retry_at is None else formatting.age(health.retry_at - catalogue.read_at)
-    again = "" if soon is None else f" turnout asks again in {soon}."
+    again = "" if soon is None else f" · turnout asks again in {soon}"
     games = "1 game waits" if each.waiting_games == 1 else f"{each.waiting_games} games wait"
     why = formatting.shown(health.detail or "no reason is known", 400)
     st.text(
@@ -61,13 +61,13 @@ def _draw_trouble(environment: Environment, catalogue: Catalogue, each: Registry
 def _row(catalogue: Catalogue, each: RegistryView) -> dict[str, str]:
     health = each.health
     return {
-        "registry": formatting.shown(each.registry, 60),
-        "kind": "not in the settings" if each.kind is None else each.kind,
-        "state": "? never asked" if health is None else _STATES.get(health.state, formatting.shown(health.state, 20)),
-        "since": formatting.UNKNOWN_VALUE if health is None else formatting.moment(health.since),
-        "answered": formatting.UNKNOWN_VALUE
+        "Registry": formatting.shown(each.registry, 60),
+        "Kind": "not in the settings" if each.kind is None else each.kind,
+        "State": "? never asked" if health is None else _STATES.get(health.state, formatting.shown(health.state, 20)),
+        "Since": formatting.UNKNOWN_VALUE if health is None else formatting.moment(health.since),
+        "Answered": formatting.UNKNOWN_VALUE
         if health is None
         else f"{formatting.age(catalogue.read_at - health.checked_at)} ago",
-        "answers kept": formatting.count(each.answers),
-        "games that wait": formatting.count(each.waiting_games),
+        "Answers kept": formatting.count(each.answers),
+        "Games that wait": formatting.count(each.waiting_games),
     }

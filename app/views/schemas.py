@@ -28,12 +28,13 @@ def _live(environment: Environment) -> None:
     forms.draw_requests(environment, requested, catalogue.read_at)
     registries.draw(environment, catalogue)
     if not catalogue.games:
-        st.info("No game has a schema yet. Register one below, or start `turnout simulate`.")
+        st.info("No game has a schema yet. Register one, or start `turnout simulate`.")
+    forms.draw_register(environment, game)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         if catalogue.games:
             listing.draw(environment, catalogue, _rows(environment))
-    with right, st.container(border=True, key="schema_game", gap="small"):
+    with right, st.container(border=True, key="card_schema_game", gap="small"):
         if game is not None:
             game_panel.draw(environment, catalogue, game)
         elif chosen:
@@ -41,7 +42,6 @@ def _live(environment: Environment) -> None:
             st.code(formatting.shown(chosen, 100), language=None)
         else:
             st.info("Open a game of the list to see its versions and what changes between them.")
-    forms.draw_register(environment, game)
     links.keep(linked)
 
 

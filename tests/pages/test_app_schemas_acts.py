@@ -74,7 +74,7 @@ def second_person(folder: Path, **roles: list[str]) -> None:
 def test_an_upload_is_planned_then_registered(store: Engine, opening: Opening) -> None:
     """Nothing is written by the preview; the confirmation registers what was shown, in the person's name, audited."""
     app = previewed(opening, avro(player="string", rating="long", clock="int"))
-    assert "clock: is new" in texts(app)
+    assert "clock: is new · add: add -> clock long · old rows have null there" in texts(app)
     assert versions(store) == [(1, "ann")]
     app.button(key=f"ask_{PLACE}").click().run()
     assert "✓ Schema id 2 is version 2 of the game." in texts(app)
