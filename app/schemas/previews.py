@@ -13,7 +13,8 @@ from app.schemas import queries
 from app.state import previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
-from pipeline.contracts.catalogue.versions import Version, read_definitions
+from pipeline.contracts.catalogue.definitions import read_definitions
+from pipeline.contracts.catalogue.versions import Version
 from pipeline.contracts.registrations import Registration
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals, requests, trust
@@ -35,10 +36,7 @@ def definition_of(environment: Environment, version: Version) -> bytes:
         Refused: the control store cannot be read, or lacks it.
     """
     with services.reading():
-        found = read_definitions(services.engine(environment), {version.schema_id}).get(version.schema_id)
-    if found is None:
-        raise Refused(f"The control store lacks the schema {version.schema_id}. Restore the store from a backup.")
-    return found.definition
+        return read_definitions(services.engine(environment), {version.schema_id})[version.schema_id].definition
 
 
 def preview_registration(environment: Environment, registration: Registration) -> Preview:

@@ -11,9 +11,10 @@ import streamlit as st
 
 from app.state.services import BY_STORE, Environment, engine, reading
 from pipeline.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
+from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.differences import Line, changes, effect, summary, text_diff
 from pipeline.contracts.catalogue.fields import FieldLine, fields_of
-from pipeline.contracts.catalogue.versions import GameVersions, Version, read_definitions
+from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
 from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import SchemaRequest, list_requests
@@ -130,7 +131,4 @@ def forget() -> None:
 
 def _definitions(environment: Environment, ids: set[int]) -> Mapping[int, Schema]:
     with reading():
-        found = read_definitions(engine(environment), ids)
-    if missing := ids - found.keys():
-        raise Refused(f"The control store lacks the schema {min(missing)}. Restore the store from a backup.")
-    return found
+        return read_definitions(engine(environment), ids)

@@ -49,9 +49,9 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     Below them: what the table got from this version, and the ids of registries that mean its schema.
     """
     from pipeline.contracts.catalogue.condition import read_writers
+    from pipeline.contracts.catalogue.definitions import read_definitions
     from pipeline.contracts.catalogue.differences import effect
     from pipeline.contracts.catalogue.fields import fields_of
-    from pipeline.contracts.catalogue.versions import read_definitions
 
     context = CommandContext(env_dir)
     found = _found(context, game)
@@ -95,8 +95,8 @@ def diff_schemas(env_dir: Path, game: str, first: int, second: int, as_json: boo
     The words name each change by its kind, see docs/schemas.md. Lines of the text begin with `-` where only FIRST has
     them and with `+` where only SECOND does.
     """
+    from pipeline.contracts.catalogue.definitions import read_definitions
     from pipeline.contracts.catalogue.differences import changes, text_diff
-    from pipeline.contracts.catalogue.versions import read_definitions
 
     context = CommandContext(env_dir)
     found = _found(context, game)

@@ -89,6 +89,7 @@ def test_an_upload_is_registered_through_the_gate(page: Page, folder: Path) -> N
     engine.dispose()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     """The page draws to the end in both themes; the screenshots are kept for people."""

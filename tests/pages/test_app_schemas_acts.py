@@ -108,7 +108,7 @@ def test_a_descriptor_set_makes_a_new_game(store: Engine, opening: Opening) -> N
         (b"\xff\xff", "m.desc", ""),
     ],
 )
-def test_what_cannot_be_registered_is_refused_at_the_preview(
+def test_an_impossible_registration_is_refused_at_the_preview(
     definition: bytes, name: str, sentence: str, store: Engine, opening: Opening
 ) -> None:
     """A refused change, a known schema and a file that is no definition have a reason and nothing to confirm."""
@@ -227,7 +227,7 @@ def test_people_without_the_role_see_and_cannot_act(
     assert "Needs the role operator" in texts(app)
 
 
-def test_what_an_uploaded_definition_says_does_not_act(store: Engine, opening: Opening) -> None:
+def test_names_in_an_uploaded_definition_do_not_act(store: Engine, opening: Opening) -> None:
     """Names of symbols and messages of an upload reach preview and refusal as text."""
     hostile: dict[str, Any] = json.loads(avro(player="string", rating="int"))
     hostile["fields"].append({"name": "**bold** [click](javascript:alert(1))", "type": "int"})

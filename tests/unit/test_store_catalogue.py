@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import Engine, event
 
 from pipeline.contracts.catalogue.condition import read_catalogue, read_writers
+from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.differences import changes, effect, summary, text_diff
 from pipeline.contracts.catalogue.fields import as_text, fields_of
-from pipeline.contracts.catalogue.versions import GameVersions, read_definitions, read_versions
+from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.resolution import Need, Resolution

@@ -1,6 +1,6 @@
 """Each game's schema versions as the control store has them, and who registered each; for pages and commands.
 
-Nothing here writes, and no definition is read where a list is enough.
+Nothing here writes or reads definitions, so a list loads no library of formats.
 """
 
 import json
@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Engine, Row, select
 
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registrations import read_schemas
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.errors import Refused
 from pipeline.names import GameKey, shown
 from pipeline.store.database.tables import placements, registrations, schemas
@@ -98,12 +97,6 @@ def read_versions(engine: Engine, key: str | None = None) -> dict[GameKey, GameV
     for row in rows:
         found.setdefault(GameKey(row.game_key), []).append(_version(row))
     return {each: GameVersions(each, held[-1].game, tuple(held)) for each, held in found.items()}
-
-
-def read_definitions(engine: Engine, ids: set[int]) -> dict[int, Schema]:
-    """Return schemas with their definitions, by id."""
-    with engine.connect() as connection:
-        return read_schemas(connection, ids)
 
 
 def _version(row: Row[Any]) -> Version:
