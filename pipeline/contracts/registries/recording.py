@@ -103,8 +103,8 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
         if (before := held.get(row.writer)) is not None and _contradicts(before, row):
             return (
                 f"Registry {registry} gave another content for schema {shown_writer(row.writer)} than before: "
-                f"fingerprint {_short(row)}, and turnout keeps {_short(before)}. Find out what happened to it; if its "
-                "ids began again, raise its generation."
+                f"fingerprint {_short(row)}, and turnout keeps {_short(before)}. If its ids "
+                f"began again, raise its generation; else find out why, then run `turnout schemas trust {registry}`."
             )
     new = [row for row in rows if row.writer not in held or held[row.writer].refused is not None]
     for each in schema.meanings:

@@ -105,19 +105,19 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
     except Refused:
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             raise  # the attempt is in the audit log, too
+    given = replace(given, plan_hash=plan.hash)  # what was judged and audited is what is done
+    act = replace(act, detail={**act.detail, "plan": plan.hash})
     if not _needs_approval(settings, plan):
-        if settings.schemas.second_person:
-            given = replace(given, plan_hash=plan.hash)  # it must not become a breaking one meanwhile
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             return LocalRegistry(engine).register_many([given])[0]
-    act = replace(act, action="request a schema", detail={**act.detail, "plan": plan.hash})
+    act = replace(act, action="request a schema")
     with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
         return requests.submit(engine, given, plan.hash, tuple(render_plan(plan)), actor, reason)
 
 
 def review(engine: Engine, request: SchemaRequest) -> Review:
-    """Return what an open request would do now; `request` is one of `requests.request`, with its definition."""
-    stale = None
+    """Return what an open request would do now."""
+    request, stale = requests.request(engine, request.request_id), None
     try:
         if request.state != "asked":
             raise requests.already_decided(request)
@@ -133,7 +133,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
     Args:
         settings: of the environment, as they are now.
         engine: the control store.
-        request: one of `requests.request`, with its definition.
+        request: what was requested.
         actor: who approves.
         reason: kept in the audit log and with the request.
 
@@ -142,6 +142,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
             another person has decided meanwhile. Then nothing is registered, and an open request stays open.
         Transient: the control store is busy or away.
     """
+    request = requests.request(engine, request.request_id)
 
     def decided(connection: Connection, done: list[Registered]) -> None:
         requests.decide(connection, request, "approved", actor, reason, done[0].version)

@@ -1,6 +1,7 @@
 """Registrations that wait for a second person, and their decisions, in the control store; writes no audit entry.
 
-Called by `proposals` of this room, which does. A request is kept for ever: pages and commands list decided ones too.
+Called by `proposals` of this room, which does. A request is kept for ever with its plan, for pages and commands; its
+definition goes with the decision, so that nobody fills the store with rejected ones.
 """
 
 import json
@@ -48,7 +49,7 @@ class SchemaRequest:
     decided_at: float | None
     version: int | None  # of the game, which came of it
     repeated: bool = False  # it waited already when the same was requested again
-    definition: bytes = field(default=b"", repr=False)  # empty in a list
+    definition: bytes = field(default=b"", repr=False)  # empty in a list, and once it is decided
 
     @property
     def registration(self) -> Registration:
@@ -73,7 +74,7 @@ def submit(
         Refused: no reason is given, or the requester has too many that are not decided yet.
     """
     if not is_said(reason):
-        raise Refused("This registration waits for a second person: say why, for them. Nothing was requested.")
+        raise Refused("A second person must approve this: enter a reason for them. Nothing was requested.")
     table = schema_requests
     policies = json.dumps(dict(registration.policies.chosen), sort_keys=True)
     values = {
@@ -112,7 +113,9 @@ def decide(
     """
     table = schema_requests
     still_open = (table.c.request_id == request.request_id) & (table.c.state == "asked")
-    decision = {"state": state, "decided_by": actor, "decision_reason": reason, "version": version}
+    decision = {
+        "state": state, "decided_by": actor, "decision_reason": reason, "version": version, "definition": b"",
+    }  # fmt: skip
     if not connection.execute(update(table).where(still_open).values(decided_at=store_now(), **decision)).rowcount:
         raise already_decided(_one(connection, request.request_id))
     return _one(connection, request.request_id)

@@ -38,7 +38,7 @@ def propose(engine: Engine, registry: str) -> TrustProposal:
     health = states.get(registry)
     if health is None or health.state != "mistrusted":
         mistrusted = sorted(name for name, each in states.items() if each.state == "mistrusted")
-        which = f"These are not: {', '.join(mistrusted)}." if mistrusted else "There is no other one."
+        which = f"It mistrusts {', '.join(mistrusted)}." if mistrusted else "It mistrusts none."
         raise Refused(f"turnout does not mistrust the registry {shown(registry)}. {which}")
     return TrustProposal(health, (health.detail or "turnout does not know any more what it saw.", *_effects(needs)))
 
@@ -49,8 +49,8 @@ def _effects(needs: Sequence[OpenNeed]) -> Iterator[str]:
         "with the other one. Those are refused, or their values are wrong."
     )
     writers, games = len({each.writer for each in needs}), len({each.game_key for each in needs})
-    waiting = f"{writers} schemas that {games} games wait for" if needs else "schemas that games need from now on"
-    yield f"turnout asks it again, within {DEFAULT_PATIENCE.idle:.0f} s, for {waiting}, and takes its new ids."
+    waiting = f"Schemas that games wait for: {writers}, games that wait: {games}." if needs else "No game waits for it."
+    yield f"turnout asks the registry again within {DEFAULT_PATIENCE.idle:.0f} s, and takes new ids from it. {waiting}"
     yield (
         f"turnout looks at one known id every {DEFAULT_PATIENCE.sample / 60:.0f} minutes: where the registry still "
         "gives another schema, turnout stops trusting it again."
