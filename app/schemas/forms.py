@@ -92,6 +92,8 @@ def _planned(environment: Environment, game: GameVersions | None, own: str) -> P
         Refused: something is missing or cannot be.
     """
     state = st.session_state
+    if (disabled_reason := services.missing_role(environment, DirectAct.REGISTER_SCHEMA)) is not None:
+        raise Refused(disabled_reason)
     again = _again(game, str(state.get(f"register_what_{own}") or _FILE))
     policies = parse_policies(state.get(f"register_policies_{own}") or ())
     if game is not None and again is not None:

@@ -18,8 +18,8 @@ from pipeline.contracts.plans import Step
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.errors import Refused
 
-_MOST_WORDS: Final = 200  # changes, and lines of text, that one page draws
-_MOST_LINES: Final = 2_000
+_MOST_WORDS: Final = 200  # changes that one page draws
+_MOST_LINES: Final = 2_000  # of text
 _GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
 _NEWEST: Final = "newest"

@@ -227,6 +227,17 @@ def test_people_without_the_role_see_and_cannot_act(
     assert "Needs the role operator" in texts(app)
 
 
+def test_in_a_workspace_without_roles_nobody_registers(
+    store: Engine, opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There "no roles" does not mean everybody: a person of the platform may only look."""
+    app = previewed(opening, avro(player="string", rating="long"))
+    sign_in(monkeypatch, "ann@example.com", by_platform=True)
+    app.button(key=f"ask_{PLACE}").click().run()
+    assert "No roles are set" in warned(app)
+    assert versions(store) == [(1, "ann")]
+
+
 def test_names_in_an_uploaded_definition_do_not_act(store: Engine, opening: Opening) -> None:
     """Names of symbols and messages of an upload reach preview and refusal as text."""
     hostile: dict[str, Any] = json.loads(avro(player="string", rating="int"))

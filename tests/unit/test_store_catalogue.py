@@ -10,12 +10,14 @@ from sqlalchemy import Engine, event
 from pipeline.contracts.catalogue.condition import read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.differences import changes, effect, summary, text_diff
-from pipeline.contracts.catalogue.fields import as_text, fields_of
+from pipeline.contracts.catalogue.fields import MOST_LINES, as_text, fields_of
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
+from pipeline.contracts.formats.avro.format import AvroFormat
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.resolution import Need, Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.registry_settings import RegistrySettings
@@ -127,7 +129,7 @@ def test_fields_of_any_depth_have_their_columns(engine: Engine) -> None:
         ("clock", "clock", "struct<left: long>"),
         ("clock.left", "clock.left", "long"),
     ]
-    assert "    left: int, optional" in as_text(schema)
+    assert "    left: int, optional" in [each.text for each in as_text(schema)]
 
 
 def test_the_catalogue_says_trouble_first(engine: Engine) -> None:
@@ -193,3 +195,27 @@ def test_a_thousand_games_are_listed_within_a_second(engine: Engine) -> None:
         spent = time.process_time() - begun
         assert sum(len(each.versions) for each in seen.games) == 3000
         assert spent < 1, spent
+
+
+def test_a_diff_of_huge_schemas_is_bounded() -> None:
+    """Two enums of ten thousand values, and hundreds of records with the same field, are compared in bounded work."""
+
+    def wide(turn: int) -> Schema:
+        inner = [
+            {"name": f"r{number}", "type": {"type": "record", "name": f"R{number}", "fields": listed(turn, number)}}
+            for number in range(450)
+        ]
+        symbols = [f"V{number}_{turn * (number % 2)}" for number in range(10_000)]
+        many = {"name": "e", "type": {"type": "enum", "name": "E", "symbols": symbols}}
+        definition = json.dumps({"type": "record", "name": "t.R", "fields": [*inner, many]})
+        return Schema(turn, "avro", "t.R", AvroFormat().canonical("t.R", definition.encode()))
+
+    def listed(turn: int, number: int) -> list[dict[str, str]]:
+        return [{"name": "id", "type": "int"}, *([{"name": "more", "type": "int"}] if turn and number % 2 else [])]
+
+    before, after = wide(0), wide(1)
+    begun = time.process_time()
+    lines = text_diff(before, after)
+    assert time.process_time() - begun < 1
+    assert len(lines) <= 2 * (MOST_LINES + 1)
+    assert sum(each.mark == "+" and each.text == "    more: int" for each in lines) == 225

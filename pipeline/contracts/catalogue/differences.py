@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final, Literal
 
-from pipeline.contracts.catalogue.fields import as_text
+from pipeline.contracts.catalogue.fields import TextLine, as_text
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.plans import Step
@@ -70,9 +70,9 @@ def _mildness(step: Step) -> tuple[bool, bool]:
     return step.policy not in {"quarantine", "refuse"}, not step.breaks
 
 
-def _diff(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Line]:
+def _diff(before: tuple[TextLine, ...], after: tuple[TextLine, ...]) -> Iterator[Line]:
     for _, start, end, second_start, second_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         same = before[start:end] == after[second_start:second_end]
-        yield from (Line(" " if same else "-", text) for text in before[start:end])
+        yield from (Line(" " if same else "-", each.text) for each in before[start:end])
         if not same:
-            yield from (Line("+", text) for text in after[second_start:second_end])
+            yield from (Line("+", each.text) for each in after[second_start:second_end])

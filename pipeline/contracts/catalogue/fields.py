@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.formats.supported import message
 from pipeline.contracts.model import Field, FieldId, Message, rank
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
+
+MOST_LINES: Final = 3_000
+"""Most lines of a schema's text: a diff takes seconds for ten thousand changed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,27 @@ def fields_of(schema: Schema, placement: FieldPlacement = PLAIN) -> tuple[FieldL
     return tuple(_lines(message(schema), names, "", ""))
 
 
-def as_text(schema: Schema) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line of a schema's text. Equal texts at different paths are different lines."""
+
+    path: str
+    text: str
+
+
+def as_text(schema: Schema) -> tuple[TextLine, ...]:
     """Return a schema as lines: a field each, those of inner messages indented, then its values and reserved ids.
+
+    Of very many lines, such as those of huge enums, the first ones.
 
     Raises:
         Refused: the definition cannot be read.
     """
-    return (f"{schema.message} ({schema.format})", *_text(message(schema), "  "))
+    lines = [TextLine("", f"{schema.message} ({schema.format})")]
+    lines += islice(_text(message(schema), "", 1), MOST_LINES)
+    if len(lines) > MOST_LINES:
+        lines[-1] = TextLine("", "and more lines")
+    return tuple(lines)
 
 
 def _lines(inner: Message, names: Mapping[str, str] | None, path: str, columns: str) -> Iterator[FieldLine]:
@@ -53,18 +72,20 @@ def _lines(inner: Message, names: Mapping[str, str] | None, path: str, columns: 
             yield from _lines(each.inside, below, f"{own}.", f"{column}.")
 
 
-def _text(inner: Message, indent: str) -> Iterator[str]:
+def _text(inner: Message, path: str, depth: int) -> Iterator[TextLine]:
+    indent = "  " * depth
     for each in inner.fields:
-        yield f"{indent}{_declared(each)}"
+        own = f"{path}{each.name}."
+        yield TextLine(path, f"{indent}{_declared(each)}")
         for value in sorted(each.labels, key=rank):
             number = f" = {value}" if isinstance(value, int) else ""
-            yield f"{indent}  value {each.labels[value]}{number}"
+            yield TextLine(own, f"{indent}  value {each.labels[value]}{number}")
         if each.inside is not None:
-            yield from _text(each.inside, f"{indent}  ")
+            yield from _text(each.inside, own, depth + 1)
     for first, end in inner.reserved.ranges:
-        yield f"{indent}reserved {first}" + (f" to {end - 1}" if end - first > 1 else "")
+        yield TextLine(path, f"{indent}reserved {first}" + (f" to {end - 1}" if end - first > 1 else ""))
     for name in sorted(inner.reserved.names):
-        yield f"{indent}reserved {name}"
+        yield TextLine(path, f"{indent}reserved {name}")
 
 
 def _declared(each: Field) -> str:
