@@ -43,7 +43,9 @@ def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
 
 def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
     """Draw a game: trouble first, then the comparison, then what the table got, then where it comes from."""
-    st.markdown(f"**Schemas of {formatting.escaped(formatting.shown(game.game, 80))}**")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**Schemas of {formatting.escaped(formatting.shown(game.game, 80))}**", width="stretch")
+        st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
     st.caption(f"key {game.key}")
     for each in game.quarantined:
         st.text(
@@ -69,6 +71,13 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
         st.warning(formatting.escaped(str(refused)), icon=":material/unknown_document:")
     _draw_versions(game)
     _draw_writers(environment, game)
+
+
+def _close(key: str) -> None:
+    """Take the game out of the URL; the form then registers schemas of any game."""
+    for param in ("game", *linked(key)):
+        if param in st.query_params:
+            del st.query_params[param]
 
 
 def _draw_choice(game: GameVersions) -> tuple[Version, Version]:

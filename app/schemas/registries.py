@@ -36,8 +36,14 @@ def draw(environment: Environment, catalogue: Catalogue) -> None:
 def _draw_trouble(environment: Environment, catalogue: Catalogue, each: RegistryView) -> None:
     health = each.health
     assert health is not None
-    soon = None if health.retry_at is None else formatting.age(health.retry_at - catalogue.read_at)
-    again = "" if soon is None else f" · turnout asks again in {soon}"
+    again = ""
+    if health.retry_at is not None:
+        left = health.retry_at - catalogue.read_at
+        again = (
+            f" · turnout asks again in {formatting.age(left)}"
+            if left > 0
+            else " · the next driver that runs asks again"
+        )
     games = "1 game waits" if each.waiting_games == 1 else f"{each.waiting_games} games wait"
     why = formatting.shown(health.detail or "no reason is known", 400)
     st.text(

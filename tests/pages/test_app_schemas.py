@@ -100,6 +100,9 @@ def test_the_newest_change_is_compared_by_default_and_choices_reach_the_url(stor
     app.selectbox(key=f"schema_from_{CHESS}").set_value("1").run()
     assert "What changes from version 1 to version 3" in texts(app)
     assert {name: app.query_params[name] for name in app.query_params} == {"game": CHESS, "from": "1"}
+    app.button(key="close_game").click().run()
+    assert not list(app.query_params)
+    assert "Open a game of the list" in app.info[0].value
 
 
 def test_versions_that_are_not_there_are_reported(store: Engine, opening: Opening) -> None:
