@@ -18,7 +18,6 @@ from pipeline.contracts.plans import Step
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.errors import Refused
 
-_MOST_WORDS: Final = 200  # changes that one page draws
 _MOST_LINES: Final = 2_000  # of text
 _GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
@@ -108,10 +107,10 @@ def _draw_comparison(environment: Environment, first: Version, second: Version) 
     with st.container(gap=None, key="card_schema_changes"):
         if not found.changes:
             st.text("No change of any field.")
-        for step in found.changes[:_MOST_WORDS]:
+        for step in found.changes:
             st.text(f"{formatting.shown(step.kind, 20)} · {formatting.shown(str(step), 300)}")
-    if len(found.changes) > _MOST_WORDS:
-        st.caption(f"{len(found.changes) - _MOST_WORDS} more; `turnout schemas diff` prints all.")
+    if found.more_changes:
+        st.caption(f"{found.more_changes:,} more; `turnout schemas diff` prints all.")
     _draw_text(found.text)
 
 
@@ -135,8 +134,10 @@ def _draw_version(environment: Environment, game: GameVersions, version: Version
             st.text(f"Nothing: its rows go to quarantine. {formatting.shown(version.quarantined, 300)}")
         elif not found.effect:
             st.text("Its first columns." if version.version == 1 else "No change.")
-        for step in () if version.quarantined is not None else found.effect[:_MOST_WORDS]:
+        for step in () if version.quarantined is not None else found.effect:
             st.text(_effect_text(step))
+        if found.more_effect and version.quarantined is None:
+            st.caption(f"{found.more_effect:,} more; `turnout schemas show` prints all.")
     with st.expander(f"Fields of version {version.version}", icon=":material/list:", key="schema_fields"):
         st.text(f"{formatting.shown(version.message, 200)} · {formatting.shown(version.format, 20)}")
         st.dataframe(

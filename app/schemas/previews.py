@@ -26,6 +26,8 @@ from pipeline.errors import Refused, Transient
 from pipeline.names import game_key
 from pipeline.store.operations import Intent
 
+_MOST_LINES: Final = 200  # of a plan; an enum may have a hundred thousand values
+_LAST_LINES: Final = 4
 _INDENT: Final = " " * 4  # of what a plan says below a change
 
 
@@ -168,14 +170,21 @@ def _acting(environment: Environment, act: DirectAct) -> Iterator[str]:
 
 
 def _steps(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return a plan with a line for each change: a page draws no indentation."""
+    """Return a plan with a line for each change, as a page draws no indentation; of very many the breaking ones first.
+
+    The last lines have the counts and the plan's hash.
+    """
     drawn: list[str] = []
     for line in lines:
         if drawn and line.startswith(_INDENT):
             drawn[-1] += f" · {line.strip()}"
         else:
             drawn.append(line.strip())
-    return tuple(drawn)
+    if len(drawn) <= _MOST_LINES + _LAST_LINES:
+        return tuple(drawn)
+    changes = sorted(drawn[1:-_LAST_LINES], key=lambda line: not line.startswith("!"))
+    left = f"and {len(changes) - _MOST_LINES:,} more; `turnout schemas plan` prints all"
+    return (drawn[0], *changes[:_MOST_LINES], left, *drawn[-_LAST_LINES:])
 
 
 def _target(game: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from pipeline.control.registering.requests import SchemaRequest, list_requests
 from pipeline.errors import Refused, first_line
 
 UNREADABLE: Final = "cannot be read"
+_MOST_STEPS: Final = 200  # an enum may have a hundred thousand values, and each is a step
 
 _BY: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
     **BY_STORE,
@@ -34,7 +35,8 @@ _BY: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
 class Comparison:
     """How two versions of a game differ."""
 
-    changes: tuple[Step, ...]
+    changes: tuple[Step, ...]  # the first ones
+    more_changes: int
     text: tuple[Line, ...]
 
 
@@ -43,7 +45,8 @@ class OneVersion:
     """A version's fields, and what the game's table got from it."""
 
     fields: tuple[FieldLine, ...]
-    effect: tuple[Step, ...]
+    effect: tuple[Step, ...]  # the first ones, those that break something before the others
+    more_effect: int
 
 
 @st.cache_data(ttl=3, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
@@ -88,7 +91,8 @@ def comparison(environment: Environment, first: Version, second: Version) -> Com
     """
     known = _definitions(environment, {first.schema_id, second.schema_id})
     before, after = known[first.schema_id], known[second.schema_id]
-    return Comparison(changes(before, after), text_diff(before, after))
+    steps = changes(before, after)
+    return Comparison(steps[:_MOST_STEPS], max(0, len(steps) - _MOST_STEPS), text_diff(before, after))
 
 
 @st.cache_data(ttl=600, max_entries=100, show_spinner=False, hash_funcs=_BY)
@@ -100,7 +104,9 @@ def one_version(environment: Environment, game: GameVersions, version: Version) 
     """
     used = {version.schema_id, *(each.schema_id for each in game.landing_before(version))}
     known = _definitions(environment, used)
-    return OneVersion(fields_of(known[version.schema_id], version.placement), effect(game, version, known))
+    fields = fields_of(known[version.schema_id], version.placement)
+    steps = sorted(effect(game, version, known), key=lambda step: not step.breaks)
+    return OneVersion(fields, tuple(steps[:_MOST_STEPS]), max(0, len(steps) - _MOST_STEPS))
 
 
 @st.cache_data(ttl=600, max_entries=4000, show_spinner=False, hash_funcs=_BY)

@@ -71,7 +71,7 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     say(
         f"{found.game!r} version {version.version}: schema id {version.schema_id}, {version.message} ({version.format})"
     )
-    say(f"registered {_day(version)} by {version.registered_by or 'an unknown person'}")
+    say(f"registered {_day(version)}{f' by {version.registered_by}' if version.registered_by else ''}")
     if version.quarantined is not None:
         say(f"rows go to quarantine: {version.quarantined}")
     for each in fields:

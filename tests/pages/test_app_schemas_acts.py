@@ -245,3 +245,20 @@ def test_names_in_an_uploaded_definition_do_not_act(store: Engine, opening: Open
     app = previewed(opening, json.dumps(hostile).encode())
     assert app.warning
     assert not any(part in drawn_alive(app) for part in ("**bold", "](", "javascript:alert"))
+
+
+def test_a_plan_of_very_many_changes_is_cut_and_keeps_what_breaks(store: Engine, opening: Opening) -> None:
+    """A page that drew a line for each new value of a huge enum would not come back; breaking lines come first."""
+    values = [f"V{number}" for number in range(2_000)]
+    register(store, avro(player="string", rating="int", e={"type": "enum", "name": "E", "symbols": values[:1]}))
+    app = previewed(opening, avro(player="string", e={"type": "enum", "name": "E", "symbols": values}))
+    shown = texts(app)
+    assert shown.count("has the new value") < 250
+    assert "! rating: removed" in shown
+    assert "more; `turnout schemas plan` prints all" in shown
+    assert "plan " in shown
+    app.button(key=f"ask_{PLACE}").click().run()
+    shown = texts(renewed(app))
+    assert "`turnout schemas diff` prints all" in shown
+    assert "`turnout schemas show` prints all" in shown
+    assert shown.count("has the new value") < 450
