@@ -251,7 +251,7 @@ CHANGES = (
     Change("unknown", BASE, NEW, quarantined="", answer="absent"),
     Change("unusable", BASE, NEW, quarantined="cannot use", answer="unusable"),
 )
-"""What happens to a game's schema."""
+"""All changes of a game's schema."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Game:
 
     @property
     def before_second(self) -> int:
-        """Return the number of good records that no batch has with one of the second schema."""
+        """Return the number of good records in the batches before the second schema comes."""
         first = min(batch for batch, version in self.sent if version == 1)
         return sum(batch < first and version == 0 for batch, version in self.sent)
 
@@ -226,7 +226,7 @@ class Matrix:
         return Folder(self.paths.root / "registries" / registry) if way.registry == "folder" else Shelf()
 
     def _register(self, game: Game, version: int) -> int:
-        """Register a schema as a person does; one that the table cannot take with the policy `quarantine`."""
+        """Register a schema as a person does; if the table cannot take it, with the policy `quarantine`."""
         if version and game.change.answer == "absent":
             return NOBODYS
         written = game.versions[version]
@@ -268,7 +268,7 @@ class Matrix:
                 )
 
     def _payloads(self, game: Game) -> dict[int | None, bytes]:
-        """Return a payload of each schema, and for None one that is broken."""
+        """Return a payload of each schema, and for None a broken one."""
         rows = game.change.old, game.change.new
         made = [each.payloads([row])[0] for each, row in zip(game.versions, rows, strict=True)]
         return {0: made[0], 1: made[1], None: b"\xff\xff\xff\xff"}
