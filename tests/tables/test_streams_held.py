@@ -326,6 +326,21 @@ def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, p
 
 
 @pytest.mark.proves("G192")
+def test_a_rebuild_begins_again_when_a_refused_writer_gets_a_schema(world: ForeignWorld, passes: Passes) -> None:
+    """Laws L12 and L15: else the row that landed meanwhile would leave the table, for a refusal that counts no more."""
+    world.writers["main", EIGHT] = Writer(refused="registry main has no schema 8")
+    world.ingest(good(1), foreign(2, EIGHT))
+    apply(world, passes, both(world))
+    sets = [world.schemas()]
+    world.writers = {("main", EIGHT): Writer(1)}
+    world.ingest(foreign(3, EIGHT))
+    apply(world, passes, both(world))
+    assert points(world) == [1, 3]
+    rebuild(world.paths, world.environment, world.engine, lambda: sets.pop() if sets else world.schemas(), CHESS)
+    assert (points(world), world.refused()) == ([1, 2, 3], [])
+
+
+@pytest.mark.proves("G192")
 def test_repairs_stop_at_a_schema_that_is_not_known_yet(world: ForeignWorld, passes: Passes) -> None:
     """Law L14: neither a rebuild nor a replay refuses such a row, or writes a table without it."""
     world.writers["main", SEVEN] = Writer(1)
