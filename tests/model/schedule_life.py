@@ -58,7 +58,7 @@ _EAGER: Final = Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=
 
 @dataclass
 class ScheduleVerdict:
-    """What a schedule came to."""
+    """The result of a schedule."""
 
     seed: int
     problems: list[str]
