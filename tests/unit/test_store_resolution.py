@@ -477,7 +477,8 @@ def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
 def test_a_game_that_waits_writes_its_need_each_half_minute_only(world: World) -> None:
     """Law L14: it repeats the need twice a second, however long a registry is away, and each write locks the store."""
     world.answer = Away("it is down")
-    resolution, writes = world.resolution(), []
+    resolution = world.resolution()
+    writes: list[object] = []
     event.listen(world.engine, "commit", writes.append)
     resolution.note([CHESS])
     world.after(resolution, 0)
