@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, event, select
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
@@ -20,7 +20,7 @@ from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
-from pipeline.store.database.tables import registrations
+from pipeline.store.database.tables import registrations, schema_needs
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,
@@ -517,6 +517,28 @@ def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
     assert give_up(world.engine, "main", world.now) == 2
     assert world.writer(EIGHT) == Writer(refused="a person gave up waiting for schema 8 of main")
     assert [need.registry for need in world.needs] == ["other"]
+
+
+def test_a_game_that_waits_writes_its_need_each_half_minute_only(world: World) -> None:
+    """Law L14: it repeats the need twice a second, however long a registry is away, and each write locks the store."""
+    world.answer = Away("it is down")
+    resolution = world.resolution()
+    writes: list[object] = []
+    event.listen(world.engine, "commit", writes.append)
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    before = len(writes)
+    for _ in range(50):
+        resolution.note([CHESS])
+        world.now += 0.5
+        resolution._write_noted("main", world.now)
+    assert len(writes) == before
+    with world.engine.begin() as connection:
+        connection.execute(delete(schema_needs))  # an older copy of the store
+    world.now += 5
+    resolution.note([CHESS])
+    resolution._write_noted("main", world.now)
+    assert [need.writer for need in world.needs] == [SEVEN]
 
 
 def test_needs_wait_while_the_store_is_away(world: World) -> None:

@@ -5,6 +5,7 @@ that does not answer decides nothing (law L14): its games wait, and it is asked 
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -127,17 +128,21 @@ class Resolution:
         self._stop: threading.Event | None = None  # None: the threads were not started
         self._asking = {name: _Asking(each, self._period(clock())) for name, each in resolvers.items()}
         self._noted: dict[Need, bool] = {}  # whether it asks again
+        self._written: dict[Need, float] = {}  # when it was last written to the store
         self._lock = threading.Lock()
 
     def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
         """Take needs of games that are onboarded, and wake the threads; never waits.
 
         Args:
-            needs: what is lacking; repeated ones cost nothing.
+            needs: what is lacking; streams repeat theirs twice a second, which reaches the store each half minute.
             again: ask also for writers that were refused, at most once in ten minutes.
         """
+        now = self._clock()
         with self._lock:
             for need in needs:
+                if not again and 0 <= now - self._written.get(need, -math.inf) < self._patience.idle:
+                    continue
                 if need not in self._noted and len(self._noted) >= _MOST_NOTED:
                     continue
                 self._noted[need] = again or self._noted.get(need, False)
@@ -232,6 +237,8 @@ class Resolution:
             for need, again in noted.items():
                 if self._noted.get(need) == again:
                     del self._noted[need]
+            self._written = {need: at for need, at in self._written.items() if 0 <= now - at < self._patience.idle}
+            self._written.update(dict.fromkeys(noted, now))
 
     def _settle(self, registry: str, waiting: dict[bytes, list[OpenNeed]]) -> dict[bytes, list[OpenNeed]]:
         """Register what is known already, which takes no registry; return what is left to ask."""
