@@ -548,7 +548,7 @@ def test_versions_of_one_subject_are_registered_by_age(world: World) -> None:
     resolution.note(GO._replace(writer=each) for each in (newer, older))
     world.after(resolution, 0)
     assert len(world.asked) == 3
-    assert list(world.schemas.games[GO.game_key]) == ids[:2], "so are those that are known already"
+    assert list(world.schemas.games[GO.game_key]) == ids[:2], "known ones as well"
 
 
 def test_versions_order_only_their_own_subject() -> None:
@@ -560,13 +560,13 @@ def test_versions_order_only_their_own_subject() -> None:
 @pytest.mark.parametrize(
     ("subject", "number"), [("laps", True), ("laps", "1"), ("laps", 0), ("laps", 2**31), ("", 1), ("\ud800", 1), (5, 1)]
 )
-def test_what_is_no_version_orders_nothing(subject: object, number: object) -> None:
+def test_a_hostile_version_orders_nothing(subject: object, number: object) -> None:
     """A hostile registry's version is none, and its schema counts without it."""
     assert version_of(subject, number) is None
 
 
-def test_what_was_found_before_a_registry_went_away_is_kept(world: World) -> None:
-    """Law L14: one go asks for several; those that were answered are known, and the state says away."""
+def test_answers_before_a_registry_went_away_are_kept(world: World) -> None:
+    """Law L14: one go asks for several; the store keeps the first answer, and the state says away."""
     world.answer = {SEVEN: found(a="int32"), EIGHT: Away("down")}
     resolution = world.resolution()
     resolution.note([CHESS, CHESS._replace(writer=EIGHT)])

@@ -256,7 +256,7 @@ class Resolution:
         return after_absence if again is None else max(after_absence, again + self._patience.refused)
 
     def _ask(self, registry: str, writers: Sequence[bytes], waiting: Mapping[bytes, list[OpenNeed]]) -> int | None:
-        """Ask for writers in turn, and keep the answers; return how many were asked.
+        """Ask for writers in turn, and keep the answers; return how many answers it got.
 
         Schemas that were found within a few seconds are kept in the order of their versions. Return None where the
         registry is away or mistrusted.
