@@ -123,11 +123,7 @@ class LocalRegistry:
         return self._sets[version]
 
     def look_in_bronze(self) -> None:
-        """Read the profiles of bronze's rows again, such as when a row has one that no schema set has.
-
-        Raises:
-            DeltaError: bronze's log is damaged.
-        """
+        """Read the profiles of bronze's rows again, such as when no schema set has the profile of a row."""
         before, self._in_bronze = self._in_bronze, {} if self._bronze is None else _kept_in(self._bronze)
         if before != self._in_bronze:
             self._newest, self._sets = _EMPTY, {}

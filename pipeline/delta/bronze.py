@@ -57,12 +57,7 @@ _ROW_BYTES: Final = 128  # of the fixed-width columns, roughly, so that many sma
 
 
 def profile_texts(folder: Path) -> dict[int, str]:
-    """Return the definitions of profiles that bronze's properties hold, by number.
-
-    Raises:
-        TableNotFoundError: there is no bronze.
-        DeltaError: its log is damaged.
-    """
+    """Return the definitions of profiles that bronze's properties hold, by number; raises what `open_table` raises."""
     properties = open_table(folder).metadata().configuration
     numbers = {name: name.removeprefix(PROFILE) for name in properties if name.startswith(PROFILE)}
     return {int(number): properties[name] for name, number in numbers.items() if number.isdecimal()}

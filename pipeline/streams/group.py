@@ -201,7 +201,7 @@ class Group:
         return self._catch_up.step(self._due, self._reach_of)
 
     def _want(self, streams: Collection[Stream]) -> None:
-        """Have somebody look for what these streams wait for: registries, or bronze for a profile of its rows."""
+        """Ask registries for what these streams wait for, and bronze for a profile of its rows."""
         self._lookup.want(streams)
         needs = (need for stream in streams if (waits := stream.waits) is not None for need in waits.needs)
         if any(need.registry is None for need in needs) and time.monotonic() - self._looked_at >= _LOOK_SECONDS:
