@@ -13,8 +13,6 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 Said: TypeAlias = tuple[int, bytes]
 """Status and body."""
 
-_BROKEN = 500, b'{"error_code":50001,"message":"the registry behind the proxy does not answer"}'
-
 
 class RegistryProxy:
     """The proxy's behaviour, and the questions that it got."""
@@ -62,8 +60,6 @@ class RegistryProxy:
             connection.request(method, f"{self.upstream.path}{path}", body, headers)
             with connection.getresponse() as response:
                 return response.status, response.read()
-        except (OSError, http.client.HTTPException):
-            return _BROKEN
         finally:
             connection.close()
 
@@ -103,7 +99,7 @@ def proxied(upstream: str) -> Iterator[tuple[RegistryProxy, str]]:
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_: Any) -> None: ...  # a client may hang up
+        def handle_error(self, *_: Any) -> None: ...  # a client hung up, or the registry: then its client gets nothing
 
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -129,7 +129,7 @@ def registry(world: ForeignWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
 
 LIES: dict[str, tuple[Callable[[str], Said | None], str]] = {
-    "killed": (lambda _: None, "answers 500"),
+    "killed": (lambda _: None, "The registry does not answer"),
     "429": (lying({"error_code": 42901, "message": "slow down"}, 429), "answers 429"),
     "500": (lying({"error_code": 50001}, 500), "answers 500"),
     "garbage": (lying(b"<html>"), "something else than a schema"),
