@@ -30,6 +30,13 @@ CASES = {
         [SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None)],
         {"framing": "confluent", "registry": "main"}, "confluent",
     ),
+    "turnout's ids and framed payloads in one topic": (
+        [
+            SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None),
+            *[SampledRecord(wrapper(7, b"\x08\x01"), None)] * 3,
+        ],
+        {"framing": "wrapper-or-confluent", "registry": "main"}, "confluent",
+    ),
     "confluent by topic": (
         [SampledRecord(b"\x00\x00\x00\x00\x07\x06", b"\xff", (), "laps")],
         {"envelope": "none", "routing": "topic", "framing": "confluent", "registry": "main"}, "confluent",
