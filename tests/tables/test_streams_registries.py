@@ -23,6 +23,8 @@ from pipeline.health.status import IMPROVE_AFTER
 from pipeline.ingest.profiles import Profiles
 from pipeline.names import bronze_app_id
 from pipeline.settings import Demux, Settings
+from pipeline.store.controller_metrics import read_controller_metrics
+from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import read_needs, trust_again
 from pipeline.store.stream_control import decided
@@ -129,7 +131,7 @@ def registry(world: ForeignWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
 
 LIES: dict[str, tuple[Callable[[str], Said | None], str]] = {
-    "killed": (lambda _: None, "The registry does not answer"),
+    "killed": (lambda _: None, "disconnected without sending"),
     "429": (lying({"error_code": 42901, "message": "slow down"}, 429), "answers 429"),
     "500": (lying({"error_code": 50001}, 500), "answers 500"),
     "garbage": (lying(b"<html>"), "something else than a schema"),
@@ -189,12 +191,14 @@ def test_a_lying_registry_changes_nothing_and_is_named(
     assert status == "LAGGING"
     assert cause.startswith("waits for schema 8 of registry main, which is not trusted since 20")
     assert LocalRegistry(world.engine).snapshot().writers == before.writers
+    assert list(read_controller_metrics(world.engine, read_fleet(world.engine)).mistrusted) == ["main"], "an alert"
     proxy.instead = schema(TEXT)
     driver.round()
     assert points(world) == [5, 1, 2], "an honest answer later ends no mistrust"
     assert trust_again(world.engine, "main", time.time())
     driver.round()
     assert points(world) == [5, 1, 2, 3]
+    assert read_controller_metrics(world.engine, read_fleet(world.engine)).mistrusted == {}
     assert driver.state() == ("RUNNING", "None")
 
 
