@@ -281,6 +281,27 @@ def test_a_lookup_asks_in_threads_that_end_with_it(
     assert not asking.is_alive()
 
 
+def test_a_lookup_that_rests_ends_at_once(world: ForeignWorld, registry: tuple[RegistryProxy, str]) -> None:
+    """A driver ends within seconds, and a thread with nothing to ask rests for half a minute."""
+    rests = threading.Event()
+
+    class Wake(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            rests.set()
+            return super().wait(timeout)
+
+    resolution = Resolution(world.engine, {"main": ConfluentResolver(registry[1])})
+    resolution._asking["main"].wake = Wake()
+    lookup = Lookup(world.engine, resolution)
+    before = set(threading.enumerate())
+    lookup.start()
+    assert rests.wait(30)
+    (resting,) = set(threading.enumerate()) - before
+    lookup.stop()
+    resting.join(15)
+    assert not resting.is_alive()
+
+
 def test_troubles_are_unknown_while_the_store_is_away(world: ForeignWorld, registry: tuple[RegistryProxy, str]) -> None:
     """B3: a driver goes on without the store, and says that it does not know why a registry gives nothing."""
     lookup = Lookup(world.engine, Resolution(world.engine, {}))
