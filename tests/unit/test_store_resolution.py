@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
+from pipeline.contracts.registries import resolution as resolution_module
 from pipeline.contracts.registries.answers import (
     Absent,
     Answer,
@@ -584,3 +585,13 @@ def test_answers_of_a_slow_registry_are_kept_meanwhile(world: World) -> None:
     assert world.after(resolution, 0) == -6, "more is due at once"
     assert len(world.asked) == 2
     assert len(world.schemas.writers) == 2
+
+
+def test_large_answers_are_kept_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry with huge schemas fills no driver's memory."""
+    monkeypatch.setattr(resolution_module, "_GATHERED_BYTES", 1)
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    assert world.after(resolution, 0) == 0, "more is due at once"
+    assert world.asked == [SEVEN]
+    assert world.writer() is not None

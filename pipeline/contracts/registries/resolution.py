@@ -50,7 +50,8 @@ _log: Final = logging.getLogger("turnout")
 _MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
 _MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
 _ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
-_GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest
+_GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest,
+_GATHERED_BYTES: Final = 16 * 1024 * 1024  # or once their definitions have so many bytes
 _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -284,7 +285,7 @@ class Resolution:
                     said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
                     self._keep_refusal(registry, writer, said, is_absent=False)
             asking.failures = 0
-            if self._clock() > until:
+            if self._clock() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
                 break
         for writer, each in by_version(found, lambda answer: answer[1].version):
             if not self._keep(registry, each, writer, waiting):
