@@ -130,12 +130,17 @@ def write_state(connection: Connection, health: RegistryHealth) -> None:
     connection.execute(update(table).where(table.c.registry == health.registry).values(values))
 
 
-def trust_again(engine: Engine, registry: str, now: float) -> bool:
-    """End the mistrust of a registry, as a person has decided; return False where there was none."""
+def trust_again(engine: Engine, registry: str, now: float, since: float | None = None) -> bool:
+    """End the mistrust of a registry, as a person has decided; return False where there was none.
+
+    `since` is when the mistrust began that the person saw; None: whichever there is.
+    """
     table = registry_states
     with writing(engine) as connection:
         lock(connection)
         query = update(table).where(table.c.registry == registry, table.c.state == "mistrusted")
+        if since is not None:
+            query = query.where(table.c.since == since)
         return bool(connection.execute(query.values(state="ok", since=now, detail=None, retry_at=None)).rowcount)
 
 
