@@ -93,6 +93,8 @@ _COMMANDS: Final = (
         LazyCommand("reject", "pipeline.cli.registering:reject_schema"),
         LazyCommand("trust", "pipeline.cli.registering:trust_registry"),
         LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
+        LazyCommand("show", "pipeline.cli.schemas:show_schema"),
+        LazyCommand("diff", "pipeline.cli.schemas:diff_schemas"),
     ),
     group(
         "games",

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from pipeline.cli.context import CommandContext, load_with_source
-from pipeline.cli.options import Finite, Words, combine_options
+from pipeline.cli.options import Finite, Words, combine_options, source_option
 from pipeline.settings import load
 from pipeline.terminal import say_json
 
@@ -62,7 +62,7 @@ _simulation = combine_options(
     ),
     click.option("--registry-url", help="Address of a Confluent-like registry, which --framing confluent fills."),
     click.option("--glue-endpoint", help="Address of AWS Glue or a stand-in, which --framing glue fills."),
-    click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+    source_option(),
 )
 """Says what to simulate."""
 

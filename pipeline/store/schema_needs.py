@@ -40,6 +40,17 @@ class OpenNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedCount:
+    """How many writers of one registry a game waits for."""
+
+    registry: str
+    game_key: GameKey
+    game: str
+    writers: int
+    since: float  # the oldest of them, Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryHealth:
     """How a generation of a registry stands."""
 
@@ -80,6 +91,24 @@ def read_needs(connection: Connection, registry: str | None = None) -> list[Open
     if registry is not None:
         query = query.where(schema_needs.c.registry == registry)
     return [_need(**row) for row in connection.execute(query).mappings()]
+
+
+def count_needs(connection: Connection) -> list[NeedCount]:
+    """Count the open needs of each game and registry, oldest first."""
+    table = schema_needs
+    oldest = func.min(table.c.wanted_at)
+    query = select(table.c.registry, table.c.game_key, func.max(table.c.game), func.count(), oldest)
+    return [
+        NeedCount(*row)
+        for row in connection.execute(query.group_by(table.c.registry, table.c.game_key).order_by(oldest))
+    ]
+
+
+def needs_of_game(connection: Connection, key: str, most: int) -> list[OpenNeed]:
+    """Return the oldest open needs of a game."""
+    query = select(schema_needs).where(schema_needs.c.game_key == key)
+    ordered = query.order_by(schema_needs.c.wanted_at, schema_needs.c.writer).limit(most)
+    return [_need(**row) for row in connection.execute(ordered).mappings()]
 
 
 def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:

@@ -24,7 +24,8 @@ from pipeline.store.schema_needs import RegistryHealth, write_state
 
 ROOT = Path(__file__).parents[2]
 READS = {
-    "doctor", "schemas plan", "schemas list", "schemas requests", "games list", "games pending", "ingest gaps",
+    "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
+    "games list", "games pending", "ingest gaps",
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
     "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
     "grants export", "grants requests",

@@ -31,11 +31,14 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import DecodeError
 
+from pipeline.contracts.decoded import one_line
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
 
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
+MAX_FILES: Final = 256
+"""Most files of a definition: the Arrow parser follows imports by recursion."""
 
 WELL_KNOWN_FILES: Final[Mapping[str, FileDescriptor]] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
@@ -87,6 +90,10 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     if len(by_name) != len(files):
         raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
     needed = _needed(message, _home(message, files), by_name)
+    if len(needed) > MAX_FILES:
+        raise Refused(
+            f"{shown(message)} needs {len(needed)} files, at most {MAX_FILES} are accepted. Join some of them."
+        )
     result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
     describe(message, result)
     return result
@@ -108,7 +115,8 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
             pool.AddSerializedFile(file.SerializeToString())
         return pool.FindMessageTypeByName(message)
     except (TypeError, KeyError, DecodeError) as error:
-        raise Refused(f"The definition of {shown(message)} is not valid: {error}. Correct the .proto file.") from error
+        why = one_line(str(error))  # it may repeat a hostile name
+        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
 
 
 @lru_cache(maxsize=4096)
