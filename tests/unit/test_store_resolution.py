@@ -266,6 +266,51 @@ def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> Non
     assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key) != ()
 
 
+@pytest.mark.proves("G191")
+def test_a_schema_that_a_registry_never_gives_delays_no_other(world: World) -> None:
+    """Law L14: an error for one id, or a version that stays pending, is a wait for the games that need it alone."""
+    world.answer = {SEVEN: Away("answers 500"), EIGHT: found()}
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    resolution.note([GO._replace(writer=EIGHT)])
+    world.after(resolution, 1)
+    assert len(world.schemas.of(GO.game_key)) == 1
+    assert world.state()[0] == "away"
+    world.answer = found()
+    world.after(resolution, 60)
+    assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key)
+
+
+def test_an_outage_keeps_the_order_of_a_games_schemas(world: World) -> None:
+    """A table takes schemas as its rows come: with the newer one first, the older one would be a narrowing."""
+    world.answer = Away("no route to host")
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="int64")}
+    world.after(resolution, 60)
+    assert world.asked == [SEVEN, SEVEN, EIGHT]
+    assert [len(each) for each in world.schemas.games.values()] == [2]
+    assert world.schemas.placements == {}
+
+
+def test_a_schema_waits_for_the_message_that_rows_before_it_need(world: World) -> None:
+    """One id has many messages, so rows are read once more: what they need after it is not registered before it."""
+    one = found({FIRST: "t.M", SECOND: "t.N"}, a="int32")
+    world.answer = {SEVEN: one, EIGHT: found(a="int64")}
+    resolution = world.resolution()
+    both = CHESS, CHESS._replace(writer=EIGHT)
+    resolution.note([*both, GO._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    assert [len(world.schemas.of(each.game_key)) for each in (CHESS, GO)] == [0, 1]
+    resolution.note([CHESS._replace(writer=SEVEN + FIRST), both[1]])
+    world.after(resolution, 1)
+    assert len(world.schemas.of(CHESS.game_key)) == 2
+    assert world.schemas.placements == {}, "int64 continues int32; the other way round it would be refused"
+    assert world.needs == []
+
+
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
     world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}

@@ -91,6 +91,8 @@ class _Asking:
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
+    unread: set[GameKey] = field(default_factory=set)  # games that report next which message of a schema they need
+    unanswered: dict[bytes, int] = field(default_factory=dict)  # how often it was away when asked for a writer
     wake: threading.Event = field(default_factory=threading.Event)
 
 
@@ -193,7 +195,8 @@ class Resolution:
         if now < asking.retry_at:
             return asking.retry_at
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
-        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now})
+        asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
+        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
         asked = self._ask(registry, asks[:_ASKS_PER_STEP], waiting)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
@@ -232,6 +235,7 @@ class Resolution:
             return
         needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
         write_needs(self._engine, needs)
+        self._asking[registry].unread -= {need.game_key for need in noted}
         with self._lock:
             for need, again in noted.items():
                 if self._noted.get(need) == again:
@@ -241,12 +245,16 @@ class Resolution:
         """Register what is known already, which takes no registry; return what is left to ask."""
         with self._engine.connect() as connection:
             rows = newest_writers(connection, registry, waiting)
-        settled = (row for writer, row in rows.items() if row.refused is None or not _again(waiting[writer]))
+        settled = (
+            row
+            for writer, needs in waiting.items()
+            if (row := rows.get(writer)) is not None and (row.refused is None or not _again(needs))
+        )
         known = [row.writer for row in by_version(settled, lambda row: version_of(row.subject, row.version))]
         for writer in known:  # one transaction each: a game that fails keeps few others waiting
             with writing(self._engine) as connection:
                 lock(connection)
-                settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=False)
+                self._end_needs(connection, registry, [writer], asked=False)
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
     def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
@@ -275,6 +283,7 @@ class Resolution:
             match answer:
                 case Away(detail):
                     away = detail
+                    asking.unanswered[writer] = asking.unanswered.get(writer, 0) + 1
                     break
                 case Found():
                     found.append((writer, answer))
@@ -302,7 +311,7 @@ class Resolution:
             contradiction = record(connection, registry, schema, now)
             if contradiction is None:
                 own = [writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)]
-                settle(connection, registry, set(own), self._policies.get(registry, DEFAULTS), asked=True)
+                self._end_needs(connection, registry, set(own), asked=True)
             _note_health(connection, registry, contradiction, now)
         if contradiction is not None:
             _log.error("%s", contradiction)
@@ -319,8 +328,12 @@ class Resolution:
                 if not is_absent or self._is_final(needs_of(connection, registry, [writer]), now):
                     write_writers(connection, [WriterRow(registry, writer, refused=reason)], now)
                     _log.warning("%s", reason)
-            settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=True)
+            self._end_needs(connection, registry, [writer], asked=True)
             _note_health(connection, registry, None, now)
+
+    def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
+        policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
+        unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
@@ -367,11 +380,19 @@ def _note_health(connection: Connection, registry: str, contradiction: str | Non
     write_state(connection, RegistryHealth(registry, state, now, contradiction, now))
 
 
-def _in_turns(waiting: Mapping[bytes, list[OpenNeed]]) -> list[bytes]:
-    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other."""
+def _in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
+    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other.
+
+    A writer for which the registry was away comes later, with all that its games need after it, as a game's schemas
+    are registered in the order of its needs.
+    """
     asked: dict[GameKey, int] = {}
+    times: dict[GameKey, int] = {}
     ranks = {}
     for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
         key = needs[0].game_key
-        ranks[writer] = asked[key] = asked.get(key, -1) + 1
+        asked[key] = asked.get(key, -1) + 1
+        late = max([unanswered.get(writer, 0), *(times.get(need.game_key, 0) for need in needs)])
+        times.update((need.game_key, late) for need in needs)
+        ranks[writer] = late, asked[key]
     return sorted(ranks, key=ranks.__getitem__)
