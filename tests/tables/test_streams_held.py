@@ -143,6 +143,20 @@ def test_rows_land_with_the_schema_their_writer_means(world: ForeignWorld, passe
 
 
 @pytest.mark.proves("G190")
+def test_a_framed_message_may_have_no_bytes(world: ForeignWorld, passes: Passes) -> None:
+    """Law L13: the id says that it is a message, whose fields have their defaults; in a wrapper it is no payload."""
+    world.writers |= {("main", SEVEN): Writer(1), ("main", INDEXED): Writer(indexed=True)}
+    world.writers["main", INDEXED + b"\0"] = Writer(1)
+    world.ingest(foreign(1), foreign(0, payload=b""), foreign(0, INDEXED, payload=b"\0"), Event(CHESS, 1, b""))
+    apply(world, passes, both(world))
+    assert points(world) == [1, 0, 0]
+    assert world.refused() == [(1, 3)]
+    found = world.values()
+    assert found.values is not None
+    assert (found.ok, found.values.rows, dict(found.values.undecodable)) == (True, 3, {"empty_payload": 1})
+
+
+@pytest.mark.proves("G190")
 def test_one_id_of_a_registry_may_hold_many_messages(world: ForeignWorld, passes: Passes) -> None:
     """Law L13: the index path before the payload is part of the writer."""
     world.writers |= {("main", INDEXED): Writer(indexed=True), ("main", INDEXED + b"\0"): Writer(1)}

@@ -11,7 +11,17 @@ from sqlalchemy import Engine, delete, event, select
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, Unusable
+from pipeline.contracts.registries import resolution as resolution_module
+from pipeline.contracts.registries.answers import (
+    Absent,
+    Answer,
+    Away,
+    Found,
+    Unusable,
+    Version,
+    by_version,
+    version_of,
+)
 from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Need, Patience, Resolution
 from pipeline.contracts.registry import LocalRegistry
@@ -596,3 +606,70 @@ def test_needs_of_one_moment_are_answered_in_the_order_of_their_ids(world: World
         None,
         None,
     ]
+
+
+def test_versions_of_one_subject_are_registered_by_age(world: World) -> None:
+    """Law L13: a registry whose ids do not grow tells the version; found in one go, the older one comes first."""
+    newer, older, other = (b"\x03" + bytes([place]) * 16 for place in range(3))
+    world.answer = {
+        newer: replace(found(a="int64"), version=Version("laps", 2)),
+        older: replace(found(a="int32"), version=Version("laps", 1)),
+        other: replace(found(a="int64", b="string"), version=Version("cars", 1)),
+    }
+    resolution = world.resolution()
+    resolution.note(CHESS._replace(writer=each) for each in (newer, other, older))
+    world.after(resolution, 0)
+    assert world.asked == [newer, older, other]
+    schemas = world.schemas
+    ids = [schemas.writers["main", each].schema_id for each in (older, newer, other)]
+    assert list(schemas.games[CHESS.game_key]) == ids
+    assert not any(schemas.placement(CHESS.game_key, each).quarantined for each in schemas.games[CHESS.game_key])
+    resolution.note(GO._replace(writer=each) for each in (newer, older))
+    world.after(resolution, 0)
+    assert len(world.asked) == 3
+    assert list(world.schemas.games[GO.game_key]) == ids[:2], "known ones as well"
+
+
+def test_versions_order_only_their_own_subject() -> None:
+    """Law L16: a game's older version waits for no other game's turn, and what tells no version keeps its place."""
+    two, none, one, other = Version("a", 2), None, Version("a", 1), Version("b", 1)
+    assert by_version([two, none, other, one], lambda each: each) == [one, none, other, two]
+
+
+@pytest.mark.parametrize(
+    ("subject", "number"), [("laps", True), ("laps", "1"), ("laps", 0), ("laps", 2**31), ("", 1), ("\ud800", 1), (5, 1)]
+)
+def test_a_hostile_version_orders_nothing(subject: object, number: object) -> None:
+    """A hostile registry's version is none, and its schema counts without it."""
+    assert version_of(subject, number) is None
+
+
+def test_answers_before_a_registry_went_away_are_kept(world: World) -> None:
+    """Law L14: one go asks for several; the store keeps the first answer, and the state says away."""
+    world.answer = {SEVEN: found(a="int32"), EIGHT: Away("down")}
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    assert world.after(resolution, 0) == 1
+    assert world.writer() is not None
+    assert world.state()[0] == "away"
+    assert [need.writer for need in world.needs] == [EIGHT]
+
+
+def test_answers_of_a_slow_registry_are_kept_meanwhile(world: World) -> None:
+    """Law L16: the first game waits at most some seconds for the answers to others."""
+    world.meanwhile = lambda: setattr(world, "now", world.now + 3)
+    resolution = world.resolution()
+    resolution.note(CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(5))
+    assert world.after(resolution, 0) == -6, "more is due at once"
+    assert len(world.asked) == 2
+    assert len(world.schemas.writers) == 2
+
+
+def test_large_answers_are_kept_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry with huge schemas fills no driver's memory."""
+    monkeypatch.setattr(resolution_module, "_GATHERED_BYTES", 1)
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    assert world.after(resolution, 0) == 0, "more is due at once"
+    assert world.asked == [SEVEN]
+    assert world.writer() is not None

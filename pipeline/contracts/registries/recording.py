@@ -22,7 +22,7 @@ from pipeline.contracts.registrations import (
     read_schemas,
     write_schema,
 )
-from pipeline.contracts.registries.answers import Found
+from pipeline.contracts.registries.answers import Found, Version
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
@@ -56,11 +56,15 @@ class Understood:
     format: str
     meanings: tuple[Meaning, ...]
     paths: str | None  # a hash of all index paths and their messages; None: no index path follows the id
+    version: Version | None = None
 
     def rows(self, registry: str, ids: Mapping[str, int]) -> Iterator[WriterRow]:
         """Yield what the registry's writers mean, with our ids of schemas by fingerprint."""
+        subject, number = self.version or (None, None)
         if self.paths is not None:
-            yield WriterRow(registry, self.writer, indexed=True, fingerprint=self.paths)
+            yield WriterRow(
+                registry, self.writer, indexed=True, fingerprint=self.paths, subject=subject, version=number
+            )
         for each in self.meanings:
             writer, refused = self.writer + each.path, each.refused
             if refused is not None:
@@ -68,7 +72,9 @@ class Understood:
                     f"registry {registry} has schema {shown_writer(writer)}, which turnout cannot use: {refused}"
                 )
             schema_id = None if each.fingerprint is None else ids[each.fingerprint]
-            yield WriterRow(registry, writer, schema_id, refused, fingerprint=each.fingerprint)
+            yield WriterRow(
+                registry, writer, schema_id, refused, fingerprint=each.fingerprint, subject=subject, version=number
+            )
 
 
 def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: str | None) -> Understood:
@@ -81,15 +87,15 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
         message: the name of the message where ids of this registry come without an index path.
     """
     if b"" in found.messages:
-        return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None)
+        return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None, found.version)
     if message is not None:
-        return Understood(writer, found.format, (_meaning(found, b"", message),), None)
+        return Understood(writer, found.format, (_meaning(found, b"", message),), None, found.version)
     own = writer[: id_length(writer)]
     paths = [each[len(own) :] for each in (writer, *wanted) if each.startswith(own) and each != own]
     first = dict.fromkeys([*paths, *islice(sorted(found.messages), MOST_MESSAGES)])
     meanings = tuple(_meaning(found, path, found.messages.get(path)) for path in first)
     whole = hashlib.sha256(repr(sorted(found.messages.items())).encode()).hexdigest()
-    return Understood(own, found.format, meanings, whole)
+    return Understood(own, found.format, meanings, whole, found.version)
 
 
 def record(connection: Connection, registry: str, schema: Understood, now: float) -> str | None:

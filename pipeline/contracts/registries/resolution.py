@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,16 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, SchemaResolver, Unusable
+from pipeline.contracts.registries.answers import (
+    Absent,
+    Answer,
+    Away,
+    Found,
+    SchemaResolver,
+    Unusable,
+    by_version,
+    version_of,
+)
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import first_line
@@ -42,6 +51,8 @@ _log: Final = logging.getLogger("turnout")
 _MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
 _MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
 _ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
+_GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest,
+_GATHERED_BYTES: Final = 16 * 1024 * 1024  # or once their definitions have so many bytes
 _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -191,15 +202,12 @@ class Resolution:
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
         asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
         asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
-        for writer in asks[:_ASKS_PER_STEP]:
-            if _again(waiting[writer]):
-                asking.asked_again[writer] = now
-            if not self._ask(registry, writer, waiting):
-                asking.unanswered[writer] = asking.unanswered.get(writer, 0) + 1
-                return max(asking.retry_at, now)
+        asked = self._ask(registry, asks[:_ASKS_PER_STEP], waiting)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
-        if len(asks) > _ASKS_PER_STEP:
+        if asked is None:
+            return max(asking.retry_at, now)
+        if asked < len(asks):
             return now
         if self._period(now) != asking.sampled and not self._sample(registry, asking, now):
             return max(asking.retry_at, now)
@@ -244,11 +252,12 @@ class Resolution:
         """Register what is known already, which takes no registry; return what is left to ask."""
         with self._engine.connect() as connection:
             rows = newest_writers(connection, registry, waiting)
-        known = [
-            writer
+        settled = (
+            row
             for writer, needs in waiting.items()
             if (row := rows.get(writer)) is not None and (row.refused is None or not _again(needs))
-        ]
+        )
+        known = [row.writer for row in by_version(settled, lambda row: version_of(row.subject, row.version))]
         for writer in known:  # one transaction each: a game that fails keeps few others waiting
             with writing(self._engine) as connection:
                 lock(connection)
@@ -262,32 +271,48 @@ class Resolution:
         after_absence = 0.0 if asked is None else asked + self._patience.absent
         return after_absence if again is None else max(after_absence, again + self._patience.refused)
 
-    def _ask(self, registry: str, writer: bytes, wanted: Collection[bytes]) -> bool:
-        """Ask for one writer and keep the answer; return False where the registry is away or mistrusted."""
-        asking = self._asking[registry]
-        answer = asking.resolver.resolve(writer)
-        hit("after_registry_answer")
-        now = self._clock()
-        match answer:
-            case Away(detail):
-                self._note_away(registry, asking, detail, now)
-                return False
-            case Found():
-                known = self._keep(registry, answer, writer, wanted, now)
-            case Absent(detail):
-                known = True
-                self._keep_refusal(
-                    registry, writer, f"has no schema {shown_writer(writer)}: {detail}", now, is_absent=True
-                )
-            case Unusable(detail):
-                known = True
-                said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
-                self._keep_refusal(registry, writer, said, now, is_absent=False)
-        asking.failures = 0
-        return known
+    def _ask(self, registry: str, writers: Sequence[bytes], waiting: Mapping[bytes, list[OpenNeed]]) -> int | None:
+        """Ask for writers in turn, and keep the answers; return how many answers it got.
 
-    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes], now: float) -> bool:
-        schema = understood(found, writer, wanted, self._messages.get(registry))
+        Schemas that were found within a few seconds are kept in the order of their versions. Return None where the
+        registry is away or mistrusted.
+        """
+        asking = self._asking[registry]
+        found: list[tuple[bytes, Found]] = []
+        away: str | None = None
+        asked, until = 0, self._clock() + _GATHERED_SECONDS
+        for writer in writers:
+            if _again(waiting[writer]):
+                asking.asked_again[writer] = self._clock()
+            answer = asking.resolver.resolve(writer)
+            hit("after_registry_answer")
+            asked += 1
+            match answer:
+                case Away(detail):
+                    away = detail
+                    asking.unanswered[writer] = asking.unanswered.get(writer, 0) + 1
+                    break
+                case Found():
+                    found.append((writer, answer))
+                case Absent(detail):
+                    said = f"has no schema {shown_writer(writer)}: {detail}"
+                    self._keep_refusal(registry, writer, said, is_absent=True)
+                case Unusable(detail):
+                    said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
+                    self._keep_refusal(registry, writer, said, is_absent=False)
+            asking.failures = 0
+            if self._clock() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
+                break
+        for writer, each in by_version(found, lambda answer: answer[1].version):
+            if not self._keep(registry, each, writer, waiting):
+                return None
+        if away is not None:
+            self._note_away(registry, asking, away)
+        return asked if away is None else None
+
+    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> bool:
+        """Keep a schema; return False where it contradicts an earlier answer, which then counts."""
+        schema, now = understood(found, writer, wanted, self._messages.get(registry)), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             contradiction = record(connection, registry, schema, now)
@@ -299,9 +324,9 @@ class Resolution:
             _log.error("%s", contradiction)
         return contradiction is None
 
-    def _keep_refusal(self, registry: str, writer: bytes, said: str, now: float, *, is_absent: bool) -> None:
+    def _keep_refusal(self, registry: str, writer: bytes, said: str, *, is_absent: bool) -> None:
         """Refuse a writer, where the answer counts already; what is known to be usable stays so."""
-        reason = one_line(f"registry {registry} {said}")
+        reason, now = one_line(f"registry {registry} {said}"), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             row = newest_writers(connection, registry, [writer]).get(writer)
@@ -325,7 +350,8 @@ class Resolution:
             for need in counted
         )
 
-    def _note_away(self, registry: str, asking: _Asking, detail: str, now: float) -> None:
+    def _note_away(self, registry: str, asking: _Asking, detail: str) -> None:
+        now = self._clock()
         wait = min(self._patience.away_most, self._patience.away * 2.0 ** min(asking.failures, 30))
         asking.failures += 1
         asking.retry_at = now + wait
@@ -344,9 +370,9 @@ class Resolution:
             return True
         answer = asking.resolver.resolve(writer)
         if isinstance(answer, Away):
-            self._note_away(registry, asking, answer.detail, self._clock())
+            self._note_away(registry, asking, answer.detail)
             return False
-        return not isinstance(answer, Found) or self._keep(registry, answer, writer, (), self._clock())
+        return not isinstance(answer, Found) or self._keep(registry, answer, writer, ())
 
     def _period(self, now: float) -> int:
         return int(now // self._patience.sample)
