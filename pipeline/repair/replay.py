@@ -25,12 +25,14 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.repair import stale_quarantine
+from pipeline.repair.asking import Ask, lacking
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
 from pipeline.store.games import Game
+from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import target_schema
 
 KILLS_WORKER: Final = "kills_worker"
@@ -66,11 +68,12 @@ def replay_all(
     selection: Selection,
     *,
     dry_run: bool,
+    ask: Ask | None = None,
 ) -> list[GameReplay]:
     """Replay the chosen rows of every known game that has a schema; one game's failure does not stop the others.
 
     Skips rows that killed a worker unless that reason is chosen: they would kill this process, too. Each attempt at a
-    game calls `schemas` for the newest schema set.
+    game calls `schemas` for the newest schema set. First it asks registries for what rows lack, by `ask` if given.
     """
     registered = schemas().games
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in registered]
@@ -79,6 +82,8 @@ def replay_all(
         skipped = () if selection.reason else (KILLS_WORKER,)
         chosen = [(game, quarantined.places(game.name, skipped)) for game in games if game.name in names_there]
     replay = Replay(paths, environment, schemas, dry_run=dry_run)
+    if ask is not None:
+        ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
     return [_one(replay, game, places) for game, places in chosen if places.num_rows]
 
 
@@ -132,6 +137,15 @@ class Replay:
             return done
         hit("in_replay")
         return replace(done, removed=stale_quarantine.remove(self._paths, self._environment, game))
+
+    def lacking(self, game: Game, chosen: pa.Table) -> Iterator[OpenNeed]:
+        """Yield the writers of chosen rows whose schema is refused or not the game's."""
+        schemas = self._newest_schemas()
+        if not schemas.writers or not chosen.num_rows:
+            return
+        bronze = BronzeRows(self._paths.bronze, self._environment, game)
+        chunks = bronze.of_seqs(pc.unique(chosen.column("seq")).to_numpy())
+        yield from lacking((within(chunk, chosen) for chunk in chunks), game, schemas)
 
     def _attempt(self, game: Game, chosen: pa.Table) -> Replayed:
         work = _Work(self._newest_schemas())

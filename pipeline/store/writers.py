@@ -117,6 +117,22 @@ def sampled_writer(connection: Connection, registry: str, place: int) -> bytes |
     return None if found is None else bytes(found)
 
 
+def newest_refused(connection: Connection, registry: str, most: int) -> list[bytes]:
+    """Return the writers of a registry that are refused, those that were refused last first."""
+    later = writers.alias()
+    is_later = (
+        later.c.registry == writers.c.registry,
+        later.c.writer == writers.c.writer,
+        later.c.number > writers.c.number,
+    )
+    query = select(writers.c.writer).where(
+        writers.c.registry == registry,
+        writers.c.refused.is_not(None),
+        ~select(later.c.number).where(*is_later).exists(),
+    )
+    return [bytes(each) for each in connection.scalars(query.order_by(writers.c.number.desc()).limit(most))]
+
+
 def read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, str]:
     """Return the definitions of the profiles with a number in (above, up_to]."""
     query = select(profiles.c.number, profiles.c.definition)

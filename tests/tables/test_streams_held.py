@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from sqlalchemy import Engine
 
 from listeners.sample import Lane
 from pipeline.contracts.profile import SourceProfile
@@ -17,12 +19,16 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Transient
 from pipeline.names import bronze_app_id
+from pipeline.repair.asking import ask_drivers
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Settings
+from pipeline.store.database.engine import writing
 from pipeline.store.games import Game, generations, register_group
+from pipeline.store.schema_needs import OpenNeed, end_needs, read_needs
 from pipeline.store.stream_control import decided
+from pipeline.store.writers import lock
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import DemuxContext
@@ -337,6 +343,43 @@ def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, p
     world.writers["main", EIGHT] = Writer(1)
     (done,) = replay_all(world.paths, world.environment, world.schemas, world.known(), Selection(CHESS), dry_run=False)
     assert (done.error, done.done.landed, points(world), world.refused()) == (None, 1, [1, 2], [])
+
+
+@pytest.mark.proves("G192")
+def test_a_replay_asks_for_refused_writers_first(world: ForeignWorld, passes: Passes) -> None:
+    """Law L15: a schema that came late is found by who replays, though no row asks for it; known writers are not."""
+    world.writers |= {("main", SEVEN): Writer(1), ("main", EIGHT): Writer(refused="registry main has no schema 8")}
+    world.ingest(good(1), foreign(2, EIGHT), foreign(3), foreign(4, SEVEN, payload=b"\xff"))
+    apply(world, passes, both(world))
+    asked: list[OpenNeed] = []
+
+    def answer(needs: Sequence[OpenNeed]) -> None:
+        asked.extend(needs)
+        world.writers["main", EIGHT] = Writer(1)
+
+    (done,) = replay_all(
+        world.paths, world.environment, world.schemas, world.known(), Selection(CHESS), dry_run=False, ask=answer
+    )
+    assert [(each.registry, each.writer, each.game_key, each.again) for each in asked] == [
+        ("main", EIGHT, CHESS.key, True)
+    ]
+    assert (done.error, done.done.landed, points(world)) == (None, 1, [1, 2, 3])
+
+
+def test_a_replay_waits_for_an_answer_only_so_long(world: ForeignWorld) -> None:
+    """Without a driver nobody answers: a replay goes on with what is known, and the need stays for the next driver."""
+    need = OpenNeed("main", EIGHT, CHESS.key, CHESS.name, 1.0, again=True)
+    ask_drivers(world.engine, [need], seconds=0.2)
+    with world.engine.connect() as connection:
+        assert read_needs(connection) == [need]
+    Timer(0.2, forget, [world.engine]).start()
+    ask_drivers(world.engine, [need], seconds=600)
+
+
+def forget(engine: Engine) -> None:
+    with writing(engine) as connection:
+        lock(connection)
+        end_needs(connection, "main", [EIGHT])
 
 
 @pytest.mark.proves("G192")

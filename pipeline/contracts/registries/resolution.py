@@ -45,7 +45,7 @@ from pipeline.store.schema_needs import (
     write_needs,
     write_state,
 )
-from pipeline.store.writers import WriterRow, lock, newest_writers, sampled_writer, write_writers
+from pipeline.store.writers import WriterRow, lock, newest_refused, newest_writers, sampled_writer, write_writers
 
 _log: Final = logging.getLogger("turnout")
 _MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
@@ -66,7 +66,8 @@ class Patience:
     absent: float = 15.0  # between two answers that a schema does not exist
     absences: int = 3  # how many such answers count,
     absent_for: float = 30.0  # and the least time from the first to the last of them
-    refused: float = 600.0  # between two questions for a refused writer
+    refused: float = 30.0  # between two questions for a refused writer that somebody asks for
+    refused_unasked: float = 600.0  # between two questions for those that were refused last
     sample: float = 3600.0  # between two looks whether a known writer still has its schema
     idle: float = 30.0  # between two looks for what other processes wrote
 
@@ -89,6 +90,7 @@ class _Asking:
 
     resolver: SchemaResolver
     sampled: int  # the number of the period whose sample was looked at
+    refused_at: float  # when refused writers are asked for without a need
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
@@ -137,7 +139,7 @@ class Resolution:
         self._messages = messages
         self._patience = patience
         self._stop: threading.Event | None = None  # None: the threads were not started
-        self._asking = {name: _Asking(each, self._period(clock())) for name, each in resolvers.items()}
+        self._asking = {name: self._begun(each) for name, each in resolvers.items()}
         self._noted: dict[Need, bool] = {}  # whether it asks again
         self._written: dict[Need, float] = {}  # when it was last written to the store
         self._lock = threading.Lock()
@@ -147,7 +149,7 @@ class Resolution:
 
         Args:
             needs: what is lacking; streams repeat theirs twice a second, which reaches the store each half minute.
-            again: ask also for writers that were refused, at most once in ten minutes.
+            again: ask also for writers that were refused.
         """
         now = self._clock()
         with self._lock:
@@ -158,10 +160,14 @@ class Resolution:
                     continue
                 self._noted[need] = again or self._noted.get(need, False)
                 if need.registry not in self._asking:
-                    self._asking[need.registry] = _Asking(_NotSet(need.registry), self._period(self._clock()))
+                    self._asking[need.registry] = self._begun(_NotSet(need.registry))
                     if self._stop is not None:
                         self._serve(need.registry, self._stop)
                 self._asking[need.registry].wake.set()
+
+    def _begun(self, resolver: SchemaResolver) -> _Asking:
+        now = self._clock()
+        return _Asking(resolver, self._period(now), now + self._patience.refused_unasked)
 
     def start(self, stop: threading.Event) -> None:
         """Start a thread for each registry; they end after `stop` is set and `wake` was called."""
@@ -210,6 +216,8 @@ class Resolution:
         if asked < len(asks):
             return now
         if self._period(now) != asking.sampled and not self._sample(registry, asking, now):
+            return max(asking.retry_at, now)
+        if now >= asking.refused_at and not self._ask_refused(registry, asking, now):
             return max(asking.retry_at, now)
         later = [at for at in due.values() if at > now] + [now + self._patience.absent] * bool(asks)
         return min([now + self._patience.idle, *later])
@@ -341,6 +349,8 @@ class Resolution:
     def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
         policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
         unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
+        with self._lock:  # what they need after the message is written again as soon as they report it
+            self._written = {need: at for need, at in self._written.items() if need.game_key not in unread}
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
@@ -373,6 +383,19 @@ class Resolution:
             self._note_away(registry, asking, answer.detail)
             return False
         return not isinstance(answer, Found) or self._keep(registry, answer, writer, ())
+
+    def _ask_refused(self, registry: str, asking: _Asking, now: float) -> bool:
+        """Ask again for what was refused last: a schema may have come late, and its rows need no person then."""
+        asking.refused_at = now + self._patience.refused_unasked
+        with self._engine.connect() as connection:
+            refused = newest_refused(connection, registry, _ASKS_PER_STEP)
+        for writer in refused:
+            answer = asking.resolver.resolve(writer)
+            if isinstance(answer, Away):
+                break  # no game waits for it
+            if isinstance(answer, Found) and not self._keep(registry, answer, writer, ()):
+                return False
+        return True
 
     def _period(self, now: float) -> int:
         return int(now // self._patience.sample)
