@@ -341,6 +341,8 @@ class Resolution:
     def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
         policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
         unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
+        with self._lock:  # what they need after the message is written again as soon as they report it
+            self._written = {need: at for need, at in self._written.items() if need.game_key not in unread}
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
