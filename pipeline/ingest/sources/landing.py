@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
@@ -27,7 +28,7 @@ from pipeline.ingest.identity import (
 from pipeline.ingest.sources import landing_log, landing_source
 from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
-from pipeline.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.ingest.sources.landing_files import HEADERS, are_headers, names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
@@ -44,9 +45,10 @@ class Landing:
 
     beginning = Commits(0)
 
-    def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
+    def __init__(self, source: Source, landing: Path) -> None:
         """Keep the folder; reads nothing yet."""
         self._landing = landing
+        self._needs_headers = source.routing.startswith("header:")
 
     def is_namesake(self, description: str) -> bool:  # noqa: ARG002 - the kinds' signature
         """Return False: rows of two landing tables differ by their files' names."""
@@ -57,12 +59,17 @@ class Landing:
         try:
             columns = {field.name: field.type for field in pa.schema(open_table(self._landing).schema().to_arrow())}
         except TableNotFoundError:
+            wanted = LANDING.append(BRONZE.field(HEADERS)) if self._needs_headers else LANDING
             with effect("create_table"):
-                DeltaTable.create(self._landing, Schema.from_arrow(LANDING), mode="ignore")
+                DeltaTable.create(self._landing, Schema.from_arrow(wanted), mode="ignore")
             return
-        wrong = [field for field in LANDING if columns.get(field.name) != field.type]
-        if wrong:
+        wrong = any(columns.get(field.name) != field.type for field in LANDING)
+        headers = columns.get(HEADERS)
+        lacks_headers = self._needs_headers if headers is None else not are_headers(headers)
+        if wrong or lacks_headers:
             expected = ", ".join(f"{field.name} {field.type}" for field in LANDING)
+            if lacks_headers:
+                expected += f", {HEADERS} map<string, binary> or list of struct of key: string, value: binary"
             present = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             raise Refused(
                 f"The landing table {self._landing} has the wrong columns: expected {expected}; found {present}."
@@ -185,8 +192,11 @@ class Landing:
         for action in actions:
             files = iter([pa.record_batch({"topic": [action["path"]]})])
             for batch in read_files(files, self._landing, columns, frozenset()):
-                values, keys = batch.column("value").to_pylist(), batch.column("key").to_pylist()
-                records += [SampledRecord(value, key) for value, key in zip(values, keys, strict=True)]
+                values, keys, headers = (batch.column(name).to_pylist() for name in ("value", "key", HEADERS))
+                records += [
+                    SampledRecord(value, key, tuple((each["key"] or "", each["value"]) for each in given or ()))
+                    for value, key, given in zip(values, keys, headers, strict=True)
+                ]
                 if len(records) >= most:
                     return records[:most]
         return records
