@@ -22,6 +22,7 @@ from pipeline.ingest.pending import approve
 from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
+from pipeline.source_settings import reads_several
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -64,6 +65,8 @@ def simulate(
     failed = 0
     if settings.source.kind == "kafka":
         source = settings.source
+        if reads_several(source):
+            raise Refused("Simulated events go into one topic: set source.topic alone, or TURNOUT_SOURCE__TOPIC.")
         ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
         _, failed = write_kafka(
             source.bootstrap_servers, source.topic, batches, rate_per_second=rate, total=plan.events, stop=stop

@@ -6,6 +6,7 @@ Started by the ingest process. It decodes no payloads and does not know groups.
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,15 +28,17 @@ from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored
+from pipeline.ingest.adopt import take_over
 from pipeline.ingest.backlog import Place
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
+from pipeline.ingest.identity import each_position, each_source
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.profiled import NeedId, NumberedProfile
 from pipeline.ingest.profiles import DEFAULT, Profiles, configured
-from pipeline.ingest.source_checks import refuse_closed, verify_source
+from pipeline.ingest.source_checks import record_parts, refuse_closed, verify_source
 from pipeline.ingest.sources.kind import RowsOf, as_they_come
 from pipeline.ingest.sources.supported import open_source
 from pipeline.names import GameKey
@@ -43,7 +46,7 @@ from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
 from pipeline.store.processes.drivers import record_commit
-from pipeline.store.sources import generations, open_generation
+from pipeline.store.sources import generations
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -87,7 +90,7 @@ class Ingest:
         self._spark, self._settings, self._paths, self._engine = spark, settings, paths, engine
         self._publish, self._note = publish, note
         self._onboarding = Onboarding(engine, settings.onboarding)
-        self._generation = open_generation(engine, self._source.description)
+        self._generation = take_over(settings, paths, engine, self._source)
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
@@ -101,6 +104,7 @@ class Ingest:
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: RowsOf = as_they_come
+        self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
         self.place: Place | None = None  # bronze's position in the source; None before the first start
         self._read_last_seqs()
 
@@ -122,6 +126,7 @@ class Ingest:
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self.place = Place(checkpoint.passed_offset(query, landed), begin.position)
+        self._parts = frozenset(each_source(self._source.description, begin.seen) if begin.seen else ())
         self._give_up_others()
         self._read_last_seqs()
         record_last_seqs(self._engine, self._last_seqs, *self._placing)
@@ -162,6 +167,8 @@ class Ingest:
         refuse_closed(self._generation, done)
         if done is not None and done >= batch_id:
             return
+        if self._source.is_several:
+            self._record_parts(batch_id)
         self._clear_attempt(batch_id)
         expected = self._bronze.cursor
         if (expected or 0) != self._last_seqs_at:
@@ -177,6 +184,13 @@ class Ingest:
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
+
+    def _record_parts(self, batch_id: int) -> None:
+        """Record a topic that has appeared while the query runs, before a row of it lands."""
+        passed = self._source.passed(query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id)))
+        if not each_position(self._source.description, passed).keys() <= self._parts:
+            seen = record_parts(self._engine, self._generation, self._source)
+            self._parts = frozenset() if seen is None else frozenset(each_source(self._source.description, seen))
 
     def _clear_attempt(self, batch_id: int) -> None:
         with self._alone():

@@ -23,7 +23,7 @@ from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, topics_described
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -33,6 +33,8 @@ Probe = Callable[[int, int, int], bool | None]
 _MAX_RANGES: Final = 50  # offset ranges that bronze lacks, longest first, for which to ask the broker
 _MAX_NAMED: Final = 5
 _LANDING: Final = ""
+_LANDING_TABLE: Final = "landing table"
+_NEVER_READ: Final = "kafka topics "  # a set of topics, of which none was looked at
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
 _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
@@ -71,7 +73,7 @@ class Sources:
 
     periods: tuple[SourcePeriod, ...]
     mixed: frozenset[str]  # topics of this name on several clusters: the rows of each are unknown
-    passed: PassedFiles | PassedOffsets | None
+    passed: PassedFiles | PassedOffsets | tuple[PassedFiles | PassedOffsets, ...] | None
     why_not: str | None  # why the passed part is unknown, as a sentence; None: it is known
 
 
@@ -84,9 +86,11 @@ class Lagging:
     not_compared: tuple[str, ...]  # one sentence each
 
 
-def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None = None) -> Sources:
-    """Read the source and ingest's position in it; `probe` asks the broker of a topic."""
-    generations = store.generations(engine)
+def observe(
+    settings: Settings, paths: Paths, engine: Engine, prober: Callable[[str], Probe | None] = lambda _: None
+) -> Sources:
+    """Read the source and ingest's position in it; `prober` gives what asks the broker of a topic's description."""
+    generations = [each for each in store.sources_of(engine) if not each[1].startswith(_NEVER_READ)]
     homes: dict[str, set[str]] = {}
     ids: dict[str, set[str | None]] = {}
     periods = []
@@ -99,7 +103,7 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:
-        passed = _passed(settings, paths, engine, probe)
+        passed = _passed(settings, paths, engine, prober)
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
@@ -130,11 +134,21 @@ def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, s
         f"Topic {topic!r} was read from several clusters, so records that were read twice cannot be found."
         for topic in sorted(sources.mixed)
     )
-    if isinstance(sources.passed, PassedFiles):
-        return _lagging_files(database, bronze, sources.passed, notes)
-    if isinstance(sources.passed, PassedOffsets):
-        return _lagging_offsets(database, bronze, sources.passed, notes)
-    return Lagging(None, (), (*notes, sources.why_not or "The source was not read."))
+    if sources.passed is None:
+        return Lagging(None, (), (*notes, sources.why_not or "The source was not read."))
+    each = sources.passed if isinstance(sources.passed, tuple) else (sources.passed,)
+    found = [
+        _lagging_files(database, bronze, one, ())
+        if isinstance(one, PassedFiles)
+        else _lagging_offsets(database, bronze, one, ())
+        for one in each
+    ]
+    known = [one.records for one in found if one.records is not None]
+    return Lagging(
+        sum(known) if len(known) == len(found) or any(known) else None,
+        tuple(problem for one in found for problem in one.problems),
+        (*notes, *(note for one in found for note in one.not_compared)),
+    )
 
 
 def _topic(text: str) -> str:
@@ -142,7 +156,9 @@ def _topic(text: str) -> str:
     return match[1] if match else _LANDING
 
 
-def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
+def _passed(
+    settings: Settings, paths: Paths, engine: Engine, prober: Callable[[str], Probe | None]
+) -> PassedFiles | tuple[PassedOffsets, ...] | str:
     """Return the part that ingest has passed, or why it is unknown."""
     kind = _KINDS[settings.source.kind]
     described = kind.describe(settings.source)
@@ -158,8 +174,9 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     offset = query_log.offset(query / "offsets" / str(done[-1]))
     if offset is None:
         return f"Ingest's checkpoint {query} has no readable position."
-    accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described]
-    return kind.passed(_Record(settings.source, paths.landing, known, start, offset, accepted, probe))
+    return kind.passed(
+        _Record(settings.source, paths.landing, known, start, offset, store.accepted_gaps(engine), prober)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +188,33 @@ class _Record:
     known: store.Identity
     start: dict[str, Any] | None
     offset: dict[str, Any]
-    accepted: Sequence[store.AcceptedGap]
-    probe: Probe | None
+    gaps: Sequence[store.AcceptedGap]  # of all sources
+    prober: Callable[[str], Probe | None]
 
 
-def _passed_offsets(record: _Record) -> PassedOffsets | str:
-    topic = record.source.topic
-    begun = {int(number): at for number, at in (record.start or {}).get("offsets", {}).items()}
-    after = {int(number): at for number, at in record.offset[topic].items()}
-    accepted = tuple(
-        (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
-        for gap in record.accepted
-        if gap.partition is not None
-    )
-    return PassedOffsets(topic, record.known.since_seq, begun, after, accepted, record.probe)
+def _passed_offsets(record: _Record) -> tuple[PassedOffsets, ...]:
+    """Return what ingest has passed of each topic."""
+    start = record.start or {}
+    passed = []
+    for topic, after in sorted(record.offset.items()):
+        described = f"kafka topic {topic} at {record.source.bootstrap_servers}"
+        begun = start.get("sources", {}).get(described, start).get("offsets", {})
+        accepted = tuple(
+            (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
+            for gap in record.gaps
+            if gap.source == described and gap.partition is not None
+        )
+        passed.append(
+            PassedOffsets(
+                topic,
+                record.known.since_seq,
+                {int(number): at for number, at in begun.items()},
+                {int(number): at for number, at in after.items()},
+                accepted,
+                record.prober(described),
+            )
+        )
+    return tuple(passed)
 
 
 def _passed_files(record: _Record) -> PassedFiles | str:
@@ -207,8 +237,8 @@ def _passed_files(record: _Record) -> PassedFiles | str:
         first -= 1
     left_out = [
         (gap.first, table.version() if gap.last is None else gap.last)
-        for gap in record.accepted
-        if gap.partition is None
+        for gap in record.gaps
+        if gap.source == _LANDING_TABLE and gap.partition is None
     ]
     rows: dict[str, int] = {}
     for version, actions in commits_after(landing, max(begun, first) - 1):
@@ -225,12 +255,12 @@ class _Kind:
     """How verify names a kind of source, and finds what ingest has passed of it."""
 
     describe: Callable[[Source], str]
-    passed: Callable[[_Record], PassedFiles | PassedOffsets | str]
+    passed: Callable[[_Record], PassedFiles | tuple[PassedOffsets, ...] | str]
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
-    "kafka": _Kind(lambda source: f"kafka topic {source.topic} at {source.bootstrap_servers}", _passed_offsets),
-    "delta": _Kind(lambda _: "landing table", _passed_files),
+    "kafka": _Kind(topics_described, _passed_offsets),
+    "delta": _Kind(lambda _: _LANDING_TABLE, _passed_files),
 }
 
 

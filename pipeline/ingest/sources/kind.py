@@ -82,11 +82,15 @@ class SourceKind(Protocol):
         """One line that names the source; a new line means a new ingest generation."""
 
     @property
+    def is_several(self) -> bool:
+        """Whether it reads several sources together, each with an identity and a position of its own."""
+
+    @property
     def beginning(self) -> Position:
         """The position before its first record."""
 
-    def is_namesake(self, description: str) -> bool:
-        """Return whether the description names another source, whose rows in bronze look like this one's."""
+    def is_namesake(self, description: str, own: str) -> bool:
+        """Return whether the description names another source, whose rows in bronze look like those of `own`."""
 
     def check(self) -> None:
         """Check the source before anything is read; raise `Refused` where it cannot be."""
@@ -113,12 +117,13 @@ class SourceKind(Protocol):
         """Raise `Transient` where something open hides the position for now."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the position after the last record in bronze, and the source observed from there.
 
-        `checkpointed` gives the checkpoint's position, for a source whose rows in bronze no longer tell it.
+        `known` is what was recorded of each source by its description, absent for a new one. `checkpointed` gives the
+        checkpoint's position, for a source whose rows in bronze no longer tell it.
         """
 
     def read(self, spark: SparkSession, ingest: Ingest, begin: Begin) -> tuple[DataFrame, RowsOf]:
@@ -139,5 +144,5 @@ class SourceKind(Protocol):
         Raises `Refused` where there is no such source, `Transient` where it does not answer.
         """
 
-    def prober(self) -> Probe | None:
-        """Return what asks the source for records between two offsets; None where it cannot be asked."""
+    def prober(self, described: str) -> Probe | None:
+        """Return what asks one of the sources for records between two offsets; None where it cannot be asked."""

@@ -44,13 +44,14 @@ class Landing:
     """An environment has one landing table, so its path is not part of the name: the environment may be moved."""
 
     beginning = Commits(0)
+    is_several = False
 
     def __init__(self, source: Source, landing: Path) -> None:
         """Keep the folder; reads nothing yet."""
         self._landing = landing
         self._needs_headers = source.routing.startswith("header:")
 
-    def is_namesake(self, description: str) -> bool:  # noqa: ARG002 - the kinds' signature
+    def is_namesake(self, description: str, own: str) -> bool:  # noqa: ARG002 - the kinds' signature
         """Return False: rows of two landing tables differ by their files' names."""
         return False
 
@@ -111,16 +112,20 @@ class Landing:
         """Do nothing: a commit is there or not."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the commit after the last one in bronze; of a table that was made again, where the old one was left.
 
         Bronze has file names, and a table that was made again no longer has a log with their commits.
         """
-        if known.source_id not in {None, seen.id}:
+        one = known.get(self.description)
+        if one is None:
+            return Commits(0), seen
+        start = identity.parse(one.start) if one.start else None
+        if one.source_id not in {None, seen.id}:
             return checkpointed() or start or Commits(0), seen
-        position = self._after_bronze(bronze, known, start)
+        position = self._after_bronze(bronze, one, start)
         return position, self.observe(position) or seen
 
     def _after_bronze(self, bronze: Path, known: Identity, start: Position | None) -> Commits:
@@ -201,7 +206,7 @@ class Landing:
                     return records[:most]
         return records
 
-    def prober(self) -> None:
+    def prober(self, described: str) -> None:
         """Return None: no broker is involved."""
 
 

@@ -42,6 +42,7 @@ class Topic:
     """The topic that the settings name."""
 
     beginning = Offsets({})
+    is_several = False
 
     def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
         """Keep the settings; asks nothing yet."""
@@ -52,9 +53,9 @@ class Topic:
         """One line that names the topic and its brokers."""
         return f"{_named(self._source.topic)}{self._source.bootstrap_servers}"
 
-    def is_namesake(self, description: str) -> bool:
+    def is_namesake(self, description: str, own: str) -> bool:
         """Return whether it is a topic of this name at other brokers: the offsets are ambiguous."""
-        return description.startswith(_named(self._source.topic)) and not description.startswith(self.description)
+        return description.startswith(_named(self._source.topic)) and not description.startswith(own)
 
     def check(self) -> None:
         """Refuse brokers of which none can be reached."""
@@ -108,17 +109,21 @@ class Topic:
             )
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],  # noqa: ARG002 - the kinds' signature
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return for each partition the offset after the last one in bronze; without rows there, its first offset."""
         if not isinstance(seen, TopicObservation):
             raise TypeError(f"{seen} is no topic")
-        same = known.source_id in {None, seen.id}
+        one = known.get(self.description)
+        if one is None:
+            return Offsets(dict(seen.earliest)), seen
+        start = identity.parse(one.start) if one.start else None
+        same = one.source_id in {None, seen.id}
         begun = dict(start.next) if isinstance(start, Offsets) else {}
         written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
-        wanted = written if same else set(range(known.partitions or 0))
-        last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
+        wanted = written if same else set(range(one.partitions or 0))
+        last = bronze_progress.last_offsets(bronze, seen.name, one.since_seq, wanted)
         if (
             start is None and same
         ):  # its first offset is unknown: a partition without rows in bronze begins where it can
@@ -130,23 +135,9 @@ class Topic:
         source = self._source
         starting = source.starting_offsets
         if isinstance(begin.position, Offsets):
-            seen = begin.seen if isinstance(begin.seen, TopicObservation) else None
-            starting = identity.offsets_json(source.topic, begin.position, seen)
-        reader = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", source.bootstrap_servers)
-            .option("subscribe", source.topic)
-            .option("startingOffsets", starting)
-            .option("maxOffsetsPerTrigger", ingest.max_rows)
-            .option("failOnDataLoss", "true")
-            .option("includeHeaders", "true")
-            .option("kafka.isolation.level", source.isolation_level)
-            .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        )
-        for name, value in source.kafka_options.items():
-            if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
-                reader = reader.option(f"kafka.{plain}", value)
-        return of_topic(reader.load()), as_they_come
+            seen = {source.topic: begin.seen} if isinstance(begin.seen, TopicObservation) else {}
+            starting = identity.offsets_json({source.topic: begin.position}, seen)
+        return read_records(spark, ingest, source, ("subscribe", source.topic), starting), as_they_come
 
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog."""
@@ -159,9 +150,32 @@ class Topic:
         """Return some of the newest records of each partition."""
         return sample_topic(self._source, most)
 
-    def prober(self) -> Probe | None:
+    def prober(self, described: str) -> Probe | None:
         """Return what asks a broker for records between two offsets."""
+        if described != self.description:
+            return None
         return prober(self._source)
+
+
+def read_records(
+    spark: SparkSession, ingest: Ingest, source: Source, subscription: tuple[str, str], starting: str
+) -> DataFrame:
+    """Return records with the columns of `INPUT` by Spark's own reader, from its `startingOffsets` on."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", source.bootstrap_servers)
+        .option(*subscription)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", ingest.max_rows)
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
+        .option("kafka.isolation.level", source.isolation_level)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+    )
+    for name, value in source.kafka_options.items():
+        if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
+            reader = reader.option(f"kafka.{plain}", value)
+    return of_topic(reader.load())
 
 
 def of_topic(records: DataFrame) -> DataFrame:

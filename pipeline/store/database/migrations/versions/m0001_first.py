@@ -123,14 +123,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer, primary_key=True),
         sa.Column("source", sa.Text, nullable=False, unique=True), sa.Column("created_at", sa.Float, nullable=False),
     )  # fmt: skip
-    _table(
-        "ingest_identities",
-        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("source_id", sa.String(64)), sa.Column("partitions", sa.Integer),
-        sa.Column("bronze_id", sa.String(64), nullable=False), sa.Column("since_seq", sa.BigInteger, nullable=False),
-        sa.Column("start", sa.Text), sa.Column("actor", sa.String(255)),
-        sa.Column("recorded_at", sa.Float, nullable=False), sa.Column("source_clock", sa.String(16)),
-    )  # fmt: skip
+    _identities()
     _table(
         "ingest_gaps",
         sa.Column("gap_id", sa.Integer, primary_key=True), sa.Column("generation", sa.Integer, nullable=False),
@@ -338,6 +331,24 @@ def upgrade() -> None:
 
     head = sa.table("audit_head", *(sa.column(name) for name in ("head_id", "day", "number", "at", "hash")))
     op.bulk_insert(head, [{"head_id": 0, "day": "", "number": 0, "at": 0.0, "hash": ""}])
+
+
+def _identities() -> None:
+    """What the sources of ingest were when they were last looked at."""
+    _table(
+        "ingest_identities",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("source_id", sa.String(64)), sa.Column("partitions", sa.Integer),
+        sa.Column("bronze_id", sa.String(64), nullable=False), sa.Column("since_seq", sa.BigInteger, nullable=False),
+        sa.Column("start", sa.Text), sa.Column("actor", sa.String(255)),
+        sa.Column("recorded_at", sa.Float, nullable=False), sa.Column("source_clock", sa.String(16)),
+    )  # fmt: skip
+    _table(
+        "ingest_parts",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("source", sa.Text, primary_key=True), sa.Column("source_id", sa.String(64)),
+        sa.Column("partitions", sa.Integer), sa.Column("source_clock", sa.String(16)),
+    )  # fmt: skip
 
 
 def _table(
