@@ -50,6 +50,9 @@ class Source:
     """A regular expression: ingest reads each topic whose whole name matches, and from its beginning a topic that
     appears later."""
 
+    path: str = ""
+    """The absolute path of a landing table; empty means the one in the environment's folder."""
+
     starting_offsets: str = "earliest"
     """Where the first start on a topic begins: `earliest`, `latest`, or Spark's JSON of offsets per partition. Later
     starts continue where the last one stopped."""
@@ -106,8 +109,56 @@ class Source:
 
 def source_problems(source: Source) -> list[str]:
     """Return the problems of a source's settings, a sentence each; reads no file."""
-    checks = (_topic_problems, *_CHECKS) if source.kind == "kafka" else _CHECKS
-    return [f"source.{each}" for check in checks for each in check(source)]
+    return [f"source.{each}" for each in _problems(source)]
+
+
+def sources_problems(source: Source, several: Mapping[str, Source]) -> list[str]:
+    """Return the problems of the tables `[source]` and `[sources.NAME]`."""
+    if not several:
+        return source_problems(source)
+    problems = []
+    if source != Source():
+        problems.append("sources: expected either [source] or [sources.NAME], got both")
+    named: dict[str, str] = {}
+    messages: dict[str, str] = {}
+    for name, each in several.items():
+        if _REGISTRY.fullmatch(name) is None:
+            problems.append(
+                f"sources: expected names of 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {name!r}"
+            )
+        problems += [f"sources.{name}.{problem}" for problem in _problems(each)]
+        other = named.setdefault(source_described(each), name)
+        if each.message and messages.setdefault(each.registry, each.message) != each.message:
+            problems.append(
+                f"sources.{name}.message: expected {messages[each.registry]!r}, as another source with the registry "
+                f"{each.registry!r} has it, got {each.message!r}: name that registry in a second table"
+            )
+        if other != name:
+            problems.append(f"sources.{name}: expected another source than that of sources.{other}, got the same")
+    return problems
+
+
+def source_described(source: Source) -> str:
+    """Return one line that names what a source reads; another line is another source."""
+    if source.kind == "kafka":
+        return topics_described(source)
+    return f"landing table {source.path}" if source.path else "landing table"
+
+
+def sources_described(sources: Collection[Source]) -> str:
+    """Return one line that names several sources, in any order."""
+    return f"sources {_listed([source_described(each) for each in sources], ' and ')}"
+
+
+def _problems(source: Source) -> Iterator[str]:
+    checks = (_topic_problems, *_CHECKS) if source.kind == "kafka" else (_path_problems, *_CHECKS)
+    for check in checks:
+        yield from check(source)
+
+
+def _path_problems(source: Source) -> Iterator[str]:
+    if source.path and (not Path(source.path).is_absolute() or source.path != str(Path(source.path))):
+        yield f"path: expected an absolute path without '/' at its end, got {source.path!r}"
 
 
 def reads_several(source: Source) -> bool:
@@ -137,12 +188,12 @@ def topic_of(described: str, source: Source) -> str | None:
     return topic if topic_described(topic, source) == described else None
 
 
-def _listed(topics: Collection[str]) -> str:
+def _listed(names: Collection[str], between: str = ",") -> str:
     """Return names as one text that differs from that of other names, in any order; an index cannot hold a long one."""
-    text = ",".join(sorted(topics))
+    text = between.join(sorted(names))
     if len(text) <= _MAX_LISTED:
         return text
-    return f"{text[:_MAX_LISTED]}... ({len(topics)} topics, {hashlib.sha256(text.encode()).hexdigest()[:16]})"
+    return f"{text[:_MAX_LISTED]}... ({len(names)} in all, {hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
 def _topic_problems(source: Source) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.last_seqs import read_last_seqs
 from pipeline.ingest.sources.kind import SourceKind
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
@@ -71,7 +71,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
         Transient: the broker does not answer, or another process writes to bronze all the time.
     """
     require_own(paths.bronze, settings.environment)
-    source = open_source(settings.source, paths.landing)
+    source = configured_source(settings, paths)
     source.check()
     described = source.description
     number = sources.generation(engine, described)
@@ -234,7 +234,7 @@ def _checkpointed(source: SourceKind, paths: Paths, number: int) -> Position | N
     """Return the position up to which a generation's checkpoint says the source was read, None when it lacks it."""
     query = paths.checkpoints / "ingest" / str(number) / "query"
     try:
-        return source.passed(checkpoint.passed_offset(query, Landed(None, None)))
+        return source.passed(checkpoint.passed_offset(query, Landed(None, None), len(source.members)))
     except Refused:
         return None
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.ingest.identity import Position
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Paths, Settings
 from pipeline.store.reports import write_backlog
@@ -57,7 +57,7 @@ class BacklogWatch:
     def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
         """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
-        self._source = open_source(settings.source, paths.landing).backlog()
+        self._source = configured_source(settings, paths).backlog()
         self._ages: deque[tuple[float, float]] = deque()
 
     def run(self, stop: threading.Event) -> None:

@@ -298,7 +298,9 @@ def join_problems(found: Mapping[str, SourceProblem], position: Positions) -> So
     if not found:
         return None
     reasons = {problem.reason for problem in found.values()}
-    gaps = tuple(replace(gap, source=name) for name, problem in sorted(found.items()) for gap in problem.gaps)
+    gaps = tuple(
+        replace(gap, source=gap.source or name) for name, problem in sorted(found.items()) for gap in problem.gaps
+    )
     onward = dict(position.of)
     for name, problem in found.items():
         onward.update(each_position(name, problem.onward))

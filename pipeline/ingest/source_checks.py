@@ -19,7 +19,7 @@ from pipeline.ingest import checkpoint, identity, restored
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Position, SourceObservation
 from pipeline.ingest.sources.kind import Begin, SourceKind
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
 
@@ -40,7 +40,7 @@ def verify_source(
         Refused: something is missing, changed or made again; the sentence names it exactly and says how to go on.
         Transient: the broker does not answer, or an open transaction hides where to go on.
     """
-    source = open_source(settings.source, paths.landing)
+    source = configured_source(settings, paths)
     refuse_closed(generation, landed.bronze)
     known = sources.identity(engine, generation)
     if known is not None and known.bronze_id != bronze.table_id:
@@ -52,9 +52,10 @@ def verify_source(
     if known is not None and known.actor is not None:
         # A late writer of the previous generation may have left some.
         forget_refused(paths.quarantine, known.since_seq, known.since_seq)
-    checkpoint.mend(query, landed)
+    streams = len(source.members)
+    checkpoint.mend(query, landed, streams)
     checkpoint.require_bronze(query, landed, bronze.table_id)
-    read = checkpoint.passed_offset(query, landed)
+    read = checkpoint.passed_offset(query, landed, streams)
     start = identity.parse(known.start) if known and known.start else None
     position = source.passed(read) or start
     seen = source.observe(position or source.beginning)

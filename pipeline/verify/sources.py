@@ -23,7 +23,7 @@ from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source, topics_described
+from pipeline.source_settings import Source, source_described, sources_described
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -33,8 +33,8 @@ Probe = Callable[[int, int, int], bool | None]
 _MAX_RANGES: Final = 50  # offset ranges that bronze lacks, longest first, for which to ask the broker
 _MAX_NAMED: Final = 5
 _LANDING: Final = ""
-_LANDING_TABLE: Final = "landing table"
-_NEVER_READ: Final = "kafka topics "  # a set of topics, of which none was looked at
+_ELSEWHERE: Final = "landing table /"
+_NEVER_READ: Final = ("kafka topics ", "sources ")  # of which none was looked at
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
 _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
@@ -96,7 +96,7 @@ def observe(
     periods = []
     for number, text, source_id in sorted(generations):
         identity = store.identity(engine, number)
-        topic, base = _topic(text), _REPLACED.sub("", text)
+        topic, base = _topic(text, source_id), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
         ids.setdefault(topic, set()).add(source_id)
         periods.append(SourcePeriod(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
@@ -108,9 +108,9 @@ def observe(
         # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
         return Sources(tuple(periods), mixed, None, f"The source cannot be read: {reason}")
-    if isinstance(passed, str):
-        return Sources(tuple(periods), mixed, None, passed)
-    return Sources(tuple(periods), mixed, passed, None)
+    unknown = [each for each in passed if isinstance(each, str)]
+    known = tuple(each for each in passed if not isinstance(each, str))
+    return Sources(tuple(periods), mixed, known or None, " ".join(unknown) or None)
 
 
 def load_periods(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
@@ -143,6 +143,8 @@ def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, s
         else _lagging_offsets(database, bronze, one, ())
         for one in each
     ]
+    if sources.why_not is not None:
+        found.append(Lagging(None, (), (sources.why_not,)))
     known = [one.records for one in found if one.records is not None]
     return Lagging(
         sum(known) if len(known) == len(found) or any(known) else None,
@@ -151,32 +153,41 @@ def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, s
     )
 
 
-def _topic(text: str) -> str:
+def _topic(text: str, source_id: str | None) -> str:
+    """Return what the rows of a source have in common: the topic, or what stands before names of landing files."""
+    if text.startswith(_ELSEWHERE) and source_id is not None:
+        return _prefix(source_id)
     match = _TOPIC.match(text)
     return match[1] if match else _LANDING
 
 
+def _prefix(table_id: str) -> str:
+    return f"delta:{table_id}/"
+
+
 def _passed(
     settings: Settings, paths: Paths, engine: Engine, prober: Callable[[str], Probe | None]
-) -> PassedFiles | tuple[PassedOffsets, ...] | str:
-    """Return the part that ingest has passed, or why it is unknown."""
-    kind = _KINDS[settings.source.kind]
-    described = kind.describe(settings.source)
+) -> list[PassedFiles | PassedOffsets | str]:
+    """Return the part that ingest has passed of each source, or why it is unknown, as a sentence."""
+    every = sorted(settings.every_source.values(), key=source_described)
+    described = source_described(every[0]) if len(every) == 1 else sources_described(every)
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
-        return f"The control store has no record of {described}."
+        return [f"The control store has no record of {described}."]
     start = json.loads(known.start) if known.start else None
     query = paths.checkpoints / "ingest" / str(number) / "query"
     done = query_log.batches(query / "commits")
     if not done:
-        return f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."
-    offset = query_log.offset(query / "offsets" / str(done[-1]))
+        return [f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."]
+    offset = query_log.offset(query / "offsets" / str(done[-1]), len(every))
     if offset is None:
-        return f"Ingest's checkpoint {query} has no readable position."
-    return kind.passed(
-        _Record(settings.source, paths.landing, known, start, offset, store.accepted_gaps(engine), prober)
-    )
+        return [f"Ingest's checkpoint {query} has no readable position."]
+    gaps = store.accepted_gaps(engine)
+    found: list[PassedFiles | PassedOffsets | str] = []
+    for source, own in zip(every, [offset] if len(every) == 1 else offset["sources"], strict=True):
+        found += _PASSED[source.kind](_Record(source, paths.landing, known, start, own, gaps, prober))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +203,9 @@ class _Record:
     prober: Callable[[str], Probe | None]
 
 
-def _passed_offsets(record: _Record) -> tuple[PassedOffsets, ...]:
+def _passed_offsets(record: _Record) -> Iterator[PassedOffsets]:
     """Return what ingest has passed of each topic."""
     start = record.start or {}
-    passed = []
     for topic, after in sorted(record.offset.items()):
         described = f"kafka topic {topic} at {record.source.bootstrap_servers}"
         begun = start.get("sources", {}).get(described, start).get("offsets", {})
@@ -204,24 +214,30 @@ def _passed_offsets(record: _Record) -> tuple[PassedOffsets, ...]:
             for gap in record.gaps
             if gap.source == described and gap.partition is not None
         )
-        passed.append(
-            PassedOffsets(
-                topic,
-                record.known.since_seq,
-                {int(number): at for number, at in begun.items()},
-                {int(number): at for number, at in after.items()},
-                accepted,
-                record.prober(described),
-            )
+        yield PassedOffsets(
+            topic,
+            record.known.since_seq,
+            {int(number): at for number, at in begun.items()},
+            {int(number): at for number, at in after.items()},
+            accepted,
+            record.prober(described),
         )
-    return tuple(passed)
 
 
-def _passed_files(record: _Record) -> PassedFiles | str:
+def _passed_files(record: _Record) -> Iterator[PassedFiles | str]:
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
-    landing, start, offset = record.landing, record.start, record.offset
+    yield _files(record, source_described(record.source))
+
+
+def _files(record: _Record, described: str) -> PassedFiles | str:
+    landing = Path(record.source.path) if record.source.path else record.landing
+    start, offset = record.start, record.offset
+    if start is not None and "sources" in start:
+        start = start["sources"].get(described)
     table = open_table(landing)
-    if str(table.metadata().id) != record.known.source_id:
+    table_id = str(table.metadata().id)
+    ids = {part.source: part.source_id for part in record.known.parts}
+    if table_id != ids.get(described, record.known.source_id):
         return "The landing table is not the one that ingest has been reading."
     begun = 0 if start is None else start["version"]
     if begun is None:
@@ -238,30 +254,24 @@ def _passed_files(record: _Record) -> PassedFiles | str:
     left_out = [
         (gap.first, table.version() if gap.last is None else gap.last)
         for gap in record.gaps
-        if gap.source == _LANDING_TABLE and gap.partition is None
+        if gap.source == described and gap.partition is None
     ]
     rows: dict[str, int] = {}
+    prefix = _prefix(table_id) if record.source.path else ""
     for version, actions in commits_after(landing, max(begun, first) - 1):
         if version >= end:
             break
         if any(low <= version <= high for low, high in left_out):
             continue
-        rows |= {name: count for name, count in _added(landing, actions) if name not in skipped}
+        rows |= {prefix + name: count for name, count in _added(landing, actions) if name not in skipped}
     return PassedFiles(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How verify names a kind of source, and finds what ingest has passed of it."""
-
-    describe: Callable[[Source], str]
-    passed: Callable[[_Record], PassedFiles | tuple[PassedOffsets, ...] | str]
-
-
-_KINDS: Final[Mapping[str, _Kind]] = {
-    "kafka": _Kind(topics_described, _passed_offsets),
-    "delta": _Kind(lambda _: _LANDING_TABLE, _passed_files),
+_PASSED: Final[Mapping[str, Callable[[_Record], Iterator[PassedFiles | PassedOffsets | str]]]] = {
+    "kafka": _passed_offsets,
+    "delta": _passed_files,
 }
+"""Finds what ingest has passed of a kind of source; a text says why that is unknown."""
 
 
 def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:

@@ -100,6 +100,7 @@ def stage(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Stage
     made.engine.dispose()
 
 
+@pytest.mark.long
 @pytest.mark.proves("G4", "G11")
 def test_another_set_of_topics_goes_on_behind_what_is_in_bronze(stage: Stage) -> None:
     """Law L1: one topic, then a list with it, then a pattern, then one again: each record lands once, by one writer."""

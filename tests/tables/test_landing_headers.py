@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.contracts.profile import SourceProfile
 from pipeline.delta.bronze import BRONZE
 from pipeline.errors import Refused
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
@@ -72,8 +72,8 @@ def test_a_landing_row_is_routed_and_framed_by_its_headers(tmp_path: Path) -> No
     profile = SourceProfile(envelope="none", routing="header:game", framing="confluent", registry="main")
     job = IngestJob(
         seq=1, last_seqs={}, known={"Chess": game_key("Chess")}, onboarding=Onboarding(), bronze=tmp_path / "bronze",
-        quarantine=tmp_path / "quarantine", bronze_files=1, landing_times={}, landing=tmp_path,
-        profile=NumberedProfile(1, profile),
+        quarantine=tmp_path / "quarantine", bronze_files=1,
+        sources=(SourceJob(NumberedProfile(1, profile), {}, tmp_path),),
     )  # fmt: skip
     (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter(read(tmp_path)), job)]
     rows = [row for file in report["files"] for row in pq.read_table(tmp_path / "bronze" / file["path"]).to_pylist()]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Refused
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.registry_settings import generation_of
 from pipeline.setting_values import may_be_secret
 from pipeline.settings import Settings, load
@@ -104,6 +105,42 @@ def test_a_list_is_the_same_in_any_order_and_another_with_another_name() -> None
     assert named[3] == named[4] == "kafka topics a,b at 127.0.0.1:9092"
     assert max(map(len, named)) < 700
     assert topics_described(Source(topics=("a",))) == topics_described(Source(topic="a"))
+
+
+def test_all_problems_of_several_sources_are_one_message(tmp_path: Path) -> None:
+    """A person corrects the file once: each problem has the name of its table."""
+    (tmp_path / "turnout.toml").write_text("""
+        [source]
+        kind = "kafka"
+        [sources.a]
+        kind = "kafka"
+        topics = ["x", "y"]
+        [sources.b]
+        kind = "kafka"
+        topics = ["y", "x"]
+        [sources.c]
+        path = "relative"
+        [sources.D]
+        envelope = "none"
+    """)
+    with pytest.raises(Refused) as refused:
+        load(tmp_path, {})
+    for words in (
+        "sources: expected either [source] or [sources.NAME], got both",
+        "sources.b: expected another source than that of sources.a, got the same",
+        "sources.c.path: expected an absolute path",
+        "sources: expected names of 1 to 40 of a-z",
+        "sources.D.routing: expected topic, key",
+        "sources.D.framing: expected confluent, glue",
+    ):
+        assert words in str(refused.value)
+
+
+def test_one_named_source_is_the_same_as_one_without_a_name(tmp_path: Path) -> None:
+    """Law L1: an environment that names its one source keeps its generation and its checkpoint."""
+    (tmp_path / "turnout.toml").write_text('[sources.a]\nkind = "kafka"\ntopic = "t"\n')
+    settings, paths = load(tmp_path, {})
+    assert configured_source(settings, paths).description == "kafka topic t at 127.0.0.1:9092"
 
 
 def test_transactions_are_read_when_they_are_committed(tmp_path: Path) -> None:

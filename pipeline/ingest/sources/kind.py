@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
+from pipeline.source_settings import Source
 from pipeline.store.sources import Identity
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
@@ -22,6 +23,9 @@ INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "
 A landing table gives the file as topic, its clock, and null for the rest. Missing headers are an empty list: a null
 would make the hand-over to the task that lands them quadratic in the rows.
 """
+
+SOURCE: Final = "source"
+"""A further column where a query reads several streams: the number of the stream."""
 
 RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Converts the stream of a source to the columns of `INPUT`, in a task."""
@@ -82,6 +86,24 @@ class SourceKind(Protocol):
         """One line that names the source; a new line means a new ingest generation."""
 
     @property
+    def settings(self) -> tuple[Source, ...]:
+        """The settings of each stream that Spark reads, in their order in the query."""
+
+    @property
+    def members(self) -> "tuple[SourceKind, ...]":
+        """The source of each stream that Spark reads, in the same order: itself, for one."""
+
+    @property
+    def landing(self) -> Path | None:
+        """The folder of a landing table; None for another kind."""
+
+    def file_prefix(self) -> str:
+        """Return what stands before names of files in bronze; nothing where a source has none."""
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is of this source, or of one of its sources."""
+
+    @property
     def is_several(self) -> bool:
         """Whether it reads several sources together, each with an identity and a position of its own."""
 
@@ -112,6 +134,9 @@ class SourceKind(Protocol):
 
     def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:
         """Return Spark's offset for a beginning that does not exist yet, None where an option can name it."""
+
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset."""
 
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Raise `Transient` where something open hides the position for now."""

@@ -26,30 +26,46 @@ from pipeline.ingest.identity import (
     SourceRecord,
 )
 from pipeline.ingest.sources import landing_log, landing_source
-from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord
+from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord, SourceKind
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.landing_files import HEADERS, are_headers, names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
 from pipeline.settings import Ingest
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, source_described
 from pipeline.store.sources import Identity
 
 
 class Landing:
-    """The landing table in the environment's folder."""
-
-    description = "landing table"
-    """An environment has one landing table, so its path is not part of the name: the environment may be moved."""
+    """The landing table in the environment's folder, or another one."""
 
     beginning = Commits(0)
     is_several = False
 
     def __init__(self, source: Source, landing: Path) -> None:
         """Keep the folder; reads nothing yet."""
-        self._landing = landing
+        self.settings = (source,)
+        self.landing = self._landing = Path(source.path) if source.path else landing
         self._needs_headers = source.routing.startswith("header:")
+
+    @property
+    def description(self) -> str:
+        """One line that names it. The environment's own has no path in it: the environment may be moved."""
+        return source_described(self.settings[0])
+
+    @property
+    def members(self) -> tuple[SourceKind, ...]:
+        """The table itself."""
+        return (self,)
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is this table's."""
+        return described == self.description
+
+    def file_prefix(self) -> str:
+        """Return what stands before names of its files in bronze: tables may have files of one name."""
+        return f"{bronze_progress.FOREIGN}{open_table(self._landing).metadata().id}/" if self.settings[0].path else ""
 
     def is_namesake(self, description: str, own: str) -> bool:  # noqa: ARG002 - the kinds' signature
         """Return False: rows of two landing tables differ by their files' names."""
@@ -108,6 +124,14 @@ class Landing:
             return None
         return landing_source.offset(seen.id, start.version or 0) if (start.version or 0) > seen.last else None
 
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset."""
+        if not isinstance(position, Commits) or not isinstance(seen, LandingObservation):
+            raise TypeError(f"a position {position} does not belong to a source {seen}")
+        if position.version is None:
+            return landing_source.offset(seen.id, seen.last, is_starting=True)
+        return landing_source.offset(seen.id, position.version)
+
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Do nothing: a commit is there or not."""
 
@@ -131,14 +155,15 @@ class Landing:
     def _after_bronze(self, bronze: Path, known: Identity, start: Position | None) -> Commits:
         """Return the commit after the last one in bronze; for a partly landed commit, itself without landed files."""
         begun = start if isinstance(start, Commits) else Commits(0)
+        prefix = self.file_prefix()
         if begun.version is None:  # a snapshot is not read in the order of commits: the file names show what has landed
-            every = bronze_progress.last_commit(bronze, known.since_seq, {})
+            every = bronze_progress.last_commit(bronze, known.since_seq, {}, prefix)
             done = begun.skip | (every.files if every else frozenset())
             if done <= landing_log.files_now(self._landing):
                 return Commits(None, done)
         files = landing_log.files_by_commit(self._landing)
         commit_of = {name: version for version, names in files.items() for name in names}
-        last = bronze_progress.last_commit(bronze, known.since_seq, commit_of)
+        last = bronze_progress.last_commit(bronze, known.since_seq, commit_of, prefix)
         if last is None:
             return begun
         done = last.files | begun.skip

@@ -9,6 +9,8 @@ from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.topic import Topic
 from pipeline.ingest.sources.topics import Topics
+from pipeline.ingest.sources.union import Union
+from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, reads_several
 
 SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {
@@ -17,6 +19,12 @@ SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {
     "topics": Topics,
 }
 """`source.kind`, or `topics` for several of them → its kind, from the settings and the folder of the landing table."""
+
+
+def configured_source(settings: Settings, paths: Paths) -> SourceKind:
+    """Return what the settings let ingest read: the one source, or the union of several; opens no connection."""
+    opened = {name: open_source(each, paths.landing) for name, each in settings.every_source.items()}
+    return next(iter(opened.values())) if len(opened) == 1 else Union(opened)
 
 
 def open_source(source: Source, landing: Path) -> SourceKind:

@@ -19,19 +19,20 @@ from pipeline.ingest.identity import (
     TopicObservation,
 )
 from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, as_they_come
+from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.connection import CHECK_ONLY
 from pipeline.settings import Ingest
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, topic_described
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0
 # Spark polls only for existing records, then asks for the partition's ends. That waits for the fetch the client
 # has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
 _FETCH_WAIT_MS: Final = 10
+_TOPIC: Final = "kafka topic "
 _LAST_YEAR: Final = 9999  # as for event times
 # Spark looks at a batch's size after each row it hands to Python; where a list is null, Arrow walks back over all nulls
 # before. No headers are an empty list.
@@ -42,6 +43,7 @@ class Topic:
     """The topic that the settings name."""
 
     beginning = Offsets({})
+    landing = None
     is_several = False
 
     def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
@@ -51,11 +53,30 @@ class Topic:
     @property
     def description(self) -> str:
         """One line that names the topic and its brokers."""
-        return f"{_named(self._source.topic)}{self._source.bootstrap_servers}"
+        return topic_described(self._source.topic, self._source)
+
+    @property
+    def settings(self) -> tuple[Source, ...]:
+        """The settings."""
+        return (self._source,)
+
+    @property
+    def members(self) -> tuple[SourceKind, ...]:
+        """Itself: Spark reads it as one stream."""
+        return (self,)
+
+    def file_prefix(self) -> str:
+        """Return nothing: its rows come from no files."""
+        return ""
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is this topic's."""
+        return described == self.description
 
     def is_namesake(self, description: str, own: str) -> bool:
-        """Return whether it is a topic of this name at other brokers: the offsets are ambiguous."""
-        return description.startswith(_named(self._source.topic)) and not description.startswith(own)
+        """Return whether it is a topic of the same name as `own` at other brokers: the offsets are ambiguous."""
+        named = f"{own.partition(' at ')[0]} at "
+        return named.startswith(_TOPIC) and description.startswith(named) and not description.startswith(own)
 
     def check(self) -> None:
         """Refuse brokers of which none can be reached."""
@@ -95,6 +116,12 @@ class Topic:
     def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return None: an option names every beginning."""
         return None
+
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset, which names every partition."""
+        if not isinstance(position, Offsets) or not isinstance(seen, TopicObservation):
+            raise TypeError(f"a position {position} does not belong to a source {seen}")
+        return {self._source.topic: _after(position, seen)}
 
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Refuse for now to continue at a position that an open transaction hides; Spark would see a loss."""
@@ -192,9 +219,9 @@ def of_topic(records: DataFrame) -> DataFrame:
     return records.withColumns(given).select(*INPUT)
 
 
-def _named(topic: str) -> str:
-    """Return the beginning of a topic's description, for any brokers."""
-    return f"kafka topic {topic} at "
+def _after(position: Offsets, seen: TopicObservation) -> dict[str, int]:
+    """Return the next offset of every partition."""
+    return {str(number): position.next.get(number, 0) for number in sorted(position.next.keys() | seen.earliest.keys())}
 
 
 def _reachable(server: str) -> bool:

@@ -3,6 +3,7 @@
 Each topic keeps its own identity, position and gaps, as if it were read alone (`topic`).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from pipeline.ingest.identity import (
     TopicObservation,
 )
 from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, as_they_come
+from pipeline.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic import Topic, read_records
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.settings import Ingest
@@ -35,6 +36,7 @@ class Topics:
     """The topics that the settings list, or that match their pattern."""
 
     beginning = Positions({})
+    landing = None
     is_several = True
 
     def __init__(self, source: Source, landing: Path) -> None:
@@ -45,6 +47,27 @@ class Topics:
     def description(self) -> str:
         """One line that names the list or the pattern, and the brokers."""
         return topics_described(self._source)
+
+    @property
+    def settings(self) -> tuple[Source, ...]:
+        """The settings."""
+        return (self._source,)
+
+    @property
+    def members(self) -> tuple[SourceKind, ...]:
+        """Itself: Spark reads it as one stream."""
+        return (self,)
+
+    def file_prefix(self) -> str:
+        """Return nothing: its rows come from no files."""
+        return ""
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is of a listed topic, or of a topic that matches the pattern."""
+        topic = topic_of(described, self._source)
+        if topic is None or not self._source.topic_pattern:
+            return topic in self._source.topics
+        return re.fullmatch(self._source.topic_pattern, topic, re.ASCII) is not None
 
     def is_namesake(self, description: str, own: str) -> bool:
         """Return whether it is a topic of the same name as `own` at other brokers: the offsets are ambiguous."""
@@ -112,6 +135,15 @@ class Topics:
     def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return None: an option names every beginning."""
         return None
+
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset, which names every partition."""
+        of, own = identity.each_source(self.description, seen), identity.each_position(self.description, position)
+        return {
+            topic: after
+            for name, each in of.items()
+            for topic, after in self._topic(name).offset_at(own[name], each).items()
+        }
 
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Refuse for now to continue at a position that an open transaction of one topic hides."""
