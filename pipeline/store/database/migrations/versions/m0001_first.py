@@ -327,6 +327,7 @@ def upgrade() -> None:
         sa.Column("measured_at", sa.Float, nullable=False), sa.Column("age_seconds", sa.Float),
         sa.Column("peak_seconds", sa.Float), sa.Column("rows", sa.BigInteger),
         sa.Column("limit_seconds", sa.Float, nullable=False), sa.Column("reason", sa.Text),
+        sa.Column("sources", sa.Text),
     )  # fmt: skip
 
     head = sa.table("audit_head", *(sa.column(name) for name in ("head_id", "day", "number", "at", "hash")))
