@@ -18,6 +18,8 @@ from pipeline.errors import Refused
 from pipeline.failpoints import effect
 
 _log = logging.getLogger("turnout")
+# A start amid batch 1 compares this number in the offsets of both batches; Spark gives batch 1 the one of batch 0.
+_CONF = {"spark.sql.shuffle.partitions": "2"}
 _WAY_OUT = "Run `turnout ingest adopt` to continue from the end of bronze."
 
 
@@ -137,7 +139,7 @@ def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
     """
     if not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
-    times = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {}}
+    times = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": _CONF}
     lines = [json.dumps(each) for each in (times, *offset.get("sources", [offset]))]
     _write(query / "offsets" / "0", "\n".join(["v1", *lines]))
     _write(query / "commits" / "0", f"v1\n{json.dumps({'nextBatchWatermarkMs': 0})}")

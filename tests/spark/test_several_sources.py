@@ -132,7 +132,7 @@ def test_a_further_source_joins_and_each_row_lands_once(stage: Stage, monkeypatc
 
 
 @pytest.mark.proves("G11", "G15")
-def test_each_source_is_adopted_and_refused_by_its_name(stage: Stage) -> None:
+def test_each_source_is_adopted_and_refused_by_its_name(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws L1 and L5: a lost checkpoint is adopted behind each table's last row; a table made anew is named."""
     stage.read("other", "framed")
     stage.send("other", 0)
@@ -146,6 +146,10 @@ def test_each_source_is_adopted_and_refused_by_its_name(stage: Stage) -> None:
     described = {name: f"landing table {stage.path(name)}" for name in ("other", "framed")}
     assert adopted.position == Positions({described["other"]: Commits(1), described["framed"]: Commits(2)})
     stage.send("framed", 30)
+    with monkeypatch.context() as patch:  # in the first batch behind a beginning that did not exist
+        patch.setattr(query, "hit", _die_at("after_bronze_write"))
+        with pytest.raises(StreamingQueryException):
+            stage.ingest()
     stage.ingest()
     stage.require("other", "framed")
     shutil.rmtree(stage.path("other"))

@@ -72,10 +72,12 @@ class Landing:
         return False
 
     def check(self) -> None:
-        """Refuse a table with wrong columns; create it where there is none."""
+        """Refuse a table with wrong columns; create the environment's own where there is none."""
         try:
             columns = {field.name: field.type for field in pa.schema(open_table(self._landing).schema().to_arrow())}
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if self.settings[0].path:
+                raise Refused(f"There is no landing table {self._landing}. Create it, or correct its path.") from error
             wanted = LANDING.append(BRONZE.field(HEADERS)) if self._needs_headers else LANDING
             with effect("create_table"):
                 DeltaTable.create(self._landing, Schema.from_arrow(wanted), mode="ignore")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta.bronze import BRONZE
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import identity
 from pipeline.ingest.identity import (
@@ -41,6 +42,11 @@ _ABSENT: Final[Mapping[str, str]] = {
     "key": "binary", "value": "binary", "partition": "int", "offset": "bigint", "source_time": "timestamp",
     "source_clock": "string",
 }  # fmt: skip
+
+_SCHEMA: Final = pa.schema([
+    *(pa.field("value", pa.binary()) if name == "value" else BRONZE.field(name) for name in INPUT),
+    pa.field(SOURCE, pa.string()),
+])  # fmt: skip
 
 
 class Union:
@@ -310,5 +316,6 @@ def _rows_of_each(batches: Iterator[pa.RecordBatch], each: tuple[RowsOf, ...]) -
         for number in sorted(map(int, pc.unique(numbers).to_pylist())):
             own = batch.filter(pc.equal(numbers, str(number)))
             for rows in each[number](iter([own])):
-                given = rows.select(INPUT)
-                yield given.append_column(SOURCE, pa.repeat(str(number), given.num_rows))
+                # Spark and files name the elements of a list in two ways, and a table of both needs one.
+                columns = [rows.column(name).cast(_SCHEMA.field(name).type) for name in INPUT]
+                yield pa.record_batch([*columns, pa.repeat(str(number), rows.num_rows)], schema=_SCHEMA)
