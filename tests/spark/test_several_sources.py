@@ -91,6 +91,17 @@ def stage(world: World, tmp_path: Path) -> Stage:
     return Stage(world, tmp_path)
 
 
+@pytest.mark.proves("G4")
+def test_two_tables_land_by_their_profiles(stage: Stage) -> None:
+    """Laws L1 and L13: one query reads both, and each row has the profile of its table."""
+    stage.send("own", 10)
+    stage.send("framed", 20)
+    stage.read("own", "framed")
+    stage.ingest()
+    found = {(row["topic"].startswith("delta:"), row["game"], row["profile"]) for row in stage.require("own", "framed")}
+    assert found == {(False, "g", None), (True, "by header", 1)}
+
+
 @pytest.mark.long
 @pytest.mark.proves("G4", "G11")
 def test_a_further_source_joins_and_each_row_lands_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +142,7 @@ def test_a_further_source_joins_and_each_row_lands_once(stage: Stage, monkeypatc
     ]
 
 
+@pytest.mark.long
 @pytest.mark.proves("G11", "G15")
 def test_each_source_is_adopted_and_refused_by_its_name(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws L1 and L5: a lost checkpoint is adopted behind each table's last row; a table made anew is named."""
