@@ -2,7 +2,7 @@
 
 Twenty columns with the same values in each format: numbers, texts, a nested record, an array, a map, an enum, times and
 three fields that may be absent. Each contender turns the same array of payloads into columns, in turn, in one process;
-its CPU time with all threads counts. See docs/performance.md.
+its CPU time with all threads counts, that of the JVM with `--spark`. See docs/performance.md.
 """
 
 import argparse
@@ -10,6 +10,8 @@ import json
 import random
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from statistics import median
@@ -19,9 +21,11 @@ import fastavro
 import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from pyspark.sql import SparkSession
 
 from bench import machine
 from bench.command import keep
+from bench.spark_avro import SparkDecoding, session
 from bench.text import number, table
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.formats.supported import columns, decoder, format_of
@@ -158,8 +162,16 @@ def _kind(name: str) -> FieldDescriptorProto.Type.ValueType:
     return FieldDescriptorProto.Type.Value(f"TYPE_{name.upper()}")
 
 
-def contenders(rows: int) -> dict[str, Callable[[], int]]:
-    """Return what is measured, by name; each returns how many payloads it decoded."""
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to decode."""
+
+    work: Callable[[], int]  # decodes all payloads and returns how many there were
+    clock: Callable[[], float] = time.process_time  # CPU seconds that it has used so far
+
+
+def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Contender]:
+    """Return what is measured, by name; Spark's function with a session only."""
     drawn = values(rows)
     avro, protobuf = avro_schema(), protobuf_schema()
     in_avro, in_protobuf = avro_payloads(avro, drawn), protobuf_payloads(protobuf, drawn)
@@ -169,32 +181,37 @@ def contenders(rows: int) -> dict[str, Callable[[], int]]:
         read = [fastavro.schemaless_reader(BytesIO(payload), parsed, None) for payload in in_avro]
         return int(pa.RecordBatch.from_pylist(read, schema=columns(avro)).num_rows)
 
-    def by_turnout(of: Schema, contents: list[bytes]) -> Callable[[], int]:
+    def by_turnout(of: Schema, contents: list[bytes]) -> Contender:
         held, decode = pa.array(contents, pa.binary()), decoder(of).decode
-        return lambda: int(decode(held).batch.num_rows)
+        return Contender(lambda: int(decode(held).batch.num_rows))
 
     bad = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_avro)]
     tall = drawn[0] | {"sectors": list(range(50_000))}
-    return {
+    found = {
         "avro": by_turnout(avro, in_avro),
         "avro, one in a hundred malformed": by_turnout(avro, bad),
         "avro, one array of 50,000": by_turnout(avro, [*in_avro[:-1], *avro_payloads(avro, [tall])]),
-        "avro by fastavro": by_fastavro,
+        "avro by fastavro": Contender(by_fastavro),
         "protobuf": by_turnout(protobuf, in_protobuf),
     }
+    if spark is not None:
+        by_spark = SparkDecoding(spark, in_avro)
+        found["avro by Spark's from_avro"] = Contender(lambda: by_spark.decode(avro), by_spark.cpu_seconds)
+        found["avro, read by Spark and not decoded"] = Contender(by_spark.read, by_spark.cpu_seconds)
+    return found
 
 
-def measure(rows: int, repeats: int) -> dict[str, list[float]]:
+def measure(rows: int, repeats: int, spark: SparkSession | None = None) -> dict[str, list[float]]:
     """Return the payloads per CPU second of each contender, run by run; all take turns, the first turn is not kept."""
     pa.set_cpu_count(1)
-    works = contenders(rows)
-    found: dict[str, list[float]] = {name: [] for name in works}
+    each_one = contenders(rows, spark)
+    found: dict[str, list[float]] = {name: [] for name in each_one}
     for turn in range(repeats + 1):
-        for name, work in works.items():
-            begun = time.process_time()
-            decoded = work()
+        for name, contender in each_one.items():
+            begun = contender.clock()
+            decoded = contender.work()
             if turn:
-                found[name].append(decoded / (time.process_time() - begun))
+                found[name].append(decoded / max(contender.clock() - begun, 0.001))
     return found
 
 
@@ -211,9 +228,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.decode")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--spark", action="store_true", help="measure Spark's from_avro as well; fetches its jar once")
+    parser.add_argument("--jars", type=Path, default=Path.home() / ".cache/turnout/bench", help="where the jar is kept")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rates = measure(options.rows, options.repeats)
+    with session(options.jars) if options.spark else nullcontext() as spark:
+        rates = measure(options.rows, options.repeats, spark)
     result = {
         "machine": machine.describe(),
         "load": machine.load_average(),

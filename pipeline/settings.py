@@ -276,8 +276,8 @@ class Roles:
 
     operators: tuple[str, ...] = ()
     """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
-    schemas, switch own queries, accept gaps and adopt sources. An operation's kind also decides who may resume,
-    close and cancel it."""
+    schemas and approve those of others, trust registries, switch own queries, accept gaps and adopt sources. An
+    operation's kind also decides who may resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
     """They may do what operators may, and also move and retire games, and start, stop, create and change groups."""
@@ -285,6 +285,15 @@ class Roles:
     access_admins: tuple[str, ...] = ()
     """They may grant and revoke access to games' tables, decide about requests, and add users to the embedded catalog.
     No other role includes this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """How people register schemas: see docs/schemas.md."""
+
+    second_person: bool = False
+    """Whether a second person must approve a registration that has a breaking change. Schemas that come from a registry
+    need nobody: what would break a game's table goes to quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +365,7 @@ class Settings:
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
+    schemas: Schemas = field(default_factory=Schemas)
     access: Access = field(default_factory=Access)
     registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)

@@ -19,6 +19,7 @@ _PAUSED = "paused"
 _PAGES: Final = {
     "Fleet": "fleet",
     "Groups": "groups",
+    "Schemas": "schemas",
     "Repairs": "repairs",
     "Access": "access",
     "Operations": "operations",

@@ -36,6 +36,11 @@ def game_column(label: str, table: str, width: int) -> Any:
     return _column(label, f"{table}_open_game", width, ("game", "game"))
 
 
+def schemas_column(label: str, table: str, width: int) -> Any:
+    """Return a table's column of game keys, each of which opens the game's schemas in this tab."""
+    return _column(label, f"{table}_open_schemas", width, ("schemas", "game"))
+
+
 def operation_column(label: str, table: str, width: int) -> Any:
     """Return a table's column of operations as `short` names them, each of which opens its page in this tab."""
     return _column(label, f"{table}_open_operation", width, ("operations", "operation"))
@@ -44,6 +49,11 @@ def operation_column(label: str, table: str, width: int) -> Any:
 def offer_games(table: str, games: Mapping[str, str]) -> None:
     """Draw, below a table, a list of its games (key → text) that opens one: no key opens a cell of a table."""
     _offer(f"{table}_open", "Open a game", games, ("game", "game"))
+
+
+def offer_schemas(table: str, games: Mapping[str, str]) -> None:
+    """Draw, below a table, a list of its games (key → text) that opens the schemas of one, as `offer_games` does."""
+    _offer(f"{table}_open", "Open a game's schemas", games, ("schemas", "game"))
 
 
 def offer_operations(table: str, operations: Mapping[str, str]) -> None:

@@ -254,6 +254,9 @@ def _draw_schemas(environment: Environment, game_key: str) -> None:
     if not versions:
         st.info("No schema is registered for this game: ingest refuses its rows as unknown_game until one is.")
         return
+    st.page_link(
+        "views/schemas.py", label="Compare its versions", icon=":material/difference:", query_params={"game": game_key}
+    )
     st.dataframe(
         pd.DataFrame(
             {

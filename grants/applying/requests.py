@@ -14,7 +14,7 @@ from pipeline.errors import Conflict, Refused
 from pipeline.names import is_said
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import read_by_prefix
-from pipeline.store.database.states import AccessRequestState
+from pipeline.store.database.states import RequestState
 from pipeline.store.database.tables import access_requests
 from pipeline.store.processes.leases import store_now
 
@@ -30,7 +30,7 @@ class Request:
     requester: str
     intents: Sequence[Mapping[str, Any]]
     reason: str
-    state: AccessRequestState
+    state: RequestState
     decided_by: str | None
     decision_reason: str | None
     operation_id: str | None  # what came of it
@@ -89,7 +89,7 @@ def describe(wanted: Request) -> str:
 def decide(
     engine: Engine,
     request: Request,
-    state: AccessRequestState,
+    state: RequestState,
     actor: str,
     decision_reason: str,
     operation_id: str | None = None,

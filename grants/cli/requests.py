@@ -15,7 +15,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.lists import join_limited
 from pipeline.moments import in_utc
-from pipeline.store.database.states import AccessRequestState
+from pipeline.store.database.states import RequestState
 from pipeline.terminal import say, say_json
 
 
@@ -61,7 +61,7 @@ def withdraw(env_dir: Path, request: str) -> None:
     _decided(AccessContext(env_dir), request, "withdrawn", "")
 
 
-def _decided(context: AccessContext, request: str, state: AccessRequestState, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: RequestState, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 

@@ -2,8 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+    from pipeline.setup.doctor import Finding
+
+_NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
 
 
 @click.command("doctor")
@@ -15,4 +22,27 @@ def doctor(env_dir: Path, as_json: bool) -> None:
     """
     from pipeline.setup import doctor as checks
 
-    sys.exit(checks.run(env_dir, as_json))
+    sys.exit(checks.run(env_dir, as_json, ask_registries))
+
+
+def ask_registries(settings: "Settings") -> "list[Finding]":
+    """Ask each registry for a schema that nobody has: an answer shows that address and credentials are right."""
+    from pipeline.contracts.registries.answers import Away
+    from pipeline.contracts.registries.supported import resolvers
+    from pipeline.errors import Refused
+    from pipeline.registry_settings import generation_of
+    from pipeline.setup.doctor import Finding
+
+    try:
+        clients = resolvers(settings)
+    except Refused as refused:
+        return [Finding("registries", "registries", "missing", str(refused), "correct the settings registries.*")]
+    found = []
+    for name in settings.registries:
+        answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
+        if isinstance(answer, Away):
+            remedy = f"start it, or correct registries.{name}"
+            found.append(Finding("registries", f"registry {name}", "missing", answer.detail, remedy))
+        else:
+            found.append(Finding("registries", f"registry {name}", "ok", "answers"))
+    return found

@@ -20,8 +20,8 @@ _BEGIN: Final = frozenset(
 )  # fmt: skip
 """Commands with which an environment may begin."""
 
-_MAKE_NOTHING: Final = frozenset({"doctor", "paths"})
-"""Commands that say where things would be."""
+_MAKE_NOTHING: Final = frozenset({"doctor", "paths", "source probe"})
+"""Commands that need no control store: they say what is there, or where things would be."""
 
 _READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})
 """Commands that look at tables in the folder, wherever the control store is."""

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from pipeline.cli.context import CommandContext, load_with_source
+from pipeline.cli.options import source_option
 from pipeline.control.acts import DirectAct
 from pipeline.terminal import say, say_lines
 
 
 @click.command("run")
 @click.option("--once", is_flag=True, help="Land what is there now, then end.")
-@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
+@source_option()
 def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
     """Run the ingest driver: source to bronze.
 
@@ -29,7 +30,7 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 
 @click.command("adopt")
 @click.option("--accept-loss", is_flag=True, help="Continue without what the source lost, and record the gap.")
-@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
+@source_option()
 def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
     """Continue ingest from bronze after a lost or damaged checkpoint, a restored bronze or losses of the source.
 

@@ -86,9 +86,15 @@ _COMMANDS: Final = (
     group(
         "schemas",
         "Schemas of games: versions, plans, registration.",
-        LazyCommand("plan", "pipeline.cli.schemas:plan_schema"),
-        LazyCommand("register", "pipeline.cli.schemas:register_schema"),
+        LazyCommand("plan", "pipeline.cli.registering:plan_schema"),
+        LazyCommand("register", "pipeline.cli.registering:register_schema"),
+        LazyCommand("requests", "pipeline.cli.registering:schema_requests"),
+        LazyCommand("approve", "pipeline.cli.registering:approve_schema"),
+        LazyCommand("reject", "pipeline.cli.registering:reject_schema"),
+        LazyCommand("trust", "pipeline.cli.registering:trust_registry"),
         LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
+        LazyCommand("show", "pipeline.cli.schemas:show_schema"),
+        LazyCommand("diff", "pipeline.cli.schemas:diff_schemas"),
     ),
     group(
         "games",

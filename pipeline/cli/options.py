@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 
 import click
 from sqlalchemy import Engine
@@ -16,6 +16,7 @@ from pipeline.cli.context import CommandContext
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import is_said, plain
+from pipeline.source_settings import Source
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import find
 from pipeline.store.operations import Operation, Step
@@ -67,6 +68,12 @@ def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
         return command
 
     return add
+
+
+def source_option() -> Decorator[Any]:
+    """Return the option --source, with the kinds that the setting may have."""
+    kinds = get_args(get_type_hints(Source)["kind"])
+    return click.option("--source", type=click.Choice(kinds), help="Overrides the setting source.kind.")
 
 
 def required_reason(help_text: str) -> Decorator[Any]:

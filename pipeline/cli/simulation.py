@@ -8,10 +8,11 @@ from typing import Final
 import click
 
 from pipeline.cli.context import CommandContext, load_with_source
-from pipeline.cli.options import Finite, Words, combine_options
+from pipeline.cli.options import Finite, Words, combine_options, source_option
 from pipeline.settings import load
 from pipeline.terminal import say_json
 
+_VERSION_SECONDS: Final = 60.0  # between versions of a live demo with other formats or framings
 _FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bits
 
 _simulation = combine_options(
@@ -61,7 +62,7 @@ _simulation = combine_options(
     ),
     click.option("--registry-url", help="Address of a Confluent-like registry, which --framing confluent fills."),
     click.option("--glue-endpoint", help="Address of AWS Glue or a stand-in, which --framing glue fills."),
-    click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+    source_option(),
 )
 """Says what to simulate."""
 
@@ -138,7 +139,8 @@ def demo(
 
     Runs until Ctrl-C, with the controller and the groups `a` and `b`; Prometheus has port 9090. It restarts a driver
     that dies. With Kafka as the source and no broker in the settings it starts a broker; for Confluent's frames without
-    --registry-url a schema registry. With --formats or --framing, --once also compares every value.
+    --registry-url a schema registry. With --formats or --framing, --once also compares every value, and a live run
+    brings a new version of each game every minute.
     """
     from pipeline.demo import demo as runs
 
@@ -148,4 +150,6 @@ def demo(
     )
     if once:
         sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
+    if version_every is None and plan.is_mixed:
+        plan = replace(plan, version_every=max(1, round(rate * _VERSION_SECONDS)))
     sys.exit(runs.live(settings, known, plan, rate))

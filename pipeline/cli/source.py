@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 
 from pipeline.cli.context import load_with_source
+from pipeline.cli.options import source_option
 from pipeline.errors import Refused
 from pipeline.terminal import say_json, say_lines
 
 
 @click.command("probe")
-@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
+@source_option()
 @click.option("--name", help="One of the sources of `[sources.NAME]`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def probe_source(env_dir: Path, source: str | None, name: str | None, as_json: bool) -> None:

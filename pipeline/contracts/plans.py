@@ -10,6 +10,8 @@ from pipeline.contracts.schemas import FieldPlacement
 from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
+_HARMLESS: Final = frozenset({("add", "add"), ("widen", "widen"), ("rename", "keep"), ("format", "keep")})
+"""Kinds of change with a policy by which every reader of the table goes on as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,14 @@ class Step:
     type: str | None = None  # the type of that column
     old_rows: str = KEEP
     new_rows: str = "have their value there"
+
+    @property
+    def breaks(self) -> bool:
+        """Return whether readers or producers must know of it.
+
+        New values lie in another column, mean something else, are null, or go to quarantine.
+        """
+        return (self.kind, self.policy) not in _HARMLESS
 
     def __str__(self) -> str:
         """Return the change for a report: the path, then the change."""
@@ -48,6 +58,11 @@ class RegistrationPlan:
         return tuple(step for step in self.steps if step.policy == "refuse")
 
     @property
+    def breaking(self) -> tuple[Step, ...]:
+        """Return the changes that break something, where the registration changes anything."""
+        return tuple(step for step in self.steps if step.breaks) if self.new else ()
+
+    @property
     def hash(self) -> str:
         """Return the id of this plan, 16 hex digits of a hash."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
@@ -61,12 +76,14 @@ def render_plan(plan: RegistrationPlan) -> Iterator[str]:
     elif not plan.steps:
         yield "  no changes in the table"
     for step in plan.steps:
-        yield f"  {step}"
+        yield f"{'! ' if step.breaks else '  '}{step}"
         place = "" if step.column is None else f" -> {step.column} {step.type}"
         yield f"      {step.kind}: {step.policy}{place}"
         yield f"      old rows {step.old_rows}; new rows {step.new_rows}"
     if plan.placement.quarantined is not None:
         yield "  all rows of this schema go to quarantine; the table stays unchanged"
+    if breaking := len(plan.breaking):
+        yield f" {breaking} of {len(plan.steps)} change(s) are breaking, marked by '!': readers or producers must know"
     if count := len(plan.refused):
         yield f" refused because of {count} change(s): choose other policies, or change the definition"
     yield f"plan {plan.hash}"

@@ -51,6 +51,7 @@ class Registration:
     policies: Policies = DEFAULTS
     plan_hash: str | None = None  # of the plan that was shown; None: apply the current plan
     format: str = "protobuf"
+    actor: str | None = None  # who registers it; None: nobody, as a simulation does
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class CheckedRegistration:
     fingerprint: str
     policies: Policies
     plan_hash: str | None = None
+    actor: str | None = None
+    registry: str | None = None  # the generation of the registry that it comes from
     unattended: bool = False  # nobody is there to choose: what is refused waits in quarantine for a person
 
 
@@ -94,7 +97,7 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         key = game_key(each.game)
         registrations.append(
             CheckedRegistration(
-                each.game, key, each.format, each.message, *known[source], each.policies, each.plan_hash
+                each.game, key, each.format, each.message, *known[source], each.policies, each.plan_hash, each.actor
             )
         )
     return registrations
@@ -210,7 +213,12 @@ class RegistrationBatch:
         """
         return [self._write(checked) for checked in self._registrations]
 
-    def _write(self, checked: CheckedRegistration) -> Registered:
+    def require_possible(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return what a registration would do now, where it can be done.
+
+        Raises:
+            Refused: a change is refused, or the plan is not the one that was shown.
+        """
         plan = self.plan(checked)
         if checked.plan_hash is not None and plan.hash != checked.plan_hash:
             raise Refused(
@@ -223,13 +231,18 @@ class RegistrationBatch:
                 f"{shown(checked.game)}; keep the existing fields, or choose a policy:"
                 f"{_listed([str(each) for each in plan.refused])}"
             )
+        return plan
+
+    def _write(self, checked: CheckedRegistration) -> Registered:
+        plan = self.require_possible(checked)
         schema_id = self._schema_id(checked)
         if not plan.new:
             return Registered(schema_id, self._versions[checked.key, schema_id], new=False)
         values = {"game_key": checked.key, "game": checked.game, "version": plan.version}
         number = latest_number(self._connection) + 1
         query = insert(registrations).values(registration_id=number, **values, schema_id=schema_id)
-        self._connection.execute(query.values(created_at=self._now))
+        origin = {"actor": checked.actor, "registry": checked.registry}
+        self._connection.execute(query.values(created_at=self._now, **origin))
         if plan.placement != PLAIN or checked.policies.chosen:
             self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, checked.policies)))
         held = self._held.setdefault(checked.key, {})

@@ -5,7 +5,7 @@ function of its version, so a pass can pin one by its number.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sqlalchemy import Connection, Engine
@@ -56,12 +56,28 @@ class LocalRegistry:
         with self._engine.connect() as connection:
             return RegistrationBatch(connection, registrations).plan(registrations[0])
 
+    def require_possible(self, registration: Registration) -> RegistrationPlan:
+        """Return what a registration would do now, where it can be done; writes nothing.
+
+        Raises:
+            Refused: as of `register_many`.
+        """
+        registrations = ready([registration])
+        with self._engine.connect() as connection:
+            return RegistrationBatch(connection, registrations).require_possible(registrations[0])
+
     def register(self, game: str, message: str, definition: bytes, policies: Policies = DEFAULTS) -> Registered:
         """Register one schema; see `register_many`."""
         return self.register_many([Registration(game, message, definition, policies)])[0]
 
-    def register_many(self, registering: Iterable[Registration]) -> list[Registered]:
+    def register_many(
+        self,
+        registering: Iterable[Registration],
+        within: Callable[[Connection, list[Registered]], None] | None = None,
+    ) -> list[Registered]:
         """Register schemas in the given order, all or none, each exactly as planned.
+
+        `within` is called in the same transaction: where it refuses, nothing is registered.
 
         A schema that a game already has changes nothing. A schema with quarantined rows may be registered again, with
         policies by which its rows land from then on.
@@ -75,7 +91,10 @@ class LocalRegistry:
             try:
                 with writing(self._engine) as connection:
                     lock(connection)
-                    return RegistrationBatch(connection, registrations).write()
+                    done = RegistrationBatch(connection, registrations).write()
+                    if within is not None:
+                        within(connection, done)
+                    return done
             except IntegrityError:
                 # Another process has just registered and taken an id or a version: read again.
                 continue

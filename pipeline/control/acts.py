@@ -22,6 +22,9 @@ class DirectAct(StrEnum):
     APPROVE_GAME = "approve a game", Role.OPERATOR
     REJECT_GAME = "reject a game", Role.OPERATOR
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
+    APPROVE_SCHEMA = "approve a schema", Role.OPERATOR
+    REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True
+    TRUST_REGISTRY = "trust a registry", Role.OPERATOR, True
     SET_OWN_QUERY = "set an own query", Role.OPERATOR
     ADOPT_SOURCE = "adopt a source", Role.OPERATOR
     ACCEPT_GAP = "accept a gap", Role.OPERATOR, True

@@ -22,6 +22,7 @@ MOST: Final = 100
 """Records that are read."""
 
 _NAMED: Final = 5  # schema ids that are listed, the most frequent first
+_WORTH: Final = 20  # one record in so many counts, fewer are bad records
 _MOST_JSON_BYTES: Final = 1_000_000
 _PLAIN: Final = re.compile(r"[!-~]{1,249}")  # header names that a line of TOML can hold as they are
 
@@ -168,13 +169,18 @@ def _fit(
 
 
 def _fit_wrapped(payloads: Sequence[_Payload]) -> tuple[Fit, str]:
-    if sum(payload.schema_id == 0 for payload in payloads) * 2 > len(payloads):
-        framed = _by_shape([SampledRecord(payload.value, None) for payload in payloads])
+    unnamed = [payload for payload in payloads if payload.schema_id == 0]
+    named = len(payloads) - len(unnamed)
+    if len(unnamed) * _WORTH >= len(payloads):
+        framed = _by_shape([SampledRecord(payload.value, None) for payload in unnamed])
         shape, members = max(framed, key=lambda each: len(each[1]))
-        if shape.framing is not None:
-            settings = {"framing": shape.framing, "registry": "main"}
-            fit = Fit(len(members), settings, _REGISTRY_OF[shape.framing])
-            return fit, f"turnout's wrapper without schema ids, around {shape.kind}."
+        if shape.framing is not None and len(members) * 2 > len(unnamed):
+            framing = f"wrapper-or-{shape.framing}" if named * _WORTH >= len(payloads) else shape.framing
+            fits = len(members) + (named if framing != shape.framing else 0)
+            others = "" if framing == shape.framing else f", and {named} with turnout's schema ids"
+            fit = Fit(fits, {"framing": framing, "registry": "main"}, _REGISTRY_OF[shape.framing])
+            return fit, f"turnout's wrapper without schema ids, around {shape.kind}{others}."
+    if len(unnamed) * 2 > len(payloads):
         return (
             Fit(len(payloads), {}),
             "turnout's wrapper, but without schema ids: schema 0 of each game must be registered, or ids must be set.",

@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
@@ -78,8 +78,17 @@ def render_findings(collected: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
-    """Print what was found; return 0, or 1 when something that is needed is missing."""
+def run(
+    env_dir: Path, as_json: bool, ask: Callable[[Settings], Sequence[Finding]] = lambda _: (), root: Path = ROOT
+) -> int:
+    """Print what was found; return 0, or 1 when something that is needed is missing.
+
+    Args:
+        env_dir: the environment's folder.
+        as_json: print JSON.
+        ask: looks at services with packages that may be missing: called where nothing is.
+        root: the checkout.
+    """
     try:
         settings, _ = settings_module.load(env_dir)
         collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
@@ -88,6 +97,8 @@ def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
         remedy = "correct them; defaults are assumed below"
         collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
     collected += findings(settings, env_dir, root)
+    if not any(finding.state == "missing" for finding in collected):
+        collected += ask(settings)
     as_dicts = [dataclasses.asdict(finding) for finding in collected]
     say_lines(json.dumps(as_dicts, indent=2) if as_json else render_findings(collected))
     return 1 if any(finding.state == "missing" for finding in collected) else 0

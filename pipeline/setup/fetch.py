@@ -42,7 +42,7 @@ def fetch(cache: Path, into: Path, jars: Sequence[LockedJar], download: Download
     return len(absent)
 
 
-def download_with_ivy(cache: Path, folder: Path) -> None:
+def download_with_ivy(cache: Path, folder: Path, *, ivy_file: Path = IVY_FILE, confs: Sequence[str] = CONFS) -> None:
     """Download with the Ivy inside pyspark; $TURNOUT_IVY_SETTINGS may name the Ivy settings file to use.
 
     Raises:
@@ -53,7 +53,7 @@ def download_with_ivy(cache: Path, folder: Path) -> None:
         raise Refused(f"TURNOUT_IVY_SETTINGS names {settings}, which is not a file. Correct or unset it.")
     log = cache / "ivy.log"
     command = [java_executable(), "-jar", str(_ivy_jar()), "-cache", str(cache / "ivy"), "-settings", str(settings)]
-    command += ["-ivy", str(IVY_FILE), "-confs", *CONFS]
+    command += ["-ivy", str(ivy_file), "-confs", *confs]
     command += ["-retrieve", f"{folder}/[conf]/[artifact]-[revision].[ext]"]
     with log.open("wb") as output:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT).returncode

@@ -40,6 +40,17 @@ class OpenNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedCount:
+    """How many writers of one registry a game waits for."""
+
+    registry: str
+    game_key: GameKey
+    game: str
+    writers: int
+    since: float  # the oldest of them, Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryHealth:
     """How a generation of a registry stands."""
 
@@ -80,6 +91,24 @@ def read_needs(connection: Connection, registry: str | None = None) -> list[Open
     if registry is not None:
         query = query.where(schema_needs.c.registry == registry)
     return [_need(**row) for row in connection.execute(query).mappings()]
+
+
+def count_needs(connection: Connection) -> list[NeedCount]:
+    """Count the open needs of each game and registry, oldest first."""
+    table = schema_needs
+    oldest = func.min(table.c.wanted_at)
+    query = select(table.c.registry, table.c.game_key, func.max(table.c.game), func.count(), oldest)
+    return [
+        NeedCount(*row)
+        for row in connection.execute(query.group_by(table.c.registry, table.c.game_key).order_by(oldest))
+    ]
+
+
+def needs_of_game(connection: Connection, key: str, most: int) -> list[OpenNeed]:
+    """Return the oldest open needs of a game."""
+    query = select(schema_needs).where(schema_needs.c.game_key == key)
+    ordered = query.order_by(schema_needs.c.wanted_at, schema_needs.c.writer).limit(most)
+    return [_need(**row) for row in connection.execute(ordered).mappings()]
 
 
 def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:
@@ -130,12 +159,17 @@ def write_state(connection: Connection, health: RegistryHealth) -> None:
     connection.execute(update(table).where(table.c.registry == health.registry).values(values))
 
 
-def trust_again(engine: Engine, registry: str, now: float) -> bool:
-    """End the mistrust of a registry, as a person has decided; return False where there was none."""
+def trust_again(engine: Engine, registry: str, now: float, since: float | None = None) -> bool:
+    """End the mistrust of a registry, as a person has decided; return False where there was none.
+
+    `since` is when the mistrust began that the person saw; None: whichever there is.
+    """
     table = registry_states
     with writing(engine) as connection:
         lock(connection)
         query = update(table).where(table.c.registry == registry, table.c.state == "mistrusted")
+        if since is not None:
+            query = query.where(table.c.since == since)
         return bool(connection.execute(query.values(state="ok", since=now, detail=None, retry_at=None)).rowcount)
 
 

@@ -89,6 +89,18 @@ def rows_of_paths(connection: Connection, registry: str, writer: bytes) -> list[
     return list({bytes(row.writer): _writer(row) for row in rows}.values())
 
 
+def writers_of(connection: Connection, schema_ids: Iterable[int], most: int) -> list[WriterRow]:
+    """Return the newest writers that mean one of these schemas; what a writer means never changes afterwards."""
+    query = select(writers).where(writers.c.schema_id.in_(list(schema_ids))).order_by(writers.c.number.desc())
+    return [_writer(row) for row in connection.execute(query.limit(most))]
+
+
+def count_writers(connection: Connection) -> dict[str, int]:
+    """Return how many answers of each registry are kept."""
+    query = select(writers.c.registry, func.count()).group_by(writers.c.registry)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 def sampled_writer(connection: Connection, registry: str, place: int) -> bytes | None:
     """Return one writer whose schema its registry gave, by its place among all, which wraps; None without any."""
     own = (writers.c.registry == registry, writers.c.fingerprint.is_not(None))

@@ -28,8 +28,9 @@ def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
 class CachedRegistry:
     """The registry as this driver last read it.
 
-    While the store is away, rows of schemas that were registered before land; rows of other schemas go to quarantine as
-    `unknown_schema`, from where a replay lands them. Rows of unknown writers of foreign registries wait (law L14).
+    While the store is away, rows of schemas that were registered before land. Rows with another of turnout's own ids go
+    to quarantine as `unknown_schema`, from where a replay lands them; rows of other registries' unknown writers wait
+    (law L14).
     """
 
     def __init__(self, registry: LocalRegistry) -> None:

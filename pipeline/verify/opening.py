@@ -177,7 +177,7 @@ def _glue(framed: bytes, _writer: bytes) -> bytes:
         body = inflater.decompress(framed[_GLUE:], MAX_PAYLOAD_BYTES + 1)
     except zlib.error as error:
         raise Unopened("bad_compression") from error
-    if not inflater.eof or inflater.unused_data or inflater.unconsumed_tail:
+    if len(body) > MAX_PAYLOAD_BYTES or not inflater.eof or inflater.unused_data or inflater.unconsumed_tail:
         raise Unopened("bad_compression")
     return body
 

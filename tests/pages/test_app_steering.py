@@ -33,7 +33,7 @@ from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
-PAGES = ("groups", "repairs", "access", "operations", "audit")
+PAGES = ("groups", "schemas", "repairs", "access", "operations", "audit")
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
@@ -92,13 +92,14 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
     app = opening(page)
     sentence = {
         "groups": "No cluster group yet",
+        "schemas": "No schema is registered yet",
         "repairs": "Nothing to repair",
         "access": "The catalog was never read",
         "operations": "No operation is open",
         "audit": "Audit log",
     }
     assert sentence[page] in texts(app)
-    assert links(app)[:6] == ["Fleet", "Groups", "Repairs", "Access", "Operations (0)", "Audit"]
+    assert links(app)[:7] == ["Fleet", "Groups", "Schemas", "Repairs", "Access", "Operations (0)", "Audit"]
 
 
 @pytest.mark.parametrize("page", PAGES)

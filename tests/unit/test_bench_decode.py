@@ -20,6 +20,6 @@ def test_formats_are_compared_on_the_same_values() -> None:
 
 def test_each_contender_decodes_all_but_the_malformed() -> None:
     """A contender that refuses payloads would be measured at less work than the others."""
-    counts = {name: work() for name, work in decode.contenders(200).items()}
+    counts = {name: each.work() for name, each in decode.contenders(200).items()}
     assert {name: 198 if "malformed" in name else 200 for name in counts} == counts
     assert "at least 500 thousand" in decode.report({name: [1.0, 2.0] for name in counts})

@@ -14,18 +14,21 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
-from pipeline.store.database.engine import open_store
+from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.states import OperationState
+from pipeline.store.database.tables import schema_requests
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, change, operation, submit
+from pipeline.store.schema_needs import RegistryHealth, write_state
 
 ROOT = Path(__file__).parents[2]
 READS = {
-    "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
-    "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list", "ops show",
-    "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan", "grants export",
-    "grants requests",
+    "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
+    "games list", "games pending", "ingest gaps",
+    "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
+    "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
+    "grants export", "grants requests",
     "read",
 }  # fmt: skip
 RUNS = {  # who may start a process on the machine may do what it does
@@ -38,6 +41,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip
+REQUEST: Final = "0af3"
 ACTS = {
     "games approve": (("Chess",), "approve a game"),
     "games reject": (("Chess",), "reject a game"),
@@ -46,6 +50,9 @@ ACTS = {
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
     "schemas register": (("--game", "Go", "--message", "m.M", __file__), "register a schema"),
+    "schemas approve": ((REQUEST,), "approve a schema"),
+    "schemas reject": ((REQUEST, "--reason", "no"), "reject a schema"),
+    "schemas trust": (("main", "--reason", "rebuilt"), "trust a registry"),
     "ingest adopt": ((), "adopt a source"),
     "stream own-query": (("Go", "on"), "set an own query"),
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
@@ -100,6 +107,10 @@ def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
 EMPTY: Final = {
     "backend": "none", "desired": "drained", "capacity_cores": None, "priority": "normal", "spark_master": None,
 }  # fmt: skip
+ASKED: Final = {
+    "game": "Go", "message": "m.M", "format": "protobuf", "policies": [], "plan": "0" * 16, "reason": "",
+    "request": REQUEST, "requester": "ann",
+}  # fmt: skip
 ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games approve": ("approve", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
     "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
@@ -108,11 +119,14 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
     "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
+    "schemas reject": ("reject a schema", f"game:{game_key('Go')}", {**ASKED, "reason": "no"}),
+    "schemas trust": ("trust a registry", "registry:main", {"reason": "rebuilt", "seen": "7 changed", "since": 1.0}),
 }  # fmt: skip
 FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
     "schemas register": ("register a schema", (f"game:{game_key('Go')}",), {
-        "game": "Go", "message": "m.M", "policies": [],
+        "game": "Go", "message": "m.M", "format": "protobuf", "policies": [], "plan": None, "reason": "",
     }),
+    "schemas approve": ("approve a schema", (f"game:{game_key('Go')}",), ASKED),
     "ingest adopt": ("adopt a source", (), {"accept_loss": False}),
     "stream accept-gap": ("accept-gap", ("game:go",), {"reason": "gone"}),
     "catalog add-user": ("add a user", (), {"groups": []}),
@@ -125,6 +139,12 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
     engine = open_store(*load(folder))
     record_seen(engine, {"go": "Go"}, 1)
     create(engine, Group("a", desired="drained"), "ann", "")
+    with writing(engine) as connection:
+        connection.execute(schema_requests.insert().values(
+            request_id=REQUEST, requester="ann", game_key=game_key("Go"), game="Go", format="protobuf", message="m.M",
+            definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
+        ))  # fmt: skip
+        write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
     before = len(list(audit.entries(engine)))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])
     found = list(audit.entries(engine))[before:]

@@ -36,6 +36,37 @@ def test_an_avsc_file_is_avro(world: Any, tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_a_breaking_change_is_requested_and_approved(world: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """The commands ask for a second person where the setting wants one, and say for whom the request waits."""
+    (tmp_path / "turnout.toml").write_text("[schemas]\nsecond_person = true\n", "utf-8")
+
+    def act(command: str, *more: str, person: str) -> Any:
+        monkeypatch.setattr("pipeline.cli.context.current_user", lambda: person)
+        return CliRunner().invoke(cli, ["schemas", command, *more, "--env-dir", str(tmp_path)])
+
+    assert json.loads(world("register", "--json", ms="int").output) == {
+        "outcome": "registered", "game": "Go", "version": 1, "schema_id": 1
+    }  # fmt: skip
+    plan = json.loads(world("plan", "--json", driver="string").output)
+    assert (plan["version"], plan["possible"], plan["needs_approval"]) == (2, True, True)
+    assert [(step["kind"], step["breaking"]) for step in plan["steps"]] == [("remove", True), ("add", False)]
+    asked = world("register", "--json", "--reason", "renamed", "--plan-hash", plan["plan"], driver="string")
+    waits = json.loads(asked.output)
+    assert (asked.exit_code, waits["outcome"], waits["plan_hash"]) == (1, "requested", plan["plan"])
+    assert "Another person who can reach this environment must approve it." in waits["lines"]
+    name = waits["request_id"][:8]
+    own = act("approve", name, person=waits["requester"])
+    assert "cannot approve your own request" in str(own.exception)
+    assert act("approve", name, "--dry-run", person="bob").exit_code == 0
+    done = act("approve", name, person="bob")
+    assert (done.exit_code, "! ms: removed" in done.output) == (0, True)
+    assert done.output.endswith("schema id 2: version 2 of 'Go' registered\n")
+    (listed,) = json.loads(act("requests", "--json", person="eve").output)
+    assert (listed["state"], listed["decided_by"], "definition" in listed) == ("approved", "bob", False)
+    late = act("approve", name, "--dry-run", person="bob")
+    assert (late.exit_code, f"Request {name} was approved by 'bob'." in late.output) == (1, True)
+
+
 def test_a_format_that_nobody_reads_is_refused(world: Any) -> None:
     """An unknown format is one sentence with those that there are."""
     assert "this turnout reads: protobuf, avro" in str(world("plan", "--format", "json", ms="int").exception)

@@ -41,7 +41,7 @@ LISTS = (
     "audit list", "schemas list", "ingest gaps", "grants requests", "grants matrix --all",
 )  # fmt: skip
 QUARANTINE = ("quarantine list", "quarantine show", f"repair actions {game_key('Chess')}")
-NO_JSON = {"schemas list", "ingest gaps"}
+NO_JSON = {"ingest gaps"}
 
 
 @pytest.fixture(scope="module")

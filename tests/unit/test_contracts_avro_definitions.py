@@ -141,6 +141,7 @@ def test_every_reason_is_given_at_once() -> None:
     [b"[" * 500_000, b'{"":' * 200_000, b'"' + b'\\"' * 500_000, b'"' * 10**6, b"[1" + b",1" * 500_000, b" " * 2**21],
     ids=["lists", "objects", "quotes", "texts", "numbers", "size"],
 )  # fmt: skip
+@pytest.mark.proves("B20")
 def test_hostile_json_is_refused_in_time(given: bytes) -> None:
     """A definition comes from outside: neither depth nor length ends the process or holds it up."""
     before = time.process_time()

@@ -249,6 +249,7 @@ def test_glues_payloads() -> None:
     ]
 
 
+@pytest.mark.proves("B20")
 def test_damaged_glue_is_refused() -> None:
     """A cut or longer stream, a bomb, another version or compression: a reason each, and never half of a payload."""
     largest = bytes(MAX_PAYLOAD_BYTES)

@@ -25,6 +25,8 @@ def define(
 ) -> FileDescriptorProto:
     """Build the file `package t` with the messages and enums."""
     file = FileDescriptorProto(name=name, package="t", syntax=syntax)
+    if syntax == "editions":
+        file.edition = descriptor_pb2.EDITION_2023
     file.dependency.extend(f"google/protobuf/{each}.proto" for each in WELL_KNOWN)
     for enum_name, values in (enums or {}).items():
         enum = file.enum_type.add(name=enum_name)
@@ -80,6 +82,7 @@ def test_what_carries_no_data_does_not_change_a_definition() -> None:
     decorated.source_code_info.location.add(leading_comments="a comment")
     decorated.service.add(name="S").method.add(name="Do", input_type=".t.M", output_type=".t.M")
     decorated.options.java_package = "com.example"
+    decorated.edition = descriptor_pb2.EDITION_PROTO3
     decorated.message_type[0].field[0].json_name = "a"
     bystander = FileDescriptorProto(name="other.proto", package="other", syntax="proto3")
     bystander.message_type.add(name="Unused")
@@ -143,7 +146,7 @@ def _looping() -> bytes:
 
 def _editions() -> bytes:
     file = define(SIMPLE, syntax="editions")
-    file.edition = descriptor_pb2.EDITION_2023
+    file.edition = descriptor_pb2.EDITION_99999_TEST_ONLY
     return bundle(file)
 
 
@@ -160,7 +163,7 @@ def _editions() -> bytes:
         ("t.M", bundle(define(SIMPLE), define(SIMPLE)), "holds a file twice"),
         ("t.M", bundle(define({"M": {"a": (1, "Absent")}})), "is not valid"),
         ("t.M", bundle(define({"M": {"a b": (1, "int32")}})), "is not valid"),
-        ("t.M", _editions(), "uses protobuf editions"),
+        ("t.M", _editions(), "uses edition 99999 of protobuf"),
         ("t.M", b"\0" * (MAX_DESCRIPTOR_BYTES + 1), "at most 1048576"),
     ],
 )

@@ -82,9 +82,10 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     assert shown.placement == FieldPlacement((("a", "a__v2"),))
     assert list(render_plan(shown)) == [
         "'t.M' as version 2 of the game 'chess'",
-        "  a: its type changed from int32 to string",
+        "! a: its type changed from int32 to string",
         "      incompatible: side-column -> a__v2 string",
         "      old rows have null there; new rows have their value there",
+        " 1 of 1 change(s) are breaking, marked by '!': readers or producers must know",
         f"plan {shown.hash}",
     ]
     registry.register("chess", "t.M", retyped("bool"), SIDE)
@@ -107,6 +108,27 @@ def test_a_plan_tells_what_would_be_refused(registry: LocalRegistry) -> None:
     assert [str(step) for step in plan.refused] == ["a: its type changed from int32 to string"]
     assert any("refused because of 1 change" in line for line in render_plan(plan))
     assert not registry.plan(Registration("chess", "t.M", definition())).new
+
+
+@pytest.mark.parametrize(
+    ("then", "policies", "breaking"),
+    [
+        (definition("b"), [], 0),
+        (retyped("int64"), [], 0),
+        (retyped("uint64"), ["incompatible=side-column"], 1),
+        (bundle(define({"M": {"c": (1, "int32")}})), [], 0),
+        (bundle(define({"M": {"c": (1, "int32")}})), ["rename=add"], 1),
+        (bundle(define({"M": {"b": (2, "string")}})), [], 1),
+        (retyped("string"), ["incompatible=side-column"], 1),
+        (definition("b"), ["add=quarantine"], 1),
+    ],
+)
+def test_a_plan_sets_off_what_breaks(registry: LocalRegistry, then: bytes, policies: list[str], breaking: int) -> None:
+    """A change is breaking where values lie elsewhere than a reader looks for them, are null, or go to quarantine."""
+    registry.register("chess", "t.M", definition())
+    plan = registry.plan(Registration("chess", "t.M", then, parse_policies(policies)))
+    assert (len(plan.breaking), plan.refused) == (breaking, ())
+    assert sum(line.startswith("! ") for line in render_plan(plan)) == breaking
 
 
 @pytest.mark.proves("G74")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FeatureSet, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,11 +58,13 @@ def every_kind(enum: str) -> dict[str, Fields]:
 
 
 def schema(syntax: str) -> Schema:
-    """Return a schema with everything; in proto2 its enum is closed and begins with 1."""
+    """Return a schema with everything; in proto2 and the edition its enum is closed and begins with 1."""
     enums = {"E": {"ZERO": 0, "ONE": 1, "UNO": 1, "MINUS": -1}, "F": {"FIRST": 1, "SECOND": 2}}
     if syntax == "proto3":
         del enums["F"]
-    file = define(every_kind("F" if syntax == "proto2" else "E"), enums, syntax=syntax)
+    file = define(every_kind("E" if syntax == "proto3" else "F"), enums, syntax=syntax)
+    if syntax == "editions":
+        mix_features(file)
     for message in file.message_type[1:]:
         message.oneof_decl.add(name="one_of")
     for message, numbers in ((file.message_type[1], (1, 5, 7)), (file.message_type[2], (1, 2))):
@@ -71,7 +74,20 @@ def schema(syntax: str) -> Schema:
     return Schema(1, "protobuf", "t.M", canonical("t.M", bundle(file)))
 
 
-SCHEMAS = {syntax: schema(syntax) for syntax in ("proto2", "proto3")}
+def mix_features(file: FileDescriptorProto) -> None:
+    """Give every second number no presence and every third list the other encoding; close one enum."""
+    file.options.features.enum_type = FeatureSet.OPEN
+    file.enum_type[1].options.features.enum_type = FeatureSet.CLOSED
+    for field in (each for message in file.message_type[:1] for each in message.field):
+        if field.label == FieldDescriptorProto.LABEL_REPEATED:
+            if field.number % 3 == 0 and field.type not in {9, 11, 12}:
+                field.options.features.repeated_field_encoding = FeatureSet.EXPANDED
+        elif field.number % 2 == 0 and field.type not in {11, 14}:
+            field.options.features.field_presence = FeatureSet.IMPLICIT
+
+
+SYNTAXES = ("proto2", "proto3", "editions")
+SCHEMAS = {syntax: schema(syntax) for syntax in SYNTAXES}
 DECODERS = {syntax: Decoder(each) for syntax, each in SCHEMAS.items()}
 CLASSES = {syntax: message_class(each) for syntax, each in SCHEMAS.items()}
 
@@ -215,7 +231,7 @@ def plain(syntax: str, content: bytes) -> Any:
         return None
 
 
-@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize("syntax", SYNTAXES)
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**64))
 @pytest.mark.proves("B28", "G79")
@@ -255,7 +271,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize("syntax", SYNTAXES)
 @pytest.mark.parametrize("content", NAMED.values(), ids=list(NAMED))
 @pytest.mark.proves("B28", "G79")
 def test_a_careless_producers_row_has_the_values_protobuf_gives_it(syntax: str, content: bytes) -> None:

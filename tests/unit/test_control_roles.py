@@ -27,7 +27,8 @@ from pipeline.store.stream_control import decided
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
 REPAIRS = {
     "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
-    "approve a game", "reject a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
+    "approve a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
+    "trust a registry", "set an own query", "accept a gap", "adopt a source",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from grants.applying.requests import RequestConflict
+from pipeline.control.registering.requests import SchemaRequestConflict
 from pipeline.delta.rewrite import RewriteConflict
 from pipeline.delta.table import TableConflict
 from pipeline.errors import Conflict, Refused, first_line
@@ -17,7 +18,8 @@ from pipeline.store.operations import OperationConflict
 
 ROOT = Path(__file__).parents[2]
 FAMILY = {
-    AssignmentConflict, GenerationConflict, OperationConflict, RequestConflict, RewriteConflict, TableConflict,
+    AssignmentConflict, GenerationConflict, OperationConflict, RequestConflict, RewriteConflict,
+    SchemaRequestConflict, TableConflict,
 }  # fmt: skip
 
 
@@ -36,9 +38,9 @@ def test_every_conflict_is_of_the_family() -> None:
     assert all(issubclass(each, Conflict) for each in FAMILY)
 
 
-def test_only_the_decided_request_is_shown_as_a_refusal() -> None:
+def test_only_a_decided_request_is_shown_as_a_refusal() -> None:
     """The others are handled by their callers: as a `Refused` they would be shown to a person, and not retried."""
-    assert {each for each in FAMILY if issubclass(each, Refused)} == {RequestConflict}
+    assert {each for each in FAMILY if issubclass(each, Refused)} == {RequestConflict, SchemaRequestConflict}
 
 
 def test_no_conflict_is_caught_for_another() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli.doctor import ask_registries
+from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Dashboard, Settings
 from pipeline.setup import doctor
 from pipeline.setup.doctor import Finding
@@ -70,6 +72,17 @@ def test_kafka_is_looked_for_only_when_it_is_the_source(checkout: Path) -> None:
         found = by_subject(doctor.findings(Settings(source=Source("kafka", server)), checkout, checkout))
     assert found[f"Kafka broker {server}"].state == "missing"
     assert not any("Kafka" in subject for subject in by_subject(doctor.findings(Settings(), checkout, checkout)))
+
+
+def test_a_registry_that_is_away_is_missing(tmp_path: Path) -> None:
+    """Games would wait for its schemas: who installs turnout learns of a wrong address before the first row does."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "7.avsc").write_text('{"type": "record", "name": "m.M", "fields": []}')
+    folders = {name: RegistrySettings(kind="folder", folder=str(tmp_path / name)) for name in ("here", "away")}
+    found = by_subject(ask_registries(Settings(registries=folders)))
+    assert found["registry here"].state == "ok"
+    assert found["registry away"].state == "missing"
+    assert "registries.away" in found["registry away"].remedy
 
 
 def test_exit_code_tells_whether_something_needed_is_missing(

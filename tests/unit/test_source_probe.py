@@ -6,14 +6,18 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.cli.ingest import adopt_source, run_ingest
+from pipeline.cli.simulation import simulate
+from pipeline.cli.source import probe_source
 from pipeline.errors import Refused
 from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import SOURCES, open_source
 from pipeline.source_settings import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -29,6 +33,13 @@ CASES = {
     "framed in a wrapper": (
         [SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None)],
         {"framing": "confluent", "registry": "main"}, "confluent",
+    ),
+    "turnout's ids and framed payloads in one topic": (
+        [
+            SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None),
+            *[SampledRecord(wrapper(7, b"\x08\x01"), None)] * 3,
+        ],
+        {"framing": "wrapper-or-confluent", "registry": "main"}, "confluent",
     ),
     "confluent by topic": (
         [SampledRecord(b"\x00\x00\x00\x00\x07\x06", b"\xff", (), "laps")],
@@ -111,3 +122,10 @@ def test_any_bytes_are_counted_once_and_end_in_a_report(records: Sequence[Sample
     tomllib.loads("\n".join(toml_of(report.fit)))
     json.dumps(report.as_dict())
     assert describe(report)
+
+
+@pytest.mark.parametrize("command", [run_ingest, adopt_source, probe_source, simulate], ids=lambda each: str(each.name))
+def test_commands_offer_the_kinds_of_sources_that_there_are(command: click.Command) -> None:
+    """A further kind is one module and its lines in `supported` and the setting; every command then offers it."""
+    offered = [option.type.choices for option in command.params if isinstance(option.type, click.Choice)]
+    assert [tuple(SOURCES)] == [tuple(each) for each in offered if "kafka" in each]

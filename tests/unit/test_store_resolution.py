@@ -1,12 +1,13 @@
 """Answers of registries become rows of the control store: once, for ever, and never from an outage."""
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
@@ -19,6 +20,7 @@ from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
+from pipeline.store.database.tables import registrations
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,
@@ -110,6 +112,9 @@ def test_a_found_schema_is_kept_and_registered_for_all_games_that_wait(world: Wo
     assert world.asked == [SEVEN]
     assert world.needs == []
     assert world.state() == ("ok", 0, None)
+    with world.engine.connect() as connection:
+        origins = connection.execute(select(registrations.c.actor, registrations.c.registry)).all()
+    assert [tuple(each) for each in origins] == [(None, "main")] * 2, "no person did it, and history says where from"
 
 
 def test_a_known_writer_takes_no_registry(world: World) -> None:
@@ -298,6 +303,7 @@ def test_policies_of_a_registry_decide_for_its_games(world: World) -> None:
     assert world.schemas.placement(CHESS.game_key, new.schema_id).names == (("a", "a__v2"),)
 
 
+@pytest.mark.proves("G199")
 def test_a_registry_that_contradicts_itself_is_not_trusted(world: World) -> None:
     """A lying registry changes nothing: the first answer counts, and no new id is taken until a person says so."""
     resolution = world.resolution()
@@ -308,7 +314,12 @@ def test_a_registry_that_contradicts_itself_is_not_trusted(world: World) -> None
     world.after(resolution, PATIENCE.sample)  # it looks again at a known id
     assert world.asked == [SEVEN, SEVEN]
     assert world.state()[0] == "mistrusted"
-    assert "gave another content for schema 7 than before" in (world.state()[2] or "")
+    told = re.fullmatch(
+        r".*another content for schema 7 than before: fingerprint (\w{16}), and turnout keeps (\w{16})\..*",
+        world.state()[2] or "",
+    )
+    assert told is not None
+    assert told[1] != told[2]
     resolution.note([GO, GO._replace(writer=EIGHT)])
     world.after(resolution, PATIENCE.sample)
     assert len(world.asked) == 2, "no new id is taken from it"

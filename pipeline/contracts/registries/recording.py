@@ -33,6 +33,8 @@ from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_path
 MOST_MESSAGES: Final = 16
 """Most messages of one schema that are kept at once; each further one is kept when a row needs it."""
 
+_SHOWN_DIGITS: Final = 16  # of a fingerprint, for people
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -100,8 +102,9 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
     for row in rows:
         if (before := held.get(row.writer)) is not None and _contradicts(before, row):
             return (
-                f"Registry {registry} gave another content for schema {shown_writer(row.writer)} than before. Find out "
-                "what happened to it; if its ids began again, open a new generation."
+                f"Registry {registry} gave another content for schema {shown_writer(row.writer)} than before: "
+                f"fingerprint {_short(row)}, and turnout keeps {_short(before)}. If its ids "
+                f"began again, raise its generation; else find out why, then run `turnout schemas trust {registry}`."
             )
     new = [row for row in rows if row.writer not in held or held[row.writer].refused is not None]
     for each in schema.meanings:
@@ -178,8 +181,13 @@ def _contradicts(before: WriterRow, now: WriterRow) -> bool:
     return (before.indexed, before.fingerprint) != (now.indexed, now.fingerprint)
 
 
+def _short(row: WriterRow) -> str:
+    return (row.fingerprint or "unknown")[:_SHOWN_DIGITS]
+
+
 def _registration(need: OpenNeed, schema: Schema, policies: Policies) -> CheckedRegistration:
     mark = fingerprint(schema.format, schema.message, schema.definition)
     return CheckedRegistration(
-        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies, unattended=True
-    )
+        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies,
+        registry=need.registry, unattended=True,
+    )  # fmt: skip

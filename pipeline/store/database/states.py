@@ -73,6 +73,7 @@ StepState = Literal["running", "done", "failed"]
 AccessItemState = Literal["planned", "applied", "observed", "unseen", "failed"]
 """`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
 
-AccessRequestState = Literal["asked", "approved", "rejected", "withdrawn"]
+RequestState = Literal["asked", "approved", "rejected", "withdrawn"]
+"""Of a request that another person decides about: for access, or to register a schema."""
 
 AuditPhase = Literal["begun", "ended"]

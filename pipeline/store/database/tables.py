@@ -10,7 +10,6 @@ from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.states import (
     BACKENDS,
     AccessItemState,
-    AccessRequestState,
     AuditPhase,
     FailureClass,
     OnboardedBy,
@@ -18,6 +17,7 @@ from pipeline.store.database.states import (
     ProcessKind,
     ProcessState,
     RegistryState,
+    RequestState,
     RunKind,
     StepState,
     StreamDesired,
@@ -264,7 +264,10 @@ registrations = store_table(  # which schemas a game may use, in order; append-o
     Column("version", Integer, nullable=False),  # 1, 2, … per game
     Column("schema_id", Integer, ForeignKey("schemas.schema_id"), nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("actor", Text),  # who registered it; null: nobody, as the schema came from a registry or a simulation
+    Column("registry", String(60)),  # the generation of the registry that it came from; null: from no registry
     UniqueConstraint("game_key", "version"),
+    allowed={"registry": "IS NULL OR actor IS NULL"},
 )
 
 placements = store_table(  # what a registration chose; no row means that each field lies in the column of its name
@@ -411,6 +414,29 @@ managed_grants = store_table(  # what the catalog holds because of us; what is n
     Column("operation_id", String(32), nullable=False),
 )
 
+schema_requests = store_table(  # registrations that wait for a second person, and what was decided
+    "schema_requests",
+    Column("request_id", String(32), primary_key=True),
+    Column("requester", Text, nullable=False),
+    Column("game_key", String(64), nullable=False),
+    Column("game", Text, nullable=False),
+    Column("format", String(16), nullable=False),
+    Column("message", Text, nullable=False),  # full name
+    Column("definition", LargeBinary, nullable=False),  # as it was given; empty once it is decided
+    Column("policies", Text, nullable=False),  # JSON
+    Column("plan", Text, nullable=False),  # JSON: the lines that the requester was shown
+    Column("plan_hash", String(16), nullable=False),  # approved is this plan and no other one
+    Column("reason", Text, nullable=False),
+    Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
+    Column("requested_at", Float, nullable=False),
+    Column("decided_by", Text),
+    Column("decision_reason", Text),
+    Column("decided_at", Float),
+    Column("version", Integer),  # of the game, which came of it; null unless it was approved
+    allowed={"state": get_args(RequestState)},
+    json={"policies": "object", "plan": "array"},
+)
+
 access_requests = store_table(  # what people request from an access admin
     "access_requests",
     Column("request_id", String(32), primary_key=True),
@@ -424,7 +450,7 @@ access_requests = store_table(  # what people request from an access admin
     Column("requested_at", Float, nullable=False),
     Column("decided_at", Float),
     Column("version", Integer, nullable=False),
-    allowed={"state": get_args(AccessRequestState), "version": "> 0"},
+    allowed={"state": get_args(RequestState), "version": "> 0"},
     json={"intents": "array"},
 )
 

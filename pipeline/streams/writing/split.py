@@ -31,6 +31,7 @@ from pipeline.names import GameKey
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest
 from pipeline.streams.writing.opening import CLOSED, OpenRows, open_rows
+from pipeline.streams.writing.portions import portions
 
 READ: Final = (
     "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
@@ -52,7 +53,7 @@ OWN_COLUMNS: Final = pa.schema(
 
 REPORT: Final = "report string, rejects binary"
 _DETAIL_LIMIT: Final = 500
-_MOST_GROWTH: Final = 4  # payloads that are held may be so many times larger than a slice
+_MOST_GROWTH: Final = 4  # decoded values that are held may be so many times larger than a slice
 
 Place: TypeAlias = tuple[int, int]
 """A row of bronze: its seq and pos."""
@@ -133,6 +134,8 @@ class _Split:
         self.rejects: list[pa.Table] = []
         self.seconds: dict[str, float] = defaultdict(float)
         self.needs: dict[str, list[Need]] = defaultdict(list)  # by game key
+        self._most_bytes = _MOST_GROWTH * job.slice_bytes
+        self._held = 0  # bytes of decoded values
 
     def run(self) -> None:
         if not self.rows.num_rows:
@@ -177,20 +180,15 @@ class _Split:
             self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
 
     def _decode(self, routed: pa.Table, decoded: "_ByColumns") -> None:
-        """Decode all rows, part by part; compressed payloads are much larger then, so some are written in between."""
-        size, since = 0, time.perf_counter()
+        """Decode all rows, part by part; values may be much larger than bronze's, so some are written in between."""
+        since, written = time.perf_counter(), self.seconds["write"]
         for part in open_rows(routed, self.job.schema_set):
             for key, needs in part.needs.items():
                 self.needs[key] += needs
             if self.needs:
                 part.close(self.needs)
             self._decode_part(part, decoded)
-            size += part.payload.nbytes
-            if size > _MOST_GROWTH * self.job.slice_bytes:
-                self.seconds["decode"] += time.perf_counter() - since
-                self._write_all(decoded)
-                size, since = 0, time.perf_counter()
-        self.seconds["decode"] += time.perf_counter() - since
+        self.seconds["decode"] += time.perf_counter() - since - (self.seconds["write"] - written)
 
     def _hold_back(self, decoded: "_ByColumns") -> None:
         """Drop the rows of games for which the schema set lacks something: none lands or is refused (law L14)."""
@@ -214,6 +212,7 @@ class _Split:
         names = keys.dictionary.to_pylist()
         games = keys.indices.to_numpy()
         own = self._own_columns(part)
+        sizes = pc.fill_null(pc.binary_length(part.payload), 0).to_numpy(zero_copy_only=False)
         for schema_id in np.unique(ids):
             if schema_id == CLOSED:
                 continue
@@ -230,20 +229,23 @@ class _Split:
                 continue
             try:
                 schema = self.job.schema_set.schemas[int(schema_id)]
-                payloads = decoder(schema).decode(part.payload.take(pa.array(chosen)))
-                good = chosen[payloads.rows]
-                for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
-                    payload = placed(_take(payloads.batch, members), schema, placement)
-                    payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
-                    rows = pa.array(good[members])
-                    columns = [*own.take(rows).columns, *payload.columns]
-                    laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
-                    decoded[target].append(laid)
+                for portion in portions(chosen, sizes[chosen], schema, self._most_bytes):
+                    payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
+                    self._held += payloads.batch.nbytes
+                    good = portion[payloads.rows]
+                    for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
+                        payload = placed(_take(payloads.batch, members), schema, placement)
+                        payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
+                        rows = pa.array(good[members])
+                        columns = [*own.take(rows).columns, *payload.columns]
+                        laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
+                        decoded[target].append(laid)
+                    refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+                    if self._held > self._most_bytes:
+                        self._write_all(decoded)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = _fault(error)
-                continue
-            refusals += [(int(chosen[index]), reason, detail) for index, reason, detail in payloads.refused]
         self._refuse(routed, refusals)
 
     def _own_columns(self, part: OpenRows) -> pa.Table:
@@ -282,7 +284,7 @@ class _Split:
         ]
 
     def _write_all(self, decoded: "_ByColumns") -> None:
-        started = time.perf_counter()
+        started, self._held = time.perf_counter(), 0
         for target in list(decoded):
             self._write(_joined(decoded.pop(target)))
         self.seconds["write"] += time.perf_counter() - started

@@ -21,7 +21,7 @@ from pipeline.contracts.schemas import Schema
 
 _PART_ROWS: Final = 32_768  # decoded at once; more would leave the processor's caches
 _PART_BYTES: Final = 64 * 1024 * 1024  # of payloads decoded at once
-_SCALAR_BYTES: Final = 4 * 1024 * 1024  # of payloads whose values are held as Python objects at once
+_SCALAR_BYTES: Final = 512 * 1024  # of payloads whose values are held as Python objects, a few hundred for a byte
 
 
 class Decoder:

@@ -23,8 +23,8 @@ class Decoder:
 
     Refused are: no bytes (`empty_payload`); bytes that are not the message, lack a required field, give a field another
     wire type, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the years 1 to 9999, a duration beyond 10,000
-    years (no reader of the table could show them) or an impossible date (`malformed_payload`). All others have the
-    values of protobuf's rules.
+    years (no reader of the table could show them), an impossible date, or in a Struct a number that JSON lacks
+    (`malformed_payload`). All others have the values of protobuf's rules.
     """
 
     def __init__(self, schema: Schema) -> None:

@@ -9,6 +9,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from pipeline.contracts.model import Kind
 
+JSON_MESSAGES: Final[Mapping[str, str]] = {  # they contain themselves and become one column of text
+    "google.protobuf.ListValue": "JSON list",
+    "google.protobuf.Struct": "JSON object",
+    "google.protobuf.Value": "JSON",
+}
 SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column, with its type
     "google.protobuf.BoolValue": "bool",
     "google.protobuf.BytesValue": "bytes",
@@ -23,6 +28,7 @@ SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column
     "google.protobuf.UInt64Value": "uint64",
     "google.type.Date": "date",
     "google.type.TimeOfDay": "time of day",
+    **JSON_MESSAGES,
 }
 
 _KINDS: Final[Mapping[int, str]] = {

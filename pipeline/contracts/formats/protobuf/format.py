@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pipeline.contracts.formats.protobuf.columns import columns
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.protobuf.neutral import message_of
+from pipeline.contracts.formats.protobuf.parsing import columns
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema

@@ -5,7 +5,7 @@ Descriptor sets with the same meaning for a payload's bytes have one canonical f
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf import (
     any_pb2,
@@ -22,16 +22,25 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FeatureSet,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.message import DecodeError
 
+from pipeline.contracts.decoded import one_line
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
 
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
+MAX_FILES: Final = 256
+"""Most files of a definition: the Arrow parser follows imports by recursion."""
 
-_WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
+WELL_KNOWN_FILES: Final[Mapping[str, FileDescriptor]] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
     for module in (
         any_pb2,
@@ -48,12 +57,19 @@ _WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
     )
 }
 
+_EDITIONS: Final[Mapping[int, str]] = {descriptor_pb2.EDITION_2023: "2023", descriptor_pb2.EDITION_2024: "2024"}
+_FEATURES: Final = ("field_presence", "enum_type", "repeated_field_encoding", "message_encoding")
+"""The features of editions that change what bytes mean. A text is UTF-8 whatever `utf8_validation` says."""
+_FEATURES_FILES: Final = frozenset(f"google/protobuf/{each}_features.proto" for each in ("cpp", "go", "java"))
+"""Files that define features of languages. Compilers have them, registries do not keep them, and no data needs them."""
+
 
 def canonical(message: str, descriptor_set: bytes) -> bytes:
     """Return the canonical form of a definition: the files that it needs, dependencies first, without comments.
 
     It leaves out the well-known `google/protobuf` files (part of every protobuf runtime) and everything without data
-    (comments, services, options for other languages, JSON names).
+    (comments, services, options for other languages, JSON names). Files of editions keep the features that matter to
+    the bytes.
 
     Raises:
         Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
@@ -74,6 +90,10 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     if len(by_name) != len(files):
         raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
     needed = _needed(message, _home(message, files), by_name)
+    if len(needed) > MAX_FILES:
+        raise Refused(
+            f"{shown(message)} needs {len(needed)} files, at most {MAX_FILES} are accepted. Join some of them."
+        )
     result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
     describe(message, result)
     return result
@@ -90,12 +110,13 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
     try:
         for file in FileDescriptorSet.FromString(descriptor).file:
             for name in file.dependency:
-                if name in _WELL_KNOWN:
-                    _add_well_known(pool, _WELL_KNOWN[name])
+                if name in WELL_KNOWN_FILES:
+                    _add_well_known(pool, WELL_KNOWN_FILES[name])
             pool.AddSerializedFile(file.SerializeToString())
         return pool.FindMessageTypeByName(message)
     except (TypeError, KeyError, DecodeError) as error:
-        raise Refused(f"The definition of {shown(message)} is not valid: {error}. Correct the .proto file.") from error
+        why = one_line(str(error))  # it may repeat a hostile name
+        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
 
 
 @lru_cache(maxsize=4096)
@@ -140,7 +161,7 @@ def _add_well_known(pool: descriptor_pool.DescriptorPool, file: FileDescriptor) 
 def _home(message: str, files: Iterable[FileDescriptorProto]) -> FileDescriptorProto:
     known: list[str] = []
     for file in files:
-        if file.name in _WELL_KNOWN:
+        if file.name in WELL_KNOWN_FILES:
             continue
         names = list(_message_names(file.message_type, file.package))
         if message in names:
@@ -177,26 +198,79 @@ def _needed(
             ordered.setdefault(name, file)
             continue
         opened.add(name)
-        if file.syntax == "editions":
-            raise Refused(f"{shown(name)} uses protobuf editions, which are not supported. Use syntax = 'proto3'.")
-        waiting += [each for each in reversed(file.dependency) if each not in _WELL_KNOWN and each not in opened]
+        if file.syntax == "editions" and file.edition not in _EDITIONS:
+            raise Refused(
+                f"{shown(name)} uses edition {file.edition} of protobuf; turnout reads the editions "
+                f"{' and '.join(_EDITIONS.values())}. Use one of these."
+            )
+        waiting += [each for each in reversed(_imports(file)) if each not in WELL_KNOWN_FILES and each not in opened]
     return list(ordered.values())
+
+
+def _imports(file: FileDescriptorProto) -> list[str]:
+    """Return the files that a file imports, without those that only its options need."""
+    return [each for each in file.dependency if each not in _FEATURES_FILES]
 
 
 def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
     bare = FileDescriptorProto()
     bare.CopyFrom(file)
-    bare.ClearField("source_code_info")
-    bare.ClearField("service")
-    bare.ClearField("options")
+    for name in ("source_code_info", "service", "options", "option_dependency"):
+        bare.ClearField(name)
     if bare.syntax == "proto2":
         bare.ClearField("syntax")  # absent means proto2, and compilers differ in writing it
+    _import_only(bare, _imports(file))
+    if file.syntax == "editions":
+        bare.options.features.CopyFrom(file.options.features)
+        _keep_features(bare)
+    else:
+        bare.ClearField("edition")
     waiting = list(bare.message_type)
     for extension in bare.extension:
         extension.ClearField("json_name")
+    for enum in bare.enum_type:
+        _bare_enum(enum)
     while waiting:
         message = waiting.pop()
         waiting += message.nested_type
+        message.ClearField("visibility")
+        _keep_features(message)
+        for enum in message.enum_type:
+            _bare_enum(enum)
+        for each in (*message.oneof_decl, *message.extension_range):
+            _keep_features(each)
         for field in [*message.field, *message.extension]:
             field.ClearField("json_name")
+            _keep_features(field)
     return bare
+
+
+def _bare_enum(enum: EnumDescriptorProto) -> None:
+    enum.ClearField("visibility")
+    for each in (enum, *enum.value):
+        _keep_features(each)
+
+
+def _keep_features(held: Any) -> None:
+    """Leave those of a definition's features that matter to the bytes."""
+    if not held.options.HasField("features"):
+        return
+    kept = FeatureSet()
+    for name in _FEATURES:
+        if held.options.features.HasField(name):
+            setattr(kept, name, getattr(held.options.features, name))
+    held.options.ClearField("features")
+    if kept.ByteSize():
+        held.options.features.CopyFrom(kept)
+    if not held.options.ByteSize():
+        held.ClearField("options")
+
+
+def _import_only(file: FileDescriptorProto, kept: list[str]) -> None:
+    """Leave these imports; others are listed by their places among all."""
+    if len(kept) == len(file.dependency):
+        return
+    places = {place: kept.index(name) for place, name in enumerate(file.dependency) if name in kept}
+    for listed in (file.public_dependency, file.weak_dependency):
+        listed[:] = [places[place] for place in listed if place in places]
+    file.dependency[:] = kept

@@ -7,9 +7,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from pipeline.contracts.columns import members
-from pipeline.contracts.formats.protobuf.columns import columns
 from pipeline.contracts.formats.protobuf.fields import by_number, enum_of, kind_of, struct_of, value_names
 from pipeline.contracts.formats.protobuf.messages import describe, number_suffix, with_distinct_names
+from pipeline.contracts.formats.protobuf.parsing import columns
 from pipeline.contracts.model import Field, FieldId, Message, Reserved
 from pipeline.contracts.schemas import Schema
 

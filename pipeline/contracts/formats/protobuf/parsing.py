@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -12,9 +13,14 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
+from pipeline.contracts.columns import delta_schema
 from pipeline.contracts.decoded import Rows, one_line
+from pipeline.contracts.formats.protobuf.arrow_definition import for_arrow
 from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
+from pipeline.contracts.formats.protobuf.json_columns import JsonColumns
+from pipeline.contracts.formats.protobuf.messages import with_distinct_names
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
+from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused, is_panic
 from pipeline.names import shown
 
@@ -67,8 +73,9 @@ class Parser:
         """
         self._class: Any = message_factory.GetMessageClass(message)
         try:
-            self._handler: Any = HandlerPool([message.file], config=_CONFIG).get_for_message(message)
-            self.schema: pa.Schema = self._handler.schema()
+            read = for_arrow(message)
+            self._handler: Any = HandlerPool([read.file], config=_CONFIG).get_for_message(read)
+            self._parsed_schema: Final[pa.Schema] = self._handler.schema()
         except BaseException as error:
             if not _is_failure(error):
                 raise
@@ -76,6 +83,8 @@ class Parser:
             raise Refused(
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
+        self._json = None if read is message else JsonColumns(message, self._parsed_schema)
+        self.schema: pa.Schema = self._parsed_schema if self._json is None else self._json.schema
         self._batch_parser = BatchParser(message)
         self._mistyped = Mistyped(message) if exact else None
 
@@ -89,7 +98,14 @@ class Parser:
         good: list[pa.RecordBatch] = []
         for rows, contents in _pieces(messages, _without(everything, bad), rewritten):
             self._bisect(contents, rows, bad, good)
-        return Parsed(_joined(good, self.schema), _without(everything, bad), tuple(sorted(bad.items())))
+        batch, rows = _joined(good, self._parsed_schema), _without(everything, bad)
+        if self._json is not None:
+            batch, lacking = self._json.convert(batch)
+            if lacking:
+                bad |= {int(rows[place]): detail for place, detail in lacking.items()}
+                kept = np.setdiff1d(np.arange(len(rows)), list(lacking), assume_unique=True)
+                batch, rows = batch.take(pa.array(kept)), rows[kept]
+        return Parsed(batch, rows, tuple(sorted(bad.items())))
 
     def plain(self, message: bytes) -> Any:
         """Return a good message as the plain parser reads it."""
@@ -154,6 +170,17 @@ class Parser:
             middle = len(rows) // 2
             self._bisect(messages.slice(0, middle), rows[:middle], bad, good)
             self._bisect(messages.slice(middle), rows[middle:], bad, good)
+
+
+@lru_cache(maxsize=4096)
+def columns(schema: Schema) -> pa.Schema:
+    """Return the columns of one schema's payloads.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    parser = Parser(with_distinct_names(schema.message, schema.definition))
+    return delta_schema(parser.schema)
 
 
 def _is_failure(error: BaseException) -> bool:

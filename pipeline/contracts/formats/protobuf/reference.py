@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Undecodable
+from pipeline.contracts.formats.protobuf.reference_json import json_of
 
 # Registers the well-known files in the default pool, from which they are copied.
 from google.protobuf import any_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2  # noqa: F401 isort: skip
@@ -308,6 +309,7 @@ _SPECIAL: Final[Mapping[str, tuple[pa.DataType, Read]]] = {
     "google.protobuf.Duration": (pa.int64(), _duration),
     "google.type.Date": (pa.date32(), _date),
     "google.type.TimeOfDay": (pa.int64(), _time_of_day),
+    **{f"google.protobuf.{name}": (pa.string(), json_of) for name in ("Struct", "Value", "ListValue")},
 }
 
 

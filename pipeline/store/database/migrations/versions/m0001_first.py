@@ -163,7 +163,9 @@ def upgrade() -> None:
         sa.Column("game_key", sa.String(64), nullable=False, index=True), sa.Column("game", sa.Text, nullable=False),
         sa.Column("version", sa.Integer, nullable=False),
         sa.Column("schema_id", sa.Integer, sa.ForeignKey("schemas.schema_id"), nullable=False),
-        sa.Column("created_at", sa.Float, nullable=False), sa.UniqueConstraint("game_key", "version"),
+        sa.Column("created_at", sa.Float, nullable=False), sa.Column("actor", sa.Text),
+        sa.Column("registry", sa.String(60)), sa.UniqueConstraint("game_key", "version"),
+        allowed={"registry": "IS NULL OR actor IS NULL"},
     )  # fmt: skip
     _table(
         "placements",
@@ -236,6 +238,13 @@ def upgrade() -> None:
         sa.Column("target", sa.String(80), primary_key=True),
         sa.Column("operation_id", sa.String(32), sa.ForeignKey("operations.operation_id"), nullable=False),
     )  # fmt: skip
+    _make_tables_of_access_and_logs()
+
+    head = sa.table("audit_head", *(sa.column(name) for name in ("head_id", "day", "number", "at", "hash")))
+    op.bulk_insert(head, [{"head_id": 0, "day": "", "number": 0, "at": 0.0, "hash": ""}])
+
+
+def _make_tables_of_access_and_logs() -> None:
     _table(
         "entitlements",
         sa.Column("entitlement_id", sa.Integer, primary_key=True),
@@ -267,6 +276,19 @@ def upgrade() -> None:
         sa.Column("principal", sa.String(1024), primary_key=True),
         sa.Column("privilege", sa.String(64), primary_key=True),
         sa.Column("operation_id", sa.String(32), nullable=False),
+    )  # fmt: skip
+    _table(
+        "schema_requests",
+        sa.Column("request_id", sa.String(32), primary_key=True), sa.Column("requester", sa.Text, nullable=False),
+        sa.Column("game_key", sa.String(64), nullable=False), sa.Column("game", sa.Text, nullable=False),
+        sa.Column("format", sa.String(16), nullable=False), sa.Column("message", sa.Text, nullable=False),
+        sa.Column("definition", sa.LargeBinary, nullable=False), sa.Column("policies", sa.Text, nullable=False),
+        sa.Column("plan", sa.Text, nullable=False), sa.Column("plan_hash", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text, nullable=False), sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("requested_at", sa.Float, nullable=False), sa.Column("decided_by", sa.Text),
+        sa.Column("decision_reason", sa.Text), sa.Column("decided_at", sa.Float), sa.Column("version", sa.Integer),
+        allowed={"state": ("asked", "approved", "rejected", "withdrawn")},
+        json={"policies": "object", "plan": "array"},
     )  # fmt: skip
     _table(
         "access_requests",
@@ -329,9 +351,6 @@ def upgrade() -> None:
         sa.Column("limit_seconds", sa.Float, nullable=False), sa.Column("reason", sa.Text),
         sa.Column("sources", sa.Text),
     )  # fmt: skip
-
-    head = sa.table("audit_head", *(sa.column(name) for name in ("head_id", "day", "number", "at", "hash")))
-    op.bulk_insert(head, [{"head_id": 0, "day": "", "number": 0, "at": 0.0, "hash": ""}])
 
 
 def _identities() -> None:

@@ -1,0 +1,236 @@
+"""One game on the Schemas page: two of its versions compared in words and as text, its versions, ids and needs."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from app import formatting
+from app.components import links
+from app.schemas import queries
+from app.state.services import Environment
+from pipeline.contracts.catalogue.condition import Catalogue
+from pipeline.contracts.catalogue.differences import Line
+from pipeline.contracts.catalogue.fields import FieldLine
+from pipeline.contracts.catalogue.versions import GameVersions, Version
+from pipeline.contracts.plans import Step
+from pipeline.contracts.writer_ids import shown_writer
+from pipeline.errors import Refused
+
+_MOST_LINES: Final = 2_000  # of text
+_GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
+_BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
+_NEWEST: Final = "newest"
+
+
+def linked(key: str) -> dict[str, str]:
+    """Return the URL's parameters for the two versions of a game, and their widgets."""
+    return {"from": f"schema_from_{key}", "to": f"schema_to_{key}"}
+
+
+def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
+    """Lay the two versions that the URL names into their lists; return what of it is not known."""
+    if not game.versions:
+        return {}
+    known, widgets = [str(each.version) for each in game.versions], linked(game.key)
+    return {
+        "from": links.take("from", widgets["from"], [_BEFORE, *known], default=_BEFORE),
+        "to": links.take("to", widgets["to"], [_NEWEST, *known], default=_NEWEST),
+    }
+
+
+def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
+    """Draw a game: trouble first, then the comparison, then what the table got, then where it comes from."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**Schemas of {formatting.escaped(formatting.shown(game.game, 80))}**", width="stretch")
+        st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
+    st.caption(f"key {game.key}")
+    for each in game.quarantined:
+        st.text(
+            f"✕ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
+            f"{formatting.shown(each.quarantined or '', 300)}"
+        )
+    if game.quarantined:
+        st.page_link(
+            "views/repairs.py",
+            label="Replay its refused rows, once they can land",
+            icon=":material/replay:",
+            query_params={"repair": "replay", "games": game.key, "refused_for": "quarantined_schema"},
+        )
+    _draw_needs(environment, catalogue, game)
+    if not game.versions:
+        st.info("No schema is registered for this game. Register one, or let its registry answer.")
+        return
+    first, second = _draw_choice(game)
+    try:
+        _draw_comparison(environment, first, second)
+        _draw_version(environment, game, second)
+    except Refused as refused:
+        st.warning(formatting.escaped(str(refused)), icon=":material/unknown_document:")
+    _draw_versions(game)
+    _draw_writers(environment, game)
+
+
+def _close(key: str) -> None:
+    """Take the game out of the URL; the form then registers schemas of any game."""
+    for param in ("game", *linked(key)):
+        if param in st.query_params:
+            del st.query_params[param]
+
+
+def _draw_choice(game: GameVersions) -> tuple[Version, Version]:
+    numbers = {str(each.version): each for each in reversed(game.versions)}
+    widgets = linked(game.key)
+    second = numbers.get(str(st.session_state.get(widgets["to"])), game.versions[-1])
+    before = numbers.get(str(second.version - 1), second)
+    first = numbers.get(str(st.session_state.get(widgets["from"])), before)
+    texts = {number: _title(each) for number, each in numbers.items()}
+    texts |= {_BEFORE: f"the one before: {_title(before)}", _NEWEST: f"the newest: {_title(game.versions[-1])}"}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for label, widget, default in (
+            ("From version", widgets["from"], _BEFORE),
+            ("To version", widgets["to"], _NEWEST),
+        ):
+            st.selectbox(label, [default, *numbers], key=widget, format_func=lambda each: texts.get(each, each))
+    return first, second
+
+
+def _title(version: Version) -> str:
+    by = formatting.UNKNOWN_VALUE if version.registered_by is None else formatting.shown(version.registered_by, 40)
+    return f"{version.version} · {formatting.moment(version.created_at)[:16]} · {by}"
+
+
+def _draw_comparison(environment: Environment, first: Version, second: Version) -> None:
+    found = queries.comparison(environment, first, second)
+    st.caption(f"What changes from version {first.version} to version {second.version}")
+    with st.container(gap=None, key="card_schema_changes"):
+        if not found.changes:
+            st.text("No change of any field.")
+        for step in found.changes:
+            st.text(f"{formatting.shown(step.kind, 20)} · {formatting.shown(str(step), 300)}")
+    if found.more_changes:
+        st.caption(f"{found.more_changes:,} more; `turnout schemas diff` prints all.")
+    _draw_text(found.text)
+
+
+def _draw_text(lines: Sequence[Line]) -> None:
+    """Draw both versions as one text; a diff's highlighting colours what the marks at its lines say."""
+    shown = [f"{line.mark} {_indented(line.text)}" for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"  and {len(lines) - _MOST_LINES} more lines")
+    st.code("\n".join(shown), language="diff", height=380 if len(shown) > 16 else "content")
+
+
+def _indented(text: str) -> str:
+    return " " * (len(text) - len(text.lstrip(" "))) + formatting.shown(text, 200)
+
+
+def _draw_version(environment: Environment, game: GameVersions, version: Version) -> None:
+    found = queries.one_version(environment, game, version)
+    st.caption(f"What the game's table got from version {version.version}")
+    with st.container(gap=None, key="card_schema_effect"):
+        if version.quarantined is not None:
+            st.text(f"Nothing: its rows go to quarantine. {formatting.shown(version.quarantined, 300)}")
+        elif not found.effect:
+            st.text("Its first columns." if version.version == 1 else "No change.")
+        for step in () if version.quarantined is not None else found.effect:
+            st.text(_effect_text(step))
+        if found.more_effect and version.quarantined is None:
+            st.caption(f"{found.more_effect:,} more; `turnout schemas show` prints all.")
+    with st.expander(f"Fields of version {version.version}", icon=":material/list:", key="schema_fields"):
+        st.text(f"{formatting.shown(version.message, 200)} · {formatting.shown(version.format, 20)}")
+        st.dataframe(
+            pd.DataFrame(_field_row(each) for each in found.fields),
+            hide_index=True,
+            height=min(36 * (len(found.fields) + 1), 400),
+            alt=f"Fields of version {version.version} with their columns in the game's table.",
+            key="schema_fields_table",
+        )
+
+
+def _effect_text(step: Step) -> str:
+    place = "" if step.column is None else f" → column {formatting.shown(step.column, 120)} {step.type}"
+    rows = f"old rows {step.old_rows}; new rows {step.new_rows}"
+    glyph = _GLYPHS.get(step.policy, "△" if step.breaks else "✓")
+    return f"{glyph} {formatting.shown(str(step), 300)} ({step.kind}: {step.policy}){place}; {rows}"
+
+
+def _field_row(each: FieldLine) -> dict[str, str]:
+    return {
+        "Field": formatting.shown(each.path, 160),
+        "Number": str(each.id) if isinstance(each.id, int) else formatting.UNKNOWN_VALUE,
+        "Type": formatting.shown(each.type, 80),
+        "May be absent": "yes" if each.optional else "no",
+        "Column": formatting.UNKNOWN_VALUE if each.column is None else formatting.shown(each.column, 160),
+        "Column's type": formatting.UNKNOWN_VALUE
+        if each.column_type is None
+        else formatting.shown(each.column_type, 160),
+        "Values": formatting.shown(", ".join(each.values), 200) if each.values else formatting.UNKNOWN_VALUE,
+    }
+
+
+def _draw_versions(game: GameVersions) -> None:
+    refusing = {each.version for each in game.quarantined}
+    with st.expander(f"All {len(game.versions)} versions", icon=":material/history:", key="schema_versions"):
+        st.dataframe(
+            pd.DataFrame(
+                {
+                    "Version": each.version,
+                    "Schema id": each.schema_id,
+                    "Format": formatting.shown(each.format, 20),
+                    "Message": formatting.shown(each.message, 120),
+                    "Registered": formatting.moment(each.created_at),
+                    "By": formatting.UNKNOWN_VALUE
+                    if each.registered_by is None
+                    else formatting.shown(each.registered_by, 60),
+                    "Policies": ", ".join(f"{kind}={policy}" for kind, policy in each.policies.chosen) or "defaults",
+                    "Rows": "go to quarantine" if each.version in refusing else "land",
+                }
+                for each in reversed(game.versions)
+            ),
+            hide_index=True,
+            height=min(36 * (len(game.versions) + 1), 400),
+            alt="Versions of this game, newest first.",
+            key="schema_versions_table",
+        )
+
+
+def _draw_needs(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
+    """Draw what the game waits for, with its registries' last answers."""
+    if game.key not in catalogue.waiting:
+        return
+    needs = queries.writers(environment, game).needs
+    total = sum(each.writers for each in catalogue.waiting[game.key])
+    for each in needs[:5]:
+        waits = formatting.age(catalogue.read_at - each.wanted_at)
+        answer = "not answered yet" if each.answer is None else formatting.shown(each.answer, 300)
+        st.text(
+            f"△ Waits for schema {formatting.shown(shown_writer(each.writer), 80)} of registry "
+            f"{formatting.shown(each.registry, 60)} for {waits}: {answer}"
+        )
+    if total > 5:
+        st.text(f"{total} ids in all.")
+
+
+def _draw_writers(environment: Environment, game: GameVersions) -> None:
+    known = queries.writers(environment, game).known
+    if not known:
+        return
+    versions = {each.schema_id: each.version for each in game.versions}
+    with st.expander("Ids of registries for these schemas", icon=":material/tag:", key="schema_writers"):
+        st.dataframe(
+            pd.DataFrame(
+                {
+                    "Registry": formatting.shown(registry, 60),
+                    "Id": formatting.shown(named, 120),
+                    "Version": versions.get(schema_id),
+                    "Schema id": schema_id,
+                }
+                for registry, named, schema_id in known
+            ),
+            hide_index=True,
+            height=min(36 * (len(known) + 1), 300),
+            alt="Ids that registries gave the schemas of this game, newest first.",
+            key="schema_writers_table",
+        )

@@ -1,0 +1,160 @@
+"""The list of the Schemas page: each game with its newest version, what refuses rows first."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from app import formatting
+from app.components import links
+from app.schemas import queries
+from app.state.services import Environment
+from pipeline.contracts.catalogue.condition import Catalogue
+from pipeline.contracts.catalogue.versions import GameVersions
+from pipeline.store.fleet import GameRow
+
+_MAX_ROWS: Final = 300  # as on the page Fleet
+_MAX_CHANGES: Final = 100  # rows whose change is computed: each costs about a millisecond, once
+FIND: Final = "schemas_find"
+SHOW: Final = "schemas_show"
+LINKED: Final = {"find": FIND, "show": SHOW}
+
+STATES: Final[Mapping[str, str]] = {
+    "refuses": "✕ refuses rows",
+    "waits": "△ waits",
+    "none": "? no schema",
+    "lands": "● lands",
+}
+_COLUMNS: Final = {
+    "state": st.column_config.TextColumn(
+        "State", width=110, help="Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
+    ),
+    "game": st.column_config.TextColumn("Game", width=130),
+    "page": links.schemas_column("Key (opens it)", "schemas", 150),
+    "version": st.column_config.NumberColumn("Version", width=65),
+    "change": st.column_config.TextColumn(
+        "Change", width=210, help="Why rows are refused, else what the newest version changed in the game's table."
+    ),
+    "format": st.column_config.TextColumn("Format", width=110, help="That of the newest version first."),
+    "rate": st.column_config.TextColumn("Rows/s", width=65, help="That land. A dash: nothing current is known."),
+    "age": st.column_config.TextColumn("Age", width=75, help="Of the newest version."),
+    "by": st.column_config.TextColumn("Registered by", width=120),
+}
+
+
+def state_of(game: GameVersions, catalogue: Catalogue) -> str:
+    """Return how a game's schemas stand, a key of `STATES`; the worst counts."""
+    if game.quarantined:
+        return "refuses"
+    if game.key in catalogue.waiting:
+        return "waits"
+    return "lands" if game.versions else "none"
+
+
+def take_filters() -> dict[str, tuple[str, ...]]:
+    """Lay what the URL says into the filters; return what of it is not known."""
+    return {"find": links.take("find", FIND), "show": links.take("show", SHOW, STATES)}
+
+
+def draw(environment: Environment, catalogue: Catalogue, rows: Mapping[str, GameRow]) -> None:
+    """Draw the filters and the games that pass them; `rows` are the fleet's by game key."""
+    states: dict[str, str] = {game.key: state_of(game, catalogue) for game in catalogue.games}
+    counts = {each: sum(state == each for state in states.values()) for each in STATES}
+    with st.container(horizontal=True, vertical_alignment="center", key="schema_filters"):
+        st.pills(
+            "State",
+            list(STATES),
+            key=SHOW,
+            format_func=lambda each: f"{STATES[each]} {counts[each]}",
+            label_visibility="collapsed",
+        )
+        st.text_input(
+            "Search", key=FIND, type="search", live=True, placeholder="game, key, format, message or schema id",
+            label_visibility="collapsed", max_chars=256, width=330,
+        )  # fmt: skip
+    wanted, shown = str(st.session_state.get(FIND) or "").casefold().strip(), st.session_state.get(SHOW)
+    found = [
+        game
+        for game in catalogue.games
+        if (shown is None or states[game.key] == shown) and (not wanted or _matches(game, wanted))
+    ]
+    if not found:
+        st.info("No game matches these filters.", icon=":material/filter_alt_off:")
+        return
+    order = list(STATES)
+    found.sort(key=lambda game: (order.index(states[game.key]), -_registered_at(game)))
+    _draw_table(environment, catalogue, found[:_MAX_ROWS], states, rows)
+    limited = f" The table has the first {_MAX_ROWS}; search finds the others." if len(found) > _MAX_ROWS else ""
+    st.caption(
+        f"{len(found)} of {len(catalogue.games)} games, those that refuse rows first, then newest first.{limited}"
+    )
+
+
+def _draw_table(
+    environment: Environment,
+    catalogue: Catalogue,
+    games: Sequence[GameVersions],
+    states: Mapping[str, str],
+    rows: Mapping[str, GameRow],
+) -> None:
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "state": STATES[states[game.key]],
+                "game": formatting.shown(game.game, 80),
+                "page": game.key,
+                "version": None if game.newest is None else game.newest.version,
+                "change": _change(environment, game, place),
+                "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
+                "rate": _rate(rows.get(game.key)),
+                "age": formatting.UNKNOWN_VALUE
+                if game.newest is None
+                else formatting.age(catalogue.read_at - game.newest.created_at),
+                "by": _by(game),
+            }
+            for place, game in enumerate(games)
+        ),
+        hide_index=True,
+        height=min(36 * (len(games) + 1), 620),
+        column_config=_COLUMNS,
+        placeholder=formatting.UNKNOWN_VALUE,
+        alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",
+        key="schemas_table",
+    )
+    links.offer_schemas("schemas", {game.key: formatting.game_text(game.key, game.game) for game in games})
+
+
+def _matches(game: GameVersions, wanted: str) -> bool:
+    texts = (
+        formatting.shown(game.game),
+        game.key,
+        *(text for each in game.versions for text in (each.format, each.message)),
+    )
+    ids = {str(each.schema_id) for each in game.versions}
+    return wanted in ids or any(wanted in text.casefold() for text in texts)
+
+
+def _registered_at(game: GameVersions) -> float:
+    return 0.0 if game.newest is None else game.newest.created_at
+
+
+def _rate(row: GameRow | None) -> str:
+    live = None if row is None else row.live
+    return formatting.rate(None if live is None else live.rows_per_second)
+
+
+def _change(environment: Environment, game: GameVersions, place: int) -> str:
+    """Say why rows are refused, else what the newest version changed."""
+    if refusing := game.quarantined:
+        return formatting.shown(f"version {refusing[-1].version}: {refusing[-1].quarantined}", 160)
+    if game.newest is None or place >= _MAX_CHANGES:
+        return formatting.UNKNOWN_VALUE
+    return formatting.shown(queries.change_text(environment, game), 160)
+
+
+def _by(game: GameVersions) -> str:
+    newest = game.newest
+    if newest is None or newest.registered_by is None:
+        return formatting.UNKNOWN_VALUE
+    return formatting.shown(newest.registered_by, 60)

@@ -1,0 +1,80 @@
+"""Schemas: which versions each game has, what refuses rows, how registries stand; and a new version's registration."""
+
+import streamlit as st
+
+from app import formatting
+from app.components import header, links
+from app.schemas import forms, game_panel, listing, queries, registries
+from app.state import services
+from app.state.services import Environment
+from pipeline.contracts.catalogue.condition import Catalogue
+from pipeline.control.registering.requests import SchemaRequest
+from pipeline.errors import Refused
+from pipeline.store.fleet import GameRow
+
+
+def _live(environment: Environment) -> None:
+    catalogue = header.draw(environment, queries.catalogue, "schemas")
+    if catalogue is None:
+        return
+    requested = _requested(environment)
+    waiting = sum(each.state == "asked" for each in requested)
+    header.headline(_sentence(catalogue, waiting), trouble=bool(catalogue.troubles or waiting))
+    chosen = st.query_params.get("game", "")
+    game = catalogue.game(chosen)
+    linked = {**listing.LINKED, **({} if game is None else game_panel.linked(game.key))}
+    unknown = {**listing.take_filters(), **({} if game is None else game_panel.take_versions(game))}
+    links.draw_unknown(unknown, linked)
+    forms.draw_requests(environment, requested, catalogue.read_at)
+    registries.draw(environment, catalogue)
+    if not catalogue.games:
+        st.info("No game has a schema yet. Register one, or start `turnout simulate`.")
+    forms.draw_register(environment, game)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        if catalogue.games:
+            listing.draw(environment, catalogue, _rows(environment))
+    with right, st.container(border=True, key="card_schema_game", gap="small"):
+        if game is not None:
+            game_panel.draw(environment, catalogue, game)
+        elif chosen:
+            st.warning("There is no game with this key. Check the link, or look for it in the list.")
+            st.code(formatting.shown(chosen, 100), language=None)
+        else:
+            st.info("Open a game of the list to see its versions and what changes between them.")
+    links.keep(linked)
+
+
+def _sentence(catalogue: Catalogue, waiting: int) -> str:
+    """Say what a person should look at, the worst first; where there is nothing, how much turnout knows."""
+    requests = f"{waiting} registration{' waits' if waiting == 1 else 's wait'} for a second person"
+    if troubles := [*catalogue.troubles, *([requests] if waiting else [])]:
+        said = "; ".join(troubles)
+        return f"{said[0].upper()}{said[1:]}"
+    games = [each for each in catalogue.games if each.versions]
+    versions = sum(len(each.versions) for each in games)
+    if not games:
+        return "No schema is registered yet"
+    return (
+        f"{formatting.count(len(games))} games, {formatting.count(versions)} schema versions: rows of all of them land"
+    )
+
+
+def _requested(environment: Environment) -> tuple[SchemaRequest, ...]:
+    try:
+        return queries.requested(environment)
+    except Refused as refused:
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
+        return ()
+
+
+def _rows(environment: Environment) -> dict[str, GameRow]:
+    """Return the fleet's rows by game; none where they cannot be read, which then are dashes."""
+    try:
+        return {row.game_key: row for row in services.fleet(environment).rows}
+    except Refused as refused:
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
+        return {}
+
+
+header.keep_drawing(_live)

@@ -1,0 +1,100 @@
+"""Definitions as registries keep them: several files that refer to each other, several messages in one file."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.json_format import ParseDict
+
+from pipeline.contracts.envelopes.index_paths import index_path
+from pipeline.contracts.formats.supported import decoder, format_of
+from pipeline.contracts.registries.answers import Found
+from pipeline.contracts.registries.kinds import found
+from pipeline.contracts.schemas import Schema
+from tests.unit.test_contracts_decode import message_class, payloads
+
+MAIN = """
+syntax = "proto3";
+package acme;
+import "acme/car.proto";
+import "acme/shared.proto";
+import "google/protobuf/struct.proto";
+message First { Car car = 1; google.protobuf.Struct extra = 2; }
+message Outer {
+  map<string, Car> cars = 1;
+  message N0 {
+    int32 n = 1;
+    message Deep { repeated Shared shared = 2; }
+  }
+  message N1 { N0.Deep deep = 1; google.protobuf.Value any = 2; }
+}
+"""
+IMPORTS = {
+    "acme/car.proto": """
+        syntax = "proto2";
+        package acme;
+        message Car { required int32 id = 1; optional string name = 2; }
+    """,
+    "acme/shared.proto": """
+        edition = "2023";
+        package acme;
+        import "google/protobuf/java_features.proto";
+        import "acme/unit.proto";
+        option features.(pb.java).utf8_validation = VERIFY;
+        message Shared {
+          enum Kind { option features.enum_type = CLOSED; ONE = 1; }
+          int32 given = 1 [features.field_presence = IMPLICIT];
+          int32 maybe = 2;
+          Unit unit = 3;
+          Kind kind = 4;
+        }
+    """,
+    "acme/unit.proto": 'edition = "2023"; package acme; message Unit { string name = 1; }',
+}
+DEEP = {"shared": [{"unit": {"name": "km"}, "kind": "ONE"}, {"given": 1, "maybe": 0}]}
+SHARED = [
+    {"given": 0, "maybe": None, "unit": {"name": "km"}, "kind": "ONE"},
+    {"given": 1, "maybe": 0, "unit": None, "kind": None},
+]
+VALUES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "acme.First": ({"car": {"id": 7}, "extra": {"a": [1]}}, {"car": {"id": 7, "name": None}, "extra": '{"a":[1]}'}),
+    "acme.Outer": ({"cars": {"k": {"id": 7, "name": "x"}}}, {"cars": [("k", {"id": 7, "name": "x"})]}),
+    "acme.Outer.N0": ({"n": 3}, {"n": 3}),
+    "acme.Outer.N0.Deep": (DEEP, {"shared": SHARED}),
+    "acme.Outer.N1": ({"deep": DEEP, "any": None}, {"deep": {"shared": SHARED}, "any": "null"}),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Found:
+    return found("PROTOBUF", MAIN, IMPORTS, indexed=True)
+
+
+def test_every_message_of_a_referring_file_is_read_by_its_index_path(compiled: Found) -> None:
+    """Law L13: bytes of Confluent's serializer name their message by a path, and nested ones have their values too."""
+    assert sorted(compiled.messages.values()) == sorted(VALUES)
+    context = SerializationContext("laps", MessageField.VALUE)
+    for name, (given, wanted) in VALUES.items():
+        of = Schema(1, "protobuf", name, format_of("protobuf").canonical(name, compiled.definition))
+        event: Any = ParseDict(given, message_class(of)())
+        with SchemaRegistryClient.new_client({"url": "mock://"}) as registry:
+            written = ProtobufSerializer(type(event), registry)(event, context)
+        assert written is not None
+        opened = index_path(payloads(written[5:]))
+        assert compiled.messages[opened.paths[0].as_py()] == name
+        decoded = decoder(of).decode(opened.rests)
+        assert (decoded.batch.to_pylist(), decoded.refused) == ([wanted], [])
+        table, refused = format_of("protobuf").reference(of, {}).decode(opened.rests.to_pylist())
+        assert (table.to_pylist(), refused) == ([wanted], {})
+
+
+def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: Found) -> None:
+    """The form holds the files that the message's own file needs, imports first, and none of a compiler's own."""
+    form = format_of("protobuf").canonical("acme.First", compiled.definition)
+    assert form == format_of("protobuf").canonical("acme.First", form)
+    unit = format_of("protobuf").canonical("acme.Unit", compiled.definition)
+    assert b"acme/unit.proto" in unit
+    assert b"acme/car.proto" not in unit
+    assert b"java_features" not in form
