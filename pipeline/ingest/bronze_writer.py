@@ -73,21 +73,18 @@ def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.Recor
 
 def _land_slice(rows: pa.Table, job: IngestJob, earlier: Counter[str]) -> dict[str, Any]:
     """Write the rows of one slice; `earlier` counts those of each landing file in the slices before."""
-    found: list[_Rows | None]
     if len(job.sources) == 1:
-        found = [_of_source(rows, job, job.sources[0], 0, earlier)]
-        del rows  # payloads are large
-    else:
-        found, first = [], 0
-        for number, source in enumerate(job.sources):  # so pos follows from the records alone
-            own = rows.filter(pc.equal(rows.column(SOURCE), str(number))).drop_columns(SOURCE)
-            found.append(_of_source(own, job, source, first, earlier) if own.num_rows else None)
-            first += own.num_rows
-        del rows, own
+        only = _of_source(rows, job, job.sources[0], 0, earlier)
+        report = _write(only.bronze, only.detail, job)
+        return {**report, "needs": only.needs, "oldest_of_each": [report["oldest_source_at"]]}
+    found: list[_Rows | None] = []
+    first = 0
+    for number, source in enumerate(job.sources):  # so pos follows from the records alone
+        own = rows.filter(pc.equal(rows.column(SOURCE), str(number))).drop_columns(SOURCE)
+        found.append(_of_source(own, job, source, first, earlier) if own.num_rows else None)
+        first += own.num_rows
     there = [each for each in found if each is not None]
-    bronze = there[0].bronze
-    if len(there) > 1:
-        bronze = pa.concat_tables([each.bronze for each in there], promote_options="default")
+    bronze = pa.concat_tables([each.bronze for each in there], promote_options="default")
     needs = [need for each in there for need in each.needs]
     oldest = [None if each is None else _seconds(pc.min(each.bronze.column("source_time"))) for each in found]
     details = pa.chunked_array([each.detail for each in there])
