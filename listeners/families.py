@@ -282,6 +282,12 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         ("source",),
         (((name,), rows) for name, (_, rows) in seen.sources.items()),
     )
+    yield _gauge(
+        "registry_mistrusted_since_timestamp_seconds",
+        "Since when turnout takes no new schema from a registry, because it gave a known id another content.",
+        ("registry",),
+        (((name,), since) for name, since in seen.mistrusted.items()),
+    )
     waiting = seen.evacuations.items()
     yield _gauge(
         "evacuation_waiting_games",

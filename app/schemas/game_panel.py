@@ -1,6 +1,7 @@
 """One game on the Schemas page: two of its versions compared in words and as text, its versions, ids and needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import pandas as pd
@@ -58,18 +59,23 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
             icon=":material/replay:",
             query_params={"repair": "replay", "games": game.key, "refused_for": "quarantined_schema"},
         )
-    _draw_needs(environment, catalogue, game)
+    _draw_or_say(partial(_draw_needs, environment, catalogue, game))
     if not game.versions:
         st.info("No schema is registered for this game. Register one, or let its registry answer.")
         return
     first, second = _draw_choice(game)
+    _draw_or_say(partial(_draw_comparison, environment, first, second))
+    _draw_or_say(partial(_draw_version, environment, game, second))
+    _draw_versions(game)
+    _draw_or_say(partial(_draw_writers, environment, game))
+
+
+def _draw_or_say(draw_part: Callable[[], None]) -> None:
+    """Draw a part, or why it cannot be read; the others stay."""
     try:
-        _draw_comparison(environment, first, second)
-        _draw_version(environment, game, second)
+        draw_part()
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/unknown_document:")
-    _draw_versions(game)
-    _draw_writers(environment, game)
 
 
 def _close(key: str) -> None:

@@ -12,7 +12,7 @@ from app.schemas import queries
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
 from pipeline.contracts.catalogue.versions import GameVersions
-from pipeline.store.fleet import GameRow
+from pipeline.errors import Refused
 
 _MAX_ROWS: Final = 300  # as on the page Fleet
 _MAX_CHANGES: Final = 100  # rows whose change is computed: each costs about a millisecond, once
@@ -57,8 +57,8 @@ def take_filters() -> dict[str, tuple[str, ...]]:
     return {"find": links.take("find", FIND), "show": links.take("show", SHOW, STATES)}
 
 
-def draw(environment: Environment, catalogue: Catalogue, rows: Mapping[str, GameRow]) -> None:
-    """Draw the filters and the games that pass them; `rows` are the fleet's by game key."""
+def draw(environment: Environment, catalogue: Catalogue, rates: Mapping[str, float | None]) -> None:
+    """Draw the filters and the games that pass them; `rates` are rows per second by game key."""
     states: dict[str, str] = {game.key: state_of(game, catalogue) for game in catalogue.games}
     counts = {each: sum(state == each for state in states.values()) for each in STATES}
     with st.container(horizontal=True, vertical_alignment="center", key="schema_filters"):
@@ -84,7 +84,7 @@ def draw(environment: Environment, catalogue: Catalogue, rows: Mapping[str, Game
         return
     order = list(STATES)
     found.sort(key=lambda game: (order.index(states[game.key]), -_registered_at(game)))
-    _draw_table(environment, catalogue, found[:_MAX_ROWS], states, rows)
+    _draw_table(environment, catalogue, found[:_MAX_ROWS], states, rates)
     limited = f" The table has the first {_MAX_ROWS}; search finds the others." if len(found) > _MAX_ROWS else ""
     st.caption(
         f"{len(found)} of {len(catalogue.games)} games, those that refuse rows first, then newest first.{limited}"
@@ -96,7 +96,7 @@ def _draw_table(
     catalogue: Catalogue,
     games: Sequence[GameVersions],
     states: Mapping[str, str],
-    rows: Mapping[str, GameRow],
+    rates: Mapping[str, float | None],
 ) -> None:
     st.dataframe(
         pd.DataFrame(
@@ -107,7 +107,7 @@ def _draw_table(
                 "version": None if game.newest is None else game.newest.version,
                 "change": _change(environment, game, place),
                 "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
-                "rate": _rate(rows.get(game.key)),
+                "rate": formatting.rate(rates.get(game.key)),
                 "age": formatting.UNKNOWN_VALUE
                 if game.newest is None
                 else formatting.age(catalogue.read_at - game.newest.created_at),
@@ -139,18 +139,16 @@ def _registered_at(game: GameVersions) -> float:
     return 0.0 if game.newest is None else game.newest.created_at
 
 
-def _rate(row: GameRow | None) -> str:
-    live = None if row is None else row.live
-    return formatting.rate(None if live is None else live.rows_per_second)
-
-
 def _change(environment: Environment, game: GameVersions, place: int) -> str:
     """Say why rows are refused, else what the newest version changed."""
     if refusing := game.quarantined:
         return formatting.shown(f"version {refusing[-1].version}: {refusing[-1].quarantined}", 160)
     if game.newest is None or place >= _MAX_CHANGES:
         return formatting.UNKNOWN_VALUE
-    return formatting.shown(queries.change_text(environment, game), 160)
+    try:
+        return formatting.shown(queries.change_text(environment, game), 160)
+    except Refused:
+        return formatting.UNKNOWN_VALUE  # the page says that the store is away
 
 
 def _by(game: GameVersions) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
 from pipeline.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
@@ -32,6 +33,16 @@ _BY: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What the page shows of all games, read at one moment (Unix seconds)."""
+
+    catalogue: Catalogue
+    rates: Mapping[str, float | None]  # rows per second that land, by game key; None: nothing current is known
+    requested: tuple[SchemaRequest, ...]  # those that wait first
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """How two versions of a game differ."""
 
@@ -50,25 +61,18 @@ class OneVersion:
 
 
 @st.cache_data(ttl=3, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
-def catalogue(environment: Environment) -> Catalogue:
-    """Read all games with their versions, the registries and what games wait for, at most 3 s old.
+def overview(environment: Environment) -> Overview:
+    """Read all games with their versions, registries, needs, rates and requests, at most 3 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
     with reading():
-        return read_catalogue(engine(environment), environment.settings.registries)
-
-
-@st.cache_data(ttl=3, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
-def requested(environment: Environment) -> tuple[SchemaRequest, ...]:
-    """Read the registrations that people requested, those that wait first, at most 3 s old.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    with reading():
-        return tuple(list_requests(engine(environment)))
+        seen = read_catalogue(engine(environment), environment.settings.registries)
+        requested = tuple(list_requests(engine(environment)))
+    rows = services.fleet(environment).rows
+    rates = {row.game_key: None if row.live is None else row.live.rows_per_second for row in rows}
+    return Overview(seen, rates, requested, seen.read_at)
 
 
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False, hash_funcs=_BY)
@@ -131,7 +135,7 @@ def change_text(environment: Environment, game: GameVersions) -> str:
 
 def forget() -> None:
     """Read again the next time: something was registered or decided."""
-    for reader in (catalogue, requested, writers):
+    for reader in (overview, writers):
         reader.clear()
 
 

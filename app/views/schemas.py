@@ -5,27 +5,23 @@ import streamlit as st
 from app import formatting
 from app.components import header, links
 from app.schemas import forms, game_panel, listing, queries, registries
-from app.state import services
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
-from pipeline.control.registering.requests import SchemaRequest
-from pipeline.errors import Refused
-from pipeline.store.fleet import GameRow
 
 
 def _live(environment: Environment) -> None:
-    catalogue = header.draw(environment, queries.catalogue, "schemas")
-    if catalogue is None:
+    seen = header.draw(environment, queries.overview, "schemas")
+    if seen is None:
         return
-    requested = _requested(environment)
-    waiting = sum(each.state == "asked" for each in requested)
+    catalogue = seen.catalogue
+    waiting = sum(each.state == "asked" for each in seen.requested)
     header.headline(_sentence(catalogue, waiting), trouble=bool(catalogue.troubles or waiting))
     chosen = st.query_params.get("game", "")
     game = catalogue.game(chosen)
     linked = {**listing.LINKED, **({} if game is None else game_panel.linked(game.key))}
     unknown = {**listing.take_filters(), **({} if game is None else game_panel.take_versions(game))}
     links.draw_unknown(unknown, linked)
-    forms.draw_requests(environment, requested, catalogue.read_at)
+    forms.draw_requests(environment, seen.requested, seen.read_at)
     registries.draw(environment, catalogue)
     if not catalogue.games:
         st.info("No game has a schema yet. Register one, or start `turnout simulate`.")
@@ -33,7 +29,7 @@ def _live(environment: Environment) -> None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         if catalogue.games:
-            listing.draw(environment, catalogue, _rows(environment))
+            listing.draw(environment, catalogue, seen.rates)
     with right, st.container(border=True, key="card_schema_game", gap="small"):
         if game is not None:
             game_panel.draw(environment, catalogue, game)
@@ -58,23 +54,6 @@ def _sentence(catalogue: Catalogue, waiting: int) -> str:
     return (
         f"{formatting.count(len(games))} games, {formatting.count(versions)} schema versions: rows of all of them land"
     )
-
-
-def _requested(environment: Environment) -> tuple[SchemaRequest, ...]:
-    try:
-        return queries.requested(environment)
-    except Refused as refused:
-        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
-        return ()
-
-
-def _rows(environment: Environment) -> dict[str, GameRow]:
-    """Return the fleet's rows by game; none where they cannot be read, which then are dashes."""
-    try:
-        return {row.game_key: row for row in services.fleet(environment).rows}
-    except Refused as refused:
-        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
-        return {}
 
 
 header.keep_drawing(_live)

@@ -89,7 +89,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     context = CommandContext(env_dir)
     known, reason = find(game, known_names(context.engine)), reason.strip()
     with context.acting(DirectAct.ACCEPT_GAP, [f"game:{known.key}"], "accept-gap", reason=reason) as actor:
-        schemas = LocalRegistry(context.engine).snapshot()
+        schemas = LocalRegistry(context.engine, context.paths.bronze).snapshot()
         done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
     say(report.render_accepted(done))
 

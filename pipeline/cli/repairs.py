@@ -144,7 +144,7 @@ def _tried(
     from pipeline.repair.replay import replay_all
 
     chosen = repairs.selection(choice, known)
-    done = replay_all(paths, environment, LocalRegistry(engine).snapshot, known, chosen, dry_run=True)
+    done = replay_all(paths, environment, LocalRegistry(engine, paths.bronze).snapshot, known, chosen, dry_run=True)
     say_lines(report.replays_as_json(done) if as_json else report.render_replays(done, dry_run=True))
     return 1 if any(each.error for each in done) else 0
 

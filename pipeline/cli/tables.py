@@ -42,7 +42,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     if not paths.bronze.exists():
         sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
     engine = open_store(settings, paths)
-    retired, registry = retired_games(engine), LocalRegistry(engine)
+    retired, registry = retired_games(engine), LocalRegistry(engine, paths.bronze)
     wanted = Wanted(registry.snapshot, sample) if values else None
 
     def landing() -> list[Landing]:

@@ -4,10 +4,13 @@ Append-only, with the writers that registries of others answered and the profile
 function of its version, so a pass can pin one by its number.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
+from deltalake.exceptions import TableNotFoundError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -23,6 +26,7 @@ from pipeline.contracts.registrations import (
     ready,
 )
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
+from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.errors import Refused, Transient
 from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
@@ -30,6 +34,7 @@ from pipeline.store.writers import latest_number, lock, number_of_definition, re
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
 
+_log: Final = logging.getLogger("turnout")
 _ATTEMPTS: Final = 20
 _KEPT_SETS: Final = 4
 _EMPTY: Final = SchemaSet(0, {}, {})
@@ -38,9 +43,16 @@ _EMPTY: Final = SchemaSet(0, {}, {})
 class LocalRegistry:
     """Registers schemas in the control store and reads them back."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Use an opened control store."""
-        self._engine = engine
+    def __init__(self, engine: Engine, bronze: Path | None = None) -> None:
+        """Use an opened control store.
+
+        Args:
+            engine: the store.
+            bronze: whose properties say what the profiles of its rows are, also where the store has lost them; None:
+                the store alone counts.
+        """
+        self._engine, self._bronze = engine, bronze
+        self._in_bronze: dict[int, SourceProfile] | None = None  # None: not read yet
         self._sets: dict[int, SchemaSet] = {}
         self._newest = _EMPTY  # a newer one is read on top of it
         self._schemas: dict[int, Schema] = {}
@@ -129,7 +141,15 @@ class LocalRegistry:
                 return schemas
         return self._sets[version]
 
+    def look_in_bronze(self) -> None:
+        """Read the profiles of bronze's rows again, such as when no schema set has the profile of a row."""
+        before, self._in_bronze = self._in_bronze, {} if self._bronze is None else _kept_in(self._bronze)
+        if before != self._in_bronze:
+            self._newest, self._sets = _EMPTY, {}
+
     def _read(self, connection: Connection, version: int) -> SchemaSet:
+        if self._in_bronze is None:
+            self.look_in_bronze()
         base = self._newest if self._newest.version <= version else _EMPTY
 
         def before(key: GameKey) -> dict[int, FieldPlacement]:
@@ -147,7 +167,8 @@ class LocalRegistry:
             schemas=dict(sorted({**base.schemas, **known}.items())),
             placements={key: held for key, held in {**base.placements, **elsewhere}.items() if held},
             writers={**base.writers, **self._read_writers(connection, base.version, version)},
-            profiles={**base.profiles, **_read_profiles(connection, base.version, version)},
+            # Rows have the numbers of bronze: an older copy of the store may have given one away again.
+            profiles={**base.profiles, **_read_profiles(connection, base.version, version), **(self._in_bronze or {})},
         )
 
     def _read_writers(self, connection: Connection, above: int, up_to: int) -> dict[tuple[str, bytes], Writer]:
@@ -165,6 +186,21 @@ def number_of_profile(engine: Engine, profile: SourceProfile) -> int:
 
 def _read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, SourceProfile]:
     return {number: loads(text) for number, text in read_profiles(connection, above, up_to).items()}
+
+
+def _kept_in(bronze: Path) -> dict[int, SourceProfile]:
+    """Return the profiles that bronze's properties hold; rows wait whose one cannot be read (law L14)."""
+    try:
+        texts = profile_texts(bronze)
+    except TableNotFoundError:
+        return {}
+    kept = {}
+    for number, text in texts.items():
+        try:
+            kept[number] = loads(text)
+        except Refused as refused:
+            _log.error("bronze's table property %s%d cannot be used: %s", PROFILE, number, refused)
+    return kept
 
 
 def _version(schemas: SchemaSet) -> int:

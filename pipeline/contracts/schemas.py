@@ -69,6 +69,12 @@ class SchemaSet:
         """Return a game's schemas with their placements, in the order of their registration."""
         return tuple((schema, self.placement(key, schema.schema_id)) for schema in self.of(key))
 
+    def judges_as(self, earlier: "SchemaSet", key: GameKey) -> bool:
+        """Return whether a game's rows for which an earlier set lacked nothing have the same outcome with this one."""
+        return self.placed(key) == earlier.placed(key) and all(
+            self.writers.get(each) == writer for each, writer in earlier.writers.items()
+        )
+
     def only(self, keys: Collection[GameKey]) -> "SchemaSet":
         """Return what decides about the rows of these games, for a task.
 

@@ -112,7 +112,7 @@ class RepairPlanner:
         facts = dedupes.plan(self.paths, environment, keys, subjects)
         counted = self._small_tables(keys) if self.briefly else keys
         games = [Game(GameKey(key), subjects[key].game) for key in counted]
-        schemas = LocalRegistry(self.engine).snapshot
+        schemas = LocalRegistry(self.engine, self.paths.bronze).snapshot
         deduped, undecided = dedupes.dedupe_each(self.paths, environment, schemas, games, dry_run=True)
         uncounted = [key for key in keys if key not in counted]
         wanted = {*uncounted, *(each.game_key for each in deduped if each.removed)}

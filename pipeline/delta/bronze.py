@@ -1,12 +1,18 @@
-"""Bronze, the append-only table of all records with their payloads untouched (law L1): its columns and its slices."""
+"""Bronze, the append-only table of all records with their payloads untouched (law L1).
+
+Holds its columns, its slices, and the definitions of its rows' profiles, which are properties of the table.
+"""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pipeline.delta.opening import open_table
 
 _TIME: Final = pa.timestamp("us", "UTC")
 
@@ -41,10 +47,20 @@ BRONZE: Final = pa.schema(
 FRAMED: Final = ("profile", "registry", "writer")
 """Columns of sources with a profile. Files of other sources lack them and readers take them for null: no cost."""
 
+PROFILE: Final = "turnout.profile."
+"""The beginning of the properties that hold profiles; the number follows."""
+
 SLICE_BYTES: Final = 128 * 1024 * 1024
 """Most values that a task holds at once; it needs about ten times as much memory. An Arrow column ends at 2 GiB."""
 
 _ROW_BYTES: Final = 128  # of the fixed-width columns, roughly, so that many small rows are cut, too
+
+
+def profile_texts(folder: Path) -> dict[int, str]:
+    """Return the definitions of profiles that bronze's properties hold, by number; raises what `open_table` raises."""
+    properties = open_table(folder).metadata().configuration
+    numbers = {name: name.removeprefix(PROFILE) for name in properties if name.startswith(PROFILE)}
+    return {int(number): properties[name] for name, number in numbers.items() if number.isdecimal()}
 
 
 def text(name: str) -> pc.Expression:

@@ -107,7 +107,7 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
             return 1
     say("verifying")
     engine = open_store(settings, paths)
-    values = Values(LocalRegistry(engine).snapshot) if wanted.is_mixed else None
+    values = Values(LocalRegistry(engine, paths.bronze).snapshot) if wanted.is_mixed else None
     balance = prove(paths, settings.environment, generations(engine), retired_games(engine), values)
     return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 

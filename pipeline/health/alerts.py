@@ -240,6 +240,16 @@ def _control() -> tuple[Alert, ...]:
             _OPERATIONS_PAGE,
         ),
         Alert(
+            "TurnoutRegistryMistrusted",
+            "ticket",
+            "time() - min by (registry) (turnout_registry_mistrusted_since_timestamp_seconds) > 0",
+            "1m",
+            "Schema registry {{ $labels.registry }} contradicts itself",
+            "It gave a known id another content {{ $value | humanizeDuration }} ago. turnout keeps the first one and "
+            "takes no new schema from it; games that need one wait.",
+            _FLEET_PAGE,
+        ),
+        Alert(
             "TurnoutMaintenanceOverdue",
             "ticket",
             "max(turnout_maintenance_overdue_seconds) > 0\nor\n"

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.envelopes.declared import profile_of
 from pipeline.contracts.profile import SourceProfile, dumps, loads
+from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -19,9 +20,6 @@ from pipeline.registry_settings import generation_of
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.store.writers import number_of_definition
-
-PROPERTY: Final = "turnout.profile."
-"""The beginning of the properties of bronze that hold profiles; the number follows."""
 
 DEFAULT: Final = 0
 """In place of a number: turnout's own wrapper with turnout's own ids, whose rows have none."""
@@ -56,11 +54,7 @@ class Profiles:
             Refused: bronze has rows of another profile with this number.
         """
         self._known: dict[int, SourceProfile] = {}
-        self._texts = {
-            int(name.removeprefix(PROPERTY)): text
-            for name, text in open_table(bronze.path).metadata().configuration.items()
-            if name.startswith(PROPERTY) and name.removeprefix(PROPERTY).isdecimal()
-        }
+        self._texts = profile_texts(bronze.path)
         self.numbers = tuple(self._number(engine, bronze, each) for each in configured)
 
     @property
@@ -78,7 +72,7 @@ class Profiles:
             return None
         if number not in self._known:
             if number not in self._texts:
-                raise Refused(f"Bronze's table property {PROPERTY}{number} is gone: restore it, then start ingest.")
+                raise Refused(f"Bronze's table property {PROFILE}{number} is gone: restore it, then start ingest.")
             self._known[number] = loads(self._texts[number])
         return self._known[number]
 
@@ -97,7 +91,7 @@ class Profiles:
                 f"Bronze has rows of another profile with the number {number}, so the control store is an older "
                 f"copy. Restore its newest copy."
             )
-        name = f"{PROPERTY}{number}"
+        name = f"{PROFILE}{number}"
         if name not in open_table(bronze.path).metadata().configuration:
             with effect("set_properties"):
                 open_table(bronze.path).alter.set_table_properties({name: text}, raise_if_not_exists=False)

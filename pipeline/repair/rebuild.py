@@ -249,13 +249,13 @@ class _Rebuild:
         )
 
     def _holds(self, version_of: accepted_gaps.VersionOf) -> bool:
-        """Return whether this attempt has used the game's current registrations and accepted gaps.
+        """Return whether this attempt has used what counts now: registrations, registries' answers and accepted gaps.
 
         Checked after the table was opened for the switch: its rows landed with earlier registrations.
         """
         key = self._game.key
         return (
-            self._newest_schemas().placed(key) == self._schemas.placed(key)
+            self._newest_schemas().judges_as(self._schemas, key)
             and accepted_gaps.read(version_of, self._environment, key) == self._accepted
         )
 

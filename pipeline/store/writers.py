@@ -7,7 +7,7 @@ changed. Callers of the `write_` functions hold the lock until their transaction
 import hashlib
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection, Engine, Row, func, insert, select, text
@@ -29,6 +29,9 @@ class WriterRow:
     refused: str | None = None
     indexed: bool = False
     fingerprint: str | None = None  # of what the registry answered; None: it gave no usable schema
+    # Where the schema stands in the registry, which says nothing of what it is; None: not known
+    subject: str | None = field(default=None, compare=False)
+    version: int | None = field(default=None, compare=False)
 
 
 def lock(connection: Connection) -> None:
@@ -57,6 +60,8 @@ def write_writers(connection: Connection, rows: Iterable[WriterRow], now: float)
             "refused": row.refused,
             "indexed": int(row.indexed),
             "fingerprint": row.fingerprint,
+            "subject": row.subject,
+            "version": row.version,
             "created_at": now,
         }
         for place, row in enumerate(rows, start=1)
@@ -137,4 +142,6 @@ def number_of_definition(engine: Engine, definition: str) -> int:
 
 
 def _writer(row: "Row[tuple[object, ...]]") -> WriterRow:
-    return WriterRow(row.registry, bytes(row.writer), row.schema_id, row.refused, bool(row.indexed), row.fingerprint)
+    place = row.subject, row.version
+    indexed = bool(row.indexed)
+    return WriterRow(row.registry, bytes(row.writer), row.schema_id, row.refused, indexed, row.fingerprint, *place)

@@ -7,7 +7,7 @@ to what comes after.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import functions as F
@@ -134,7 +134,10 @@ class CatchUp:
         They come again with a newer set: of the rows from the need on nothing was written with this one.
         """
         for key, waits in outcome.waits.items():
-            chunk[key].waits = waits
+            stream = chunk[key]
+            # Of rows that do not lead up to the need nothing lands either, which is looked into once it is answered.
+            leads_up = outcome.reached[key] > stream.cursor or stream.cursor >= waits.after
+            stream.waits = waits if leads_up else replace(waits, after=stream.cursor)
         self._pin.clear(dict.fromkeys(outcome.waits, 0), high)
         self._driver.wanted([chunk[key] for key in outcome.waits])
 

@@ -5,6 +5,7 @@ import math
 import shutil
 import threading
 import time
+from collections.abc import Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,6 +47,7 @@ _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
 _ASKING_SECONDS = 120.0  # a bounded run asks registries for so long
+_LOOK_SECONDS = 10.0  # between two looks into bronze for a profile that no schema set has
 _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 10 ms of processor time at 1,000 games
 # As a query's start does on a full disk.
 _START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
@@ -83,8 +85,9 @@ class Group:
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
         self._lookup = Lookup(engine, resolution)
-        schemas = CachedRegistry(LocalRegistry(engine))
-        self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._lookup.want)
+        self._looked_at = -math.inf  # when bronze was last asked for a profile
+        schemas = CachedRegistry(LocalRegistry(engine, paths.bronze))
+        self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._want)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -196,6 +199,14 @@ class Group:
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
+
+    def _want(self, streams: Collection[Stream]) -> None:
+        """Ask registries for what these streams wait for, and bronze for a profile of its rows."""
+        self._lookup.want(streams)
+        needs = (need for stream in streams if (waits := stream.waits) is not None for need in waits.needs)
+        if any(need.registry is None for need in needs) and time.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._driver.schemas.look_in_bronze()
 
     def _asked(self, until: float) -> bool:
         """Ask registries for what streams wait for; return whether another chunk may help.

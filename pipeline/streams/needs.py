@@ -45,6 +45,7 @@ class Waiting:
 
     since: float  # Unix seconds: when the first need was met
     needs: tuple[Need, ...]  # at least one, in order
+    after: int  # the game's seq before the first need: its rows up to there do not wait
 
     @property
     def first(self) -> Need:

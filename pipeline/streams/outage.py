@@ -52,6 +52,10 @@ class CachedRegistry:
             known = self._newest = self._registry.snapshot()
         return known.version
 
+    def look_in_bronze(self) -> None:
+        """Read the profiles of bronze's rows, for rows whose profile the store lacks; see `LocalRegistry`."""
+        self._registry.look_in_bronze()
+
     def snapshot(self, version: int) -> SchemaSet:
         """Return the schema set of a version; the newest where a restored older copy of the store lacks it."""
         known = self._newest

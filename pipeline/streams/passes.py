@@ -182,7 +182,9 @@ class Passes:
         stream.behind = True
         if report.waits:  # nothing has failed (law L14)
             since = time.time() if stream.waits is None else stream.waits.since
-            stream.waits = Waiting(since, lowest(report.needs))
+            needs = lowest(report.needs)
+            after = next(link.prev_seq for link in report.links if link.seq == needs[0].seq)
+            stream.waits = Waiting(since, needs, after)
         try:
             discard(self._folder / stream.game_key, report.files)
         except OSError as error:  # law L6: a table's folder may have become a file

@@ -75,9 +75,11 @@ class Stream:
         return Position(self.generation, self.cursor)
 
     def is_held(self, schemas: SchemaSet) -> bool:
-        """Return whether its next rows need what a schema set still lacks: reading them would land nothing."""
+        """Return whether its next row needs what a schema set still lacks: reading it would land nothing."""
         waits = self.waits
-        return waits is not None and waits.first.seq > self.cursor and is_open(waits.first, self.game_key, schemas)
+        if waits is None or not waits.after <= self.cursor < waits.first.seq:
+            return False
+        return is_open(waits.first, self.game_key, schemas)
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""

@@ -26,6 +26,7 @@ _MOST_INDEXES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MILLISECOND: Final = -62_135_596_800_000  # of the year 1
 _LAST_MILLISECOND: Final = 253_402_300_799_999  # of the year 9999
+_Framing = Callable[[bytes, bytes], bytes | None]
 _PREFIXES: Final = {b"\0": 5, b"\1": 17}  # Confluent's, by their magic byte
 
 
@@ -56,7 +57,7 @@ class Contents:
     """What a row holds."""
 
     schema_id: int  # turnout's own
-    payload: bytes
+    payload: bytes | None  # None: the row has none; a framed one may have no bytes
     event_time: int | None  # microseconds
     event_id: str | None
 
@@ -71,7 +72,7 @@ def contents(
     """
     if profile is None:
         message = _wrapper(raw)
-        return Contents(int(message.schema_id), message.payload, *_own(message))
+        return Contents(int(message.schema_id), message.payload or None, *_own(message))
     known = sources.profiles.get(profile)
     if known is None or writer is None:
         raise Unopened("unknown_schema")
@@ -81,7 +82,7 @@ def contents(
         return Contents(int.from_bytes(writer[1:]), body, event_time, event_id)
     found = sources.writers.get((registry, writer))
     if found is not None and found.indexed:
-        path, body = _indexed(body)
+        path, body = _indexed(body or b"")
         found = sources.writers.get((registry, writer + path))
     if found is None or found.schema_id is None:
         raise Unopened("unknown_schema")
@@ -114,7 +115,7 @@ def _in_nothing(raw: bytes | None, _profile: SourceProfile) -> tuple[bytes, int 
 
 def _in_message(raw: bytes | None, profile: SourceProfile) -> tuple[bytes, int | None, str | None]:
     """Open an envelope of another definition by its format's reference decoder."""
-    table, refused = _reference(profile).decode([raw or b""])
+    table, refused = _reference(profile).decode([raw or None])
     if refused or raw is None:
         raise Unopened("malformed_wrapper")
     (row,) = table.to_pylist()
@@ -157,8 +158,8 @@ def _microseconds(value: Any) -> int | None:
     return int(value) * 1000
 
 
-def _as_is(framed: bytes, _writer: bytes) -> bytes:
-    return framed
+def _as_is(framed: bytes, _writer: bytes) -> bytes | None:
+    return framed or None
 
 
 def _confluent(framed: bytes, writer: bytes) -> bytes:
@@ -182,9 +183,9 @@ def _glue(framed: bytes, _writer: bytes) -> bytes:
     return body
 
 
-def _unless_own(framing: Callable[[bytes, bytes], bytes]) -> Callable[[bytes, bytes], bytes]:
+def _unless_own(framing: _Framing) -> _Framing:
     """Return the framing of rows of which those with turnout's own number, whose writer begins with 0xFF, have none."""
-    return lambda framed, writer: framed if writer.startswith(b"\xff") else framing(framed, writer)
+    return lambda framed, writer: framed or None if writer.startswith(b"\xff") else framing(framed, writer)
 
 
 def _indexed(body: bytes) -> tuple[bytes, bytes]:
@@ -220,7 +221,7 @@ _ENVELOPES: Final[Mapping[str, _Opens]] = {
     "protobuf": _in_message,
     "avro": _in_message,
 }
-_FRAMINGS: Final[Mapping[str, Callable[[bytes, bytes], bytes]]] = {
+_FRAMINGS: Final[Mapping[str, _Framing]] = {
     "wrapper": _as_is,
     "confluent": _confluent,
     "glue": _glue,

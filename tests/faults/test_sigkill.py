@@ -67,6 +67,18 @@ class Drivers:
         """Wait until a driver has ended, and require that it ended so."""
         assert self._running.pop(kind).wait(_END_SECONDS) == code, self._log(kind).read_text()[-2000:]
 
+    def wait_for_death(self) -> str:
+        """Wait until one of the drivers was killed by its fail-point; return which."""
+        dead = list[str]()
+
+        def has_died() -> bool:
+            dead.extend(kind for kind, process in self._running.items() if process.poll() is not None)
+            return bool(dead)
+
+        wait_for(has_died, "no driver dies")
+        self.wait(dead[0], -signal.SIGKILL)
+        return dead[0]
+
     def rest(self) -> None:
         """Wait until everything that was sent is in the tables and every game is read in the pass."""
 

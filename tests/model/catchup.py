@@ -17,6 +17,8 @@ def choose(world: World, state: State) -> Next:
             continue
         driver = synced(state, index, before)
         driver, behind = _behind(world, state, driver)
+        if world.rules.games_that_wait_are_not_read:
+            behind = {game: stream for game, stream in behind.items() if not is_held(state, stream)}
         if not behind:
             continue
         pins = [each for each in state.checkpoints[index].chunk if each.game in behind]
@@ -69,6 +71,14 @@ def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Ga
     return with_streams(driver, changed), behind
 
 
+def is_held(state: State, stream: Stream) -> bool:
+    """Tell whether a stream's next row still waits for what the newest schema set lacks (`Stream.is_held`)."""
+    waits = stream.waits
+    if waits is None or waits.seq <= stream.cursor or stream.cursor < waits.after:
+        return False
+    return state.lookup.meaning(waits.writer, state.schemas) is None
+
+
 def _reach(driver: Driver, game: Game) -> tuple[int, int]:
     """Return the last seq that a stream's query has passed, and the last that its running pass can reach."""
     query = driver.queries[game]
@@ -94,9 +104,10 @@ def claim(world: World, state: State) -> Next:
                 continue
             low = max(chunk.low, stream.cursor)
             parts = world.between(state.bronze, chosen.game, low, chunk.high)
-            items.append(item_of(world.rules, chosen.game, stream, parts, chunk.version))
-            apart = items[-1].state == "apart"
-            changed[chosen.game] = stream._replace(claim="chunk", behind=stream.behind or apart)
+            item = item_of(world.rules, chosen.game, stream, parts, chunk.version, state.lookup, ends_early=True)
+            items.append(item)
+            behind = stream.behind or item.state in {"apart", "held"}
+            changed[chosen.game] = stream._replace(claim="chunk", behind=behind)
         if not items:
             yield (
                 f"driver {index} gives up the chunk, others have its streams",
@@ -152,7 +163,10 @@ def end_chunk(world: World, state: State) -> Next:
                 if gap:
                     alarms = (*alarms, f"driver {index} parks game {item.game} for a gap of bronze")
             changed[item.game] = stream._replace(claim="" if stream.claim == "chunk" else stream.claim)
-        pins = tuple(each for each in state.checkpoints[index].chunk if _goes_on(each, work, changed))
+        # Of a waiting game's rows from the need on nothing was written, so that they may take a newer set.
+        waiting = {item.game for item in work.items if item.waits is not None}
+        pins = tuple(each for each in state.checkpoints[index].chunk if each.game not in waiting)
+        pins = tuple(each for each in pins if _goes_on(each, work, changed))
         checkpoint = state.checkpoints[index]._replace(chunk=pins)
         checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
         after = with_work(with_streams(driver, changed), CHUNK, None)
@@ -161,6 +175,8 @@ def end_chunk(world: World, state: State) -> Next:
 
 def _after_chunk(world: World, state: State, work: Work, item: Item, stream: Stream) -> tuple[Stream, bool]:
     """Return what the driver knows of a stream after its chunk, and whether it took bronze to have a gap."""
+    if item.waits is not None:
+        return stream._replace(behind=True, waits=item.waits), False
     if item.state == "failed":
         return stream, False
     if item.state == "apart":

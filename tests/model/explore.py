@@ -20,7 +20,7 @@ MAX_DRAIN_STEPS = 500
 
 @dataclass
 class Found:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     states: int
     transitions: int

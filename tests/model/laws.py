@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from tests.model.state import Game, Refusals, Row, State, Table
+from tests.model.state import FOREIGN, Game, Refusals, Row, State, Table
 from tests.model.world import Part, World, landed
 
 
@@ -93,6 +93,28 @@ def readers_lose_nothing(world: World, before: State | None, state: State) -> st
     return None
 
 
+def writers_decide(world: World, before: State | None, state: State) -> str | None:
+    """L13, L14: a row lands with the first schema its writer had, and only the registry's own word refuses one."""
+    if not state.lookup.schemas:
+        return None
+    first: dict[int, int] = {}
+    for answer in state.lookup.answers:
+        if answer.schema:
+            first.setdefault(answer.writer, answer.schema)
+    for game, (table, held) in enumerate(zip(state.tables, state.quarantine, strict=True)):
+        parts = world.parts(state.bronze + state.hidden, game)
+        writers = {row: kind - FOREIGN for part in parts for row, kind in zip(part.rows, part.kinds, strict=True)}
+        for row, schema in table.decoded:
+            if schema != first.get(writers[row]):
+                return (
+                    f"L13: row {_place(row)} of game {game} has landed with schema {schema} of another writer or answer"
+                )
+        for row in held.rows:
+            if writers[row] > 0 and writers[row] not in state.lookup.denied:
+                return f"L14: row {_place(row)} of game {game} is refused, and its registry never said that it has none"
+    return None
+
+
 Law = Callable[[World, State | None, State], str | None]
 
 LAWS: Final[tuple[Law, ...]] = (
@@ -101,6 +123,7 @@ LAWS: Final[tuple[Law, ...]] = (
     cursors_go_forward,
     readers_lose_nothing,
     nothing_is_taken_for_damage,
+    writers_decide,
 )
 """All that must always hold."""
 
@@ -119,11 +142,23 @@ def broken(world: World, before: State | None, state: State, laws: tuple[Law, ..
 
 
 def incomplete(world: World, state: State) -> str | None:
-    """L7: when nothing happens any more, every game is complete. Return which is not."""
+    """L7: when nothing happens any more, every game is complete or waits for a registry; return which does not."""
     if state.hidden:
         return None  # a person has to put bronze right first
     for game, table in enumerate(state.tables):
         last = world.last_seq(state.bronze, game)
+        if state.lookup.away:
+            last = _before_the_first_need(world, state, game)
         if table.cursor < last:
             return f"L7: game {game} stays at cursor {table.cursor}, though bronze has rows of it up to seq {last}"
     return None
+
+
+def _before_the_first_need(world: World, state: State, game: Game) -> int:
+    """Return the last seq of a game's rows that wait for nothing."""
+    last = 0
+    for part in world.parts(state.bronze, game):
+        if any(kind > FOREIGN and state.lookup.meaning(kind - FOREIGN, state.schemas) is None for kind in part.kinds):
+            break
+        last = part.seq
+    return last

@@ -142,12 +142,14 @@ def _for_pass(
             current = stream._replace(behind=False)  # it has caught up, and rejoins at this pass boundary
         if not current.behind:
             parts = world.between(state.bronze, game, max(span[0], current.cursor), span[1])
-            item = item_of(world.rules, game, current, parts, version)
+            item = item_of(world.rules, game, current, parts, version, state.lookup, ends_early=False)
             items.append(item)
             reported = world.last_seq(state.bronze[: state.ingest.reported], game)
             if (frontier or reported) <= current.through:
                 whole.append(game)
-            current = current._replace(behind=item.state == "apart", claim=kind)
+            current = current._replace(behind=item.state in {"apart", "held"}, claim=kind)
+            if item.waits is not None:
+                current = current._replace(waits=item.waits)
         changed[game] = current
     work = begun(world.rules, Work("split", version, *span, len(state.bronze), tuple(whole), tuple(items)))
     return with_work(with_streams(driver, changed), slot, work), work
@@ -156,7 +158,8 @@ def _for_pass(
 def _read(work: Work) -> str:
     ready = [f"game {item.game} from cursor {item.cursor}" for item in work.items if item.state == "ready"]
     apart = [f"game {item.game} does not connect" for item in work.items if item.state == "apart"]
-    return f"schema set {work.version}: {', '.join(ready + apart) or 'no rows'}"
+    held = [f"game {item.game} waits for writer {item.waits.writer}" for item in work.items if item.waits is not None]
+    return f"schema set {work.version}: {', '.join(ready + apart + held) or 'no rows'}"
 
 
 # ------------------------------------------------------------------------------------------------------------- effects
@@ -211,7 +214,7 @@ def _commit(world: World, state: State, index: int, slot: Slot, work: Work, numb
         yield sentence, _settled(state, index, slot, work, number, "failed", known)
         return
     tables = (*state.tables[: item.game], after, *state.tables[item.game + 1 :])
-    moved = None if stream is None else stream._replace(cursor=item.to, through=item.to)
+    moved = None if stream is None else stream._replace(cursor=item.to, through=item.to, waits=item.waits)
     sentence = f"{who} commits game {item.game}: its cursor goes from {item.cursor} to {item.to}"
     yield sentence, _settled(state._replace(tables=tables), index, slot, work, number, "committed", moved)
     if state.budget.failures:

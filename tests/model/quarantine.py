@@ -1,7 +1,7 @@
 """Replay of quarantine and removal of stale twins (`repair/replay.py`, `repair/twins.py`)."""
 
 from tests.model.repairs import again, running, waiting, with_repair, with_table
-from tests.model.state import Repair, Row, State
+from tests.model.state import FOREIGN, NEVER, Repair, Row, State
 from tests.model.tables import with_rows
 from tests.model.world import Next, World, landed
 
@@ -33,20 +33,26 @@ def look_replay(world: World, state: State) -> Next:
         present = work.places & landed(state.tables[work.game])
         missing = work.places - present if world.rules.replay_looks else work.places
         decided = [row for row in missing if row.seq <= work.through or not world.rules.replay_up_to_cursor]
-        rows = tuple(sorted(row for row in decided if _decodes(world, state, work, row)))
+        schemas = {row: _decodes(world, state, work, row) for row in decided}
+        rows = tuple(sorted(row for row, schema in schemas.items() if schema is not None))
+        decoded = frozenset((row, schema) for row, schema in schemas.items() if schema)
         sentence = f"the replay of game {work.game} finds {len(rows)} rows to put into the table"
         if rows:
-            yield sentence, with_repair(state, slot, work._replace(step="looked", rows=rows))
+            yield sentence, with_repair(state, slot, work._replace(step="looked", rows=rows, decoded=decoded))
         elif present:
             yield sentence, with_repair(state, slot, Repair("removal", work.game, "asked"))
         else:
             yield sentence, with_repair(state, slot, None, done=True)
 
 
-def _decodes(world: World, state: State, work: Repair, row: Row) -> bool:
+def _decodes(world: World, state: State, work: Repair, row: Row) -> int | None:
+    """Return the schema by which a row decodes, 0 where it is not of a foreign writer, None where it does not."""
     parts = world.parts(state.bronze + state.hidden, work.game)
     kinds = {each: kind for part in parts for each, kind in zip(part.rows, part.kinds, strict=True)}
-    return kinds.get(row, work.version + 1) <= work.version
+    kind = kinds.get(row, NEVER)
+    if kind > FOREIGN:
+        return state.lookup.meaning(kind - FOREIGN, work.version) or None
+    return 0 if kind <= work.version else None
 
 
 def commit_replay(world: World, state: State) -> Next:
@@ -54,10 +60,11 @@ def commit_replay(world: World, state: State) -> Next:
     for slot, work in running(state, "replay", "looked"):
         table = state.tables[work.game]
         if world.rules.replay_checks_repairs and table.repairs != work.repairs:
-            chosen = work._replace(step="chosen", repairs=0, through=0, rows=())
+            chosen = work._replace(step="chosen", repairs=0, through=0, rows=(), decoded=frozenset())
             yield f"the replay of game {work.game} finds the table repaired and tries again", again(state, slot, chosen)
             continue
-        after = with_rows(table, table.generation, work.rows, kept_files=world.scenario.kept_files)
+        kept = world.scenario.kept_files
+        after = with_rows(table, table.generation, work.rows, work.decoded, kept_files=kept)
         after = after._replace(repairs=table.repairs + 1)
         sentence = f"the replay of game {work.game} commits {len(work.rows)} rows"
         removal = Repair("removal", work.game, "asked")

@@ -2,7 +2,7 @@
 
 from tests.model.state import RETIRED, File, Game, Repair, State, Table
 from tests.model.tables import with_rows
-from tests.model.world import Next, World, split
+from tests.model.world import Next, World, first_need, split
 
 
 def with_repair(state: State, slot: int, repair: Repair | None, *, done: bool = False, **also: object) -> State:
@@ -93,9 +93,15 @@ def read_rebuild(world: World, state: State) -> Next:
         head = len(state.bronze)
         if head <= work.through:
             continue
-        rows, refused = split(world.between(state.bronze, work.game, work.through, head), work.version)
+        parts = world.between(state.bronze, work.game, work.through, head)
+        if first_need(world.rules, parts, work.version, state.lookup) is not None:
+            sentence = f"the rebuild of game {work.game} finds a row whose writer is not known yet, and gives up"
+            yield sentence, with_repair(state, slot, None)
+            continue
+        rows, refused, decoded = split(world.rules, parts, work.version, state.lookup)
         new = refused - state.quarantine[work.game].rows
-        after = work._replace(step="read", through=head, rows=work.rows + rows, places=new)
+        decoded |= work.decoded
+        after = work._replace(step="read", through=head, rows=work.rows + rows, places=new, decoded=decoded)
         yield f"the rebuild of game {work.game} reads bronze up to seq {head}", with_repair(state, slot, after)
 
 
@@ -151,6 +157,7 @@ def switch(world: World, state: State) -> Next:
                 Table((), cursors, table.repairs + 1),
                 work.generation + 1,
                 work.rows,
+                work.decoded,
                 kept_files=world.scenario.kept_files,
             )
             words = f"the rebuild of game {work.game} switches to generation {work.generation + 1} at cursor {cursor}"

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.contracts.registries.resolution import Need, Patience
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table
@@ -39,10 +40,11 @@ from pipeline.wiring import _Idle
 from tests.model import schedule_store, schedule_world
 from tests.model.schedule_oracle import Oracle
 from tests.model.schedule_patch import Patches
+from tests.model.schedule_registry import IMPATIENT, PATIENT, Asking, ForeignRegistry
 from tests.model.schedule_spark import ConcurrentQuery, Spark
 from tests.model.schedule_strategies import Priorities, Segments, Uniform, Written
 from tests.model.schedule_tasks import START, Names, Process, Scheduler, Strategy, Stuck, Task
-from tests.model.schedule_world import SECOND, Beginning, World
+from tests.model.schedule_world import LATE, REGISTRY, SECOND, Beginning, World
 
 _MAX_STEPS: Final = 60_000
 _REST_SECONDS: Final = 600.0  # in which everything must have landed once nobody disturbs any more
@@ -58,7 +60,7 @@ _EAGER: Final = Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=
 
 @dataclass
 class ScheduleVerdict:
-    """What a schedule came to."""
+    """The result of a schedule."""
 
     seed: int
     problems: list[str]
@@ -107,7 +109,7 @@ class Schedules:
         folder = self._root / f"schedule-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(seed, Paths(folder / "env"), self._store, segments, focus, in_memory=in_memory)
-        self._patches.splits.world = (life.world.number, self.code)
+        self._patches.splits.world = (life.world.number, life.world.foreign, self.code)
         self._store.on_use(life.store_used)
         patches = self._patches.installed(life.scheduler, life.disk, self._store, seed, in_memory=in_memory)
         with patches, life.watched():
@@ -141,7 +143,9 @@ class Life:
         """Draw what happens; `focus` names acts that are among it."""
         self._focus = focus
         self._draw = draw = random.Random(f"life {seed}")
-        self.world: World = schedule_world.world(draw.randrange(schedule_world.WORLDS))
+        self._foreign = random.Random(f"foreign {seed}")  # of its own: other schedules stay as they were
+        foreign = self._foreign.random() < 0.03 or "foreign" in focus
+        self.world: World = schedule_world.world(draw.randrange(schedule_world.WORLDS), foreign=foreign)
         self.paths, self._store, self._engine = paths, store, store.engine
         demux = Demux(
             catchup_seqs=draw.choice((1, 2, 200)), checkpoint_interval=draw.choice((3, 20)), trigger_seconds=0.5
@@ -152,10 +156,19 @@ class Life:
         if segments is not None:
             strategy = Written(segments)
         tick = draw.choice((0.001, 0.01, 0.05))
+        if foreign:  # the registry's threads come often: with fewer ticks a second somebody could always go on
+            tick = min(tick, 0.01)
         self.scheduler = Scheduler(strategy, tick, _MAX_STEPS)
         self.disk = schedule_store.Disk(self.scheduler, Names(), paths.root, in_memory=in_memory)
         self.oracle = Oracle(self.world, paths, self.disk, self._settings.environment)
         self.problems: list[str] = []
+        self._registry: ForeignRegistry | None = None
+        if foreign:
+            is_away = self._foreign.random() < 0.3 or "registry away" in focus
+            back_at = START + self._foreign.choice((0.0, 0.0, 2.0, 10.0))
+            self._registry = ForeignRegistry(self.scheduler, back_at, is_away=is_away)
+        # When the registry gets the schema that it lacks, and before which seq ingest waits for that.
+        self._uploads, self._late_seq = self._uploads_of(focus) if self.world.has(LATE) else ([], None)
         self._spark = Spark(self.disk, seed)
         self._drivers: dict[str, list[Process]] = {}  # by group, those that run
         self._leaving: set[int] = set()  # ids of processes that shall end
@@ -171,7 +184,9 @@ class Life:
     @property
     def scenario(self) -> str:
         world = f"world {self.world.number}, {len(self.world.games)} games, {len(self.world.commits)} seqs"
-        return f"{world}; {self._strategy_name}; leases {'on' if self._leases else 'off'}; {', '.join(self.acts)}"
+        registry = "" if self._registry is None else "; a foreign registry"
+        leases = "on" if self._leases else "off"
+        return f"{world}{registry}; {self._strategy_name}; leases {leases}; {', '.join(self.acts)}"
 
     def _strategy(self, draw: random.Random) -> tuple[str, Strategy]:
         choices = random.Random(draw.random())
@@ -186,6 +201,8 @@ class Life:
 
     def live(self) -> None:
         before = self._draw.choice((0, 0, 1, 2, len(self.world.commits)))
+        if self._late_seq is not None:
+            before = min(before, self._late_seq - 1)
         groups = ["a", "b"] if self._draw.random() < 0.6 or "two groups" in self._focus else ["a"]
         self._store.begin(Beginning(with_games=not self.world.discovered, two_groups=len(groups) > 1))
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self._settings.environment))
@@ -193,7 +210,7 @@ class Life:
         self._finite("ingest", self._ingest)
         for group in groups:
             self._begin_driver(group)
-        for act in self._acts(groups):
+        for act in [*self._acts(groups), *self._acts_of_registry()]:
             act()
         self.scheduler.run(self._at_rest)
         self._look_at_decisions()
@@ -242,14 +259,36 @@ class Life:
         self.acts = sorted(name for name, _ in chosen)
         return [act for _, act in chosen]
 
+    def _acts_of_registry(self) -> list[Callable[[], object]]:
+        possible: dict[str, Callable[[], object]] = {
+            "upload": lambda: self._finite("upload", self._upload),
+            "upload in rebuild": lambda: self._finite("upload", self._upload_in_rebuild),
+        }
+        self.acts = sorted([*self.acts, *self._uploads])
+        return [possible[name] for name in self._uploads]
+
+    def _uploads_of(self, focus: Sequence[str]) -> tuple[list[str], int | None]:
+        chosen = [name for name in ("upload", "upload in rebuild") if self._foreign.random() < 0.3 or name in focus]
+        last = max(row.seq for row in self.world.rows(self._latest_game()) if row.writer == LATE)
+        return chosen, last if "upload in rebuild" in chosen else None
+
+    def _latest_game(self) -> Game:
+        """Return the game that has the last row of the late schema."""
+        rows = [row for commit in self.world.commits for row in commit if row.writer == LATE]
+        return rows[-1].game
+
     def _at_rest(self) -> bool:
         if any(not task.ended for task in self._ending):
             return False
-        waiting = self.oracle.waiting()
+        is_away = self._registry is not None and self._registry.is_away
+        waiting = self.oracle.waiting(LocalRegistry(self._engine).snapshot() if is_away else None)
+        if not waiting and self._registry is not None and is_away:
+            self._registry.is_away, self._rest_by = False, None
+            return False
         if not waiting:
             return True
         if self._rest_by is None:
-            self._rest_by = self.scheduler.now + _REST_SECONDS
+            self._rest_by = self.scheduler.now + (_REST_SECONDS / 10 if is_away else _REST_SECONDS)
         if self.scheduler.now > self._rest_by:
             raise Stuck(f"not everything lands: {'; '.join(waiting)}; {self._evidence()}")
         return False
@@ -314,9 +353,14 @@ class Life:
         first = (bronze.cursor or 0) + 1
         pauses = [self._draw.choice((0.0, 0.0, 0.1, 0.6, 3.0)) for _ in self.world.commits]
         for seq in range(first, len(self.world.commits) + 1):
+            if self._late_seq is not None and seq >= self._late_seq:
+                self.scheduler.wait(self._is_uploaded, name="upload")
             self._ingest_some(bronze, seq, seq)
             if pauses[seq - 1]:
                 self.scheduler.sleep(pauses[seq - 1])
+
+    def _is_uploaded(self) -> bool:
+        return self._is_quiet() or (self._registry is not None and self._registry.has_late)
 
     def _ingest_some(self, bronze: CursorTable, first: int, last: int) -> None:
         for seq in range(first, last + 1):
@@ -347,7 +391,8 @@ class Life:
             lease = self._lease(group, process) if self._leases else None
             if self._leases and lease is None:
                 return
-            driver = Group(self._spark, self._settings, self.paths, self._engine, group, lambda _: None, lease)  # type: ignore[arg-type]
+            asking = None if self._registry is None else Asking(self._engine, self._registry, self.scheduler)
+            driver = Group(self._spark, self._settings, self.paths, self._engine, group, lambda _: None, lease, asking)  # type: ignore[arg-type]
             idle = _Idle(2.0)
             query = driver.start(once=False)
             while not self._shall_end(process):
@@ -521,6 +566,37 @@ class Life:
             lambda: bool(process.tasks) and (process.tasks[0].steps >= end or process.tasks[0].ended), name="rebuild"
         )
         LocalRegistry(self._engine).register(game.name, "t.M", SECOND)
+
+    def _upload(self) -> None:
+        """The registry gets a schema, perhaps after rows of it were refused, and two people replay them at once."""
+        game = self._foreign.choice(self.world.has(LATE))
+        assert self._registry is not None
+        if self._foreign.random() < 0.7:
+            last = max(row.seq for row in self.world.rows(game) if row.writer == LATE)
+            self.scheduler.wait(lambda: self.oracle.cursor(game) >= last, 30.0, "late")
+        self._registry.has_late = True
+        self._ask()
+        for name in ("replay", "replay too"):
+            self._repair(name, self._replay, game)
+
+    def _upload_in_rebuild(self) -> None:
+        """It gets a schema that it had denied while a rebuild is under way, perhaps before its rows come."""
+        game = self._latest_game()
+        assert self._registry is not None
+        self._ask(IMPATIENT)  # another game may have asked for it long before
+        process, end = self._repair("rebuild", self._rebuild, game), self._foreign.randint(1, 40)
+        self.scheduler.wait(
+            lambda: bool(process.tasks) and (process.tasks[0].steps >= end or process.tasks[0].ended), name="rebuild"
+        )
+        self._registry.has_late = True
+        self._ask()
+
+    def _ask(self, patience: Patience = PATIENT) -> None:
+        """Have all games with rows of the late schema ask for it; drivers see to the rest."""
+        assert self._registry is not None
+        asking = Asking(self._engine, self._registry, self.scheduler, patience)
+        asking.note((Need(game.key, game.name, REGISTRY, LATE) for game in self.world.has(LATE)), again=True)
+        asking.step_of(REGISTRY, self.scheduler.now)
 
     def _repair(self, name: str, body: Callable[[Game], object], game: Game | None = None) -> Process:
         """A repair in a process of its own, which may be killed anywhere and is then begun again."""

@@ -7,6 +7,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
+from pipeline.contracts.registries.resolution import Resolution
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.pins import ChunkPin
@@ -15,9 +18,11 @@ from pipeline.repair.places import PLACES
 from pipeline.streams import demux, passes
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux
+from pipeline.streams.needs import is_open
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Link, Position, Stream, connects
+from pipeline.streams.writing import opening
 
 Change = tuple[Any, str, Any]
 """An object, the name of what it has, and what it has instead."""
@@ -30,6 +35,7 @@ class Mutant:
     changes: Callable[[], list[Change]]
     signs: Sequence[str]  # words of the problems that it makes
     focus: Sequence[str] = ()  # what somebody does in each schedule, so that it comes to the place
+    is_rare: bool = False  # found after a hundred schedules or so
 
     def is_seen(self, problems: Sequence[str]) -> bool:
         """Tell whether it is among these problems, and not only something else."""
@@ -280,10 +286,65 @@ def _rebuild_has_the_schemas_of_its_beginning() -> list[Change]:
     return [(rebuild._Rebuild, "_holds", lambda _self, _version_of: True)]
 
 
+def _past_a_need() -> list[Change]:
+    add = passes._add
+
+    def added(report: Any, game: Mapping[str, Any]) -> None:
+        add(report, {**game, "needs": []})
+
+    return [(passes, "_add", added)]
+
+
+def _unknown_is_refused() -> list[Change]:
+    return [(opening, "is_open", lambda *_: False)]
+
+
+def _away_is_absent() -> list[Change]:
+    class Denying:
+        def __init__(self, resolver: SchemaResolver) -> None:
+            self._resolver = resolver
+
+        def resolve(self, writer: bytes) -> Answer:
+            answer = self._resolver.resolve(writer)
+            return Absent(answer.detail) if isinstance(answer, Away) else answer
+
+    begin = Resolution.__init__
+
+    def begun(
+        self: Resolution, engine: Any, resolvers: Mapping[str, SchemaResolver], *arguments: Any, **more: Any
+    ) -> None:
+        begin(self, engine, {name: Denying(each) for name, each in resolvers.items()}, *arguments, **more)
+
+    return [(Resolution, "__init__", begun)]
+
+
+def _held_by_any_need() -> list[Change]:
+    def held(self: Stream, schemas: SchemaSet) -> bool:
+        waits = self.waits
+        return waits is not None and waits.first.seq > self.cursor and is_open(waits.first, self.game_key, schemas)
+
+    return [(Stream, "is_held", held)]
+
+
+def _all_wait_for_one() -> list[Change]:
+    without_held = CatchUp._without_held
+
+    def none(self: CatchUp, behind: Sequence[Stream]) -> list[Stream]:
+        left = without_held(self, behind)
+        return left if len(left) == len(behind) else []
+
+    return [(CatchUp, "_without_held", none)]
+
+
+def _rebuild_has_the_writers_of_its_beginning() -> list[Change]:
+    return [(SchemaSet, "judges_as", lambda self, earlier, key: self.placed(key) == earlier.placed(key))]
+
+
 _TWICE: Final = ("rows twice",)
 _AT_ONCE: Final = ("at once",)
 _DEPARTED: Final = ("leave the table",)
 _GONE: Final = ("is lost", "missing below")
+_REFUSED: Final = ("decodes, and is in quarantine",)
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     "defect 1 again": Mutant(lambda: [*_position_of_now(), *_without_claims()], _TWICE),
@@ -309,4 +370,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     ),
     "a chunk begins too late": Mutant(_chunk_begins_too_late, ("stuck", "charged", *_GONE)),
     "the cursor moves before the rows": Mutant(_cursor_before_rows, _GONE),
+    "a chunk goes past a needed row": Mutant(_past_a_need, _GONE, ("foreign",)),
+    "a row of an unknown writer is refused": Mutant(_unknown_is_refused, _REFUSED, ("foreign",)),
+    "a registry that is away has no schema": Mutant(_away_is_absent, _REFUSED, ("foreign", "registry away")),
+    "rows before a need wait with it": Mutant(_held_by_any_need, ("stuck",), ("foreign", "registry away")),
+    "one game's need holds all games": Mutant(_all_wait_for_one, ("stuck",), ("foreign", "registry away")),
+    "a rebuild has the writers of its beginning": Mutant(
+        _rebuild_has_the_writers_of_its_beginning, _DEPARTED, ("foreign", "upload in rebuild"), is_rare=True
+    ),
+    "a replay of found rows does not look": Mutant(_replay_does_not_look, _TWICE, ("foreign", "upload")),
 }

@@ -28,7 +28,7 @@ from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
 from pipeline.delta.table import DataFile
 from pipeline.names import GameKey
-from pipeline.store import games, sources, stream_control, writers
+from pipeline.store import games, schema_needs, sources, stream_control, writers
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing import rows
 from pipeline.streams.writing import split as splitting
@@ -61,6 +61,9 @@ _REAL: Final[dict[str, Any]] = {
     "read_schemas": registrations.read_schemas,
     "read_writers": writers.read_writers,
     "read_profiles": writers.read_profiles,
+    "newest_writers": writers.newest_writers,
+    "read_needs": schema_needs.read_needs,
+    "read_states": schema_needs.read_states,
     "bronze_id": sources.bronze_id,
 }
 _IN_MEMORY: Final = ("pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "has_version", "write_when_due")
@@ -224,7 +227,9 @@ class Splits:
         cursors = tuple(sorted((key, cursor) for key, cursor in job.cursors.items() if key in keys))
         assert job.trial is None
         # By what is registered for whom: a version is another set where others were registered first.
-        placed = tuple(job.schema_set.placed(GameKey(key)) for key in sorted(keys))
+        placed: tuple[Any, ...] = tuple(job.schema_set.placed(GameKey(key)) for key in sorted(keys))
+        if any(part.column("profile").null_count < part.num_rows for part in parts):
+            placed = (placed, frozenset(job.schema_set.writers.items()), frozenset(job.schema_set.profiles))
         return (self.world, placed, cursors, job.deadly, job.quarantine is None, repr(rows))
 
 

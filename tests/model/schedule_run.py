@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
@@ -46,7 +46,7 @@ def _schedules() -> Schedules:
     return Schedules(_FOLDER)
 
 
-def batch(first: int, count: int, mutant: str | None = None) -> Tally:
+def batch(first: int, count: int, mutant: str | None = None, focus: Sequence[str] = ()) -> Tally:
     """Run some schedules up to the first that fails."""
     tally = Tally()
     schedules = _schedules()
@@ -54,7 +54,7 @@ def batch(first: int, count: int, mutant: str | None = None) -> Tally:
     planted = MUTANTS[mutant] if mutant else None
     with planted.planted() if planted else nullcontext():
         for seed in range(first, first + count):
-            verdict = schedules.run(seed, focus=planted.focus if planted else ())
+            verdict = schedules.run(seed, focus=planted.focus if planted else focus)
             tally.schedules += 1
             tally.steps += verdict.steps
             tally.points.update(point for _, point in verdict.trace)
@@ -64,18 +64,20 @@ def batch(first: int, count: int, mutant: str | None = None) -> Tally:
     return tally
 
 
-def many(first: int, count: int, jobs: int, seconds: float, mutant: str | None = None) -> Tally:
+def many(
+    first: int, count: int, jobs: int, seconds: float, mutant: str | None = None, focus: Sequence[str] = ()
+) -> Tally:
     """Run schedules in processes side by side until one fails, all are run or the time is over."""
     tally, end = Tally(), time.monotonic() + seconds
     if jobs <= 1:
         for begin in range(first, first + count, _BATCH):
-            tally.add(batch(begin, min(_BATCH, first + count - begin), mutant))
+            tally.add(batch(begin, min(_BATCH, first + count - begin), mutant, focus))
             if tally.failed or time.monotonic() > end:
                 break
         return tally
     waiting = iter(range(first, first + count, _BATCH))
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        submitted = partial(_submitted, pool, waiting, first + count, mutant)
+        submitted = partial(_submitted, pool, waiting, first + count, mutant, focus)
         running: set[Future[Tally]] = {each for each in (submitted() for _ in range(jobs)) if each}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -86,15 +88,17 @@ def many(first: int, count: int, jobs: int, seconds: float, mutant: str | None =
     return tally
 
 
-def _submitted(pool: ProcessPoolExecutor, waiting: Iterator[int], end: int, mutant: str | None) -> Future[Tally] | None:
+def _submitted(
+    pool: ProcessPoolExecutor, waiting: Iterator[int], end: int, mutant: str | None, focus: Sequence[str]
+) -> Future[Tally] | None:
     begin = next(waiting, None)
-    return None if begin is None else pool.submit(batch, begin, min(_BATCH, end - begin), mutant)
+    return None if begin is None else pool.submit(batch, begin, min(_BATCH, end - begin), mutant, focus)
 
 
-def again(seed: int, mutant: str | None, *, shorter: bool) -> ScheduleVerdict:
+def again(seed: int, mutant: str | None, focus: Sequence[str], *, shorter: bool) -> ScheduleVerdict:
     """Run one schedule again, and look for the one with the fewest switches that fails alike."""
     planted = MUTANTS[mutant] if mutant else None
-    focus = planted.focus if planted else ()
+    focus = planted.focus if planted else focus
     schedules = _schedules()
     schedules.code = mutant
     with planted.planted() if planted else nullcontext():
@@ -104,11 +108,11 @@ def again(seed: int, mutant: str | None, *, shorter: bool) -> ScheduleVerdict:
     return verdict
 
 
-def compared(first: int, count: int) -> list[str]:
+def compared(first: int, count: int, focus: Sequence[str]) -> list[str]:
     """Run schedules in memory and over the real libraries and files; return where they take another course."""
     found = []
     for seed in range(first, first + count):
-        memory, disk = _schedules().run(seed), _schedules().run(seed, in_memory=False)
+        memory, disk = (_schedules().run(seed, focus=focus, in_memory=each) for each in (True, False))
         if memory.problems or disk.problems:
             found.append(f"seed {seed}: in memory {memory.problems}, on disk {disk.problems}")
         pairs = enumerate(zip(memory.trace, disk.trace, strict=False))
@@ -119,21 +123,26 @@ def compared(first: int, count: int) -> list[str]:
 
 
 def planted(first: int, count: int, jobs: int, seconds: float) -> Iterator[tuple[str, Tally, float]]:
-    """Look for each planted race, in processes side by side."""
+    """Look for each planted race but the rare ones, in processes side by side."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        submitted = {name: pool.submit(timed, first, count, seconds, name) for name in MUTANTS}
+        submitted = {
+            name: pool.submit(timed, first, count, seconds, name) for name in MUTANTS if not MUTANTS[name].is_rare
+        }
         for name, future in submitted.items():
             yield name, *future.result()
 
 
-def timed(first: int, count: int, seconds: float, mutant: str | None, jobs: int = 1) -> tuple[Tally, float]:
+def timed(
+    first: int, count: int, seconds: float, mutant: str | None, jobs: int = 1, focus: Sequence[str] = ()
+) -> tuple[Tally, float]:
     started = time.monotonic()
-    return many(first, count, jobs, seconds, mutant), time.monotonic() - started
+    return many(first, count, jobs, seconds, mutant, focus), time.monotonic() - started
 
 
-def command(seed: int, mutant: str | None = None) -> str:
+def command(seed: int, mutant: str | None, focus: Sequence[str]) -> str:
     """Return what runs one schedule again and makes it shorter."""
     planted = f" --mutant '{mutant}'" if mutant else ""
+    planted += "".join(f" --focus '{name}'" for name in focus)
     return f"python -m tests.model.schedule_run --again {seed}{planted}"
 
 
@@ -144,6 +153,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after so long")
     parser.add_argument("--mutant", choices=[*MUTANTS, "all"], help="plant this race")
+    parser.add_argument(
+        "--focus", action="append", default=[], help="have each schedule come to this, such as 'foreign'"
+    )
     parser.add_argument("--again", type=int, metavar="SEED", help="run this one, minimise it and show its course")
     parser.add_argument("--whole", action="store_true", help="with --again: do not minimise it")
     parser.add_argument("--compare", action="store_true", help="run each over delta-rs and real files, too")
@@ -152,11 +164,11 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0" or ENVIRON in os.environ:
         os.execve(sys.executable, [sys.executable, "-m", "tests.model.schedule_run", *sys.argv[1:]], _environ())
     if given.compare:
-        different = compared(given.first, given.schedules)
+        different = compared(given.first, given.schedules, given.focus)
         click.echo("\n".join(different))
         return 1 if different else 0
     if given.again is not None:
-        verdict = again(given.again, given.mutant, shorter=not given.whole)
+        verdict = again(given.again, given.mutant, given.focus, shorter=not given.whole)
         click.echo("\n".join(report_lines(verdict)))
         return 1 if verdict.problems else 0
     found = 0
@@ -164,7 +176,7 @@ def main() -> int:
     if given.mutant == "all":
         runs = planted(given.first, given.schedules, given.jobs, given.seconds)
     else:
-        one = timed(given.first, given.schedules, given.seconds, given.mutant, given.jobs)
+        one = timed(given.first, given.schedules, given.seconds, given.mutant, given.jobs, given.focus)
         runs = iter([(given.mutant, *one)])
     for mutant, tally, seconds in runs:
         found += bool(tally.failed)
@@ -174,7 +186,7 @@ def main() -> int:
             continue
         click.echo(f"{mutant or 'schedules'}: {tally.schedules} schedules, {tally.steps} points, {seconds:.0f} s")
         for seed, problems in tally.failed[:1]:
-            click.echo("  " + "\n  ".join(problems[:3]) + f"\n  again: {command(seed, mutant)}")
+            click.echo("  " + "\n  ".join(problems[:3]) + f"\n  again: {command(seed, mutant, given.focus)}")
     return 1 if found else 0
 
 

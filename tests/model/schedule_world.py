@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, count, product
 from typing import Any, Final, Self
@@ -14,7 +14,10 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.formats.supported import fingerprint
+from pipeline.contracts.profile import SourceProfile
+from pipeline.contracts.registrations import write_schema
+from pipeline.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
 from pipeline.store.assignments import reassign
@@ -27,7 +30,14 @@ from tests.unit.test_contracts_messages import bundle, define
 GAMES: Final = tuple(Game(game_key(name), name) for name in ("Chess", "Go", "Poker", "Tag"))
 FIRST: Final = bundle(define({"M": {"points": (1, "int64")}}))
 SECOND: Final = bundle(define({"M": {"points": (1, "int64"), "player": (2, "string")}}))
+THIRD: Final = bundle(define({"M": {"points": (1, "int64"), "bonus": (3, "int64")}}))
 WORLDS: Final = 16
+
+REGISTRY: Final = "main"
+PROFILE: Final = SourceProfile("none", "topic", "confluent", REGISTRY)
+KNOWN, OTHER, LATE, DENIED = (bytes([0, 0, 0, 0, number]) for number in (7, 8, 9, 10))
+"""Writers of the registry: of the first schema, of the third, of the first once it is uploaded, and of none."""
+_PROFILE: Final = 5  # its number, after four registrations
 _FILES: Final = 2  # of a bronze commit; a game's rows lie in one
 
 
@@ -39,11 +49,27 @@ class Row:
     seq: int
     pos: int
     points: int
-    kind: str  # good, broken (refused always), early (of a schema that is registered later, if at all)
+    # good, broken (refused always), early (of a schema that is registered later, if at all), denied (refused, as its
+    # registry has no schema), late (refused or not, as its registry gets the schema later)
+    kind: str
+    writer: bytes | None = None  # in the foreign registry
 
     @property
     def place(self) -> tuple[int, int]:
         return self.seq, self.pos
+
+    @property
+    def schema_id(self) -> int:
+        if self.writer == OTHER:
+            return 3
+        return 2 if self.kind == "early" else 1
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The columns that it has in the table."""
+        if self.writer == OTHER:
+            return {"points": self.points, "bonus": self.points + 1}
+        return {"points": self.points} | ({"player": f"player {self.points}"} if self.kind == "early" else {})
 
 
 @dataclass(frozen=True)
@@ -54,6 +80,7 @@ class World:
     discovered: bool  # games become known as their first rows come, not before
     commits: tuple[tuple[Row, ...], ...]  # by seq, from 1
     files: tuple[tuple[pa.Table, ...], ...] = field(repr=False, compare=False)
+    foreign: bool = False
 
     @property
     def games(self) -> tuple[Game, ...]:
@@ -62,13 +89,20 @@ class World:
     def rows(self, game: Game) -> list[Row]:
         return [row for rows in self.commits for row in rows if row.game == game]
 
+    def has(self, writer: bytes) -> list[Game]:
+        """Return the games with rows of a foreign writer."""
+        return [game for game in self.games if any(row.writer == writer for row in self.rows(game))]
+
     def last_seq(self, game: Game) -> int:
         return max((row.seq for row in self.rows(game)), default=0)
 
 
-@lru_cache(maxsize=WORLDS)
-def world(number: int) -> World:
-    """Return one of the worlds; some of its games are quiet most of the time."""
+@lru_cache(maxsize=2 * WORLDS)
+def world(number: int, *, foreign: bool = False) -> World:
+    """Return one of the worlds; some of its games are quiet most of the time.
+
+    In a `foreign` one some of the rows are written by others, with ids of their registry.
+    """
     draw = random.Random(f"world {number}")
     games = GAMES[: draw.randint(2, 4)]
     busy = {game: draw.choice((0.25, 0.4, 0.9)) for game in games}
@@ -81,7 +115,21 @@ def world(number: int) -> World:
                 kind = draw.choice(("good",) * 7 + ("broken", "early"))
                 rows.append(Row(game, seq, len(rows), seq * 100 + len(rows), kind))
         commits.append(tuple(rows))
-    return World(number, draw.random() < 0.4, tuple(commits), _files(commits))
+    discovered = draw.random() < 0.4
+    if foreign:
+        commits = _with_writers(number, commits)
+    return World(number, discovered, tuple(commits), _files(commits), foreign)
+
+
+def _with_writers(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
+    draw = random.Random(f"foreign {number}")
+    kinds = {KNOWN: "good", OTHER: "good", LATE: "late", DENIED: "denied"}
+
+    def written(row: Row) -> Row:
+        writer = draw.choice((None, None, None, KNOWN, OTHER, LATE, DENIED))
+        return row if writer is None or row.kind != "good" else replace(row, writer=writer, kind=kinds[writer])
+
+    return [tuple(written(row) for row in rows) for rows in commits]
 
 
 def _files(commits: list[tuple[Row, ...]]) -> tuple[tuple[pa.Table, ...], ...]:
@@ -98,29 +146,31 @@ def _files(commits: list[tuple[Row, ...]]) -> tuple[tuple[pa.Table, ...], ...]:
 
 
 def _bronze_row(row: Row, prev_seq: int) -> dict[str, Any]:
-    return {
+    own = {"schema_id": row.schema_id, "raw": _wrapper(row)}
+    if row.writer is not None:
+        own = {"profile": _PROFILE, "registry": REGISTRY, "writer": row.writer, "raw": row.writer + _payload(row)}
+    return own | {
         "game_key": str(row.game.key),
         "game": row.game.name,
-        "schema_id": 2 if row.kind == "early" else 1,
         "seq": row.seq,
         "pos": row.pos,
         "prev_seq": prev_seq,
         "topic": "events",
         "partition": 0,
         "offset": row.seq * 100 + row.pos,
-        "raw": _wrapper(row),
     }
 
 
 def _wrapper(row: Row) -> bytes:
-    payload = b"\xff\xff\xff\xff"
-    if row.kind != "broken":
-        descriptor = SECOND if row.kind == "early" else FIRST
-        values: dict[str, Any] = {"points": row.points}
-        if row.kind == "early":
-            values["player"] = f"player {row.points}"
-        payload = GetMessageClass(describe("t.M", canonical("t.M", descriptor)))(**values).SerializeToString()
-    return Wrapper(game=row.game.name, schema_id=2 if row.kind == "early" else 1, payload=payload).SerializeToString()
+    return Wrapper(game=row.game.name, schema_id=row.schema_id, payload=_payload(row)).SerializeToString()
+
+
+def _payload(row: Row) -> bytes:
+    if row.kind == "broken":
+        return b"\xff\xff\xff\xff"
+    descriptor = (FIRST, SECOND, THIRD)[row.schema_id - 1]
+    message = GetMessageClass(describe("t.M", canonical("t.M", descriptor)))
+    return bytes(message(**row.values).SerializeToString())
 
 
 @dataclass(frozen=True)
@@ -140,6 +190,9 @@ REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
     "read_schemas": ("schemas",),
     "read_writers": ("writers",),
     "read_profiles": ("profiles",),
+    "newest_writers": ("writers",),
+    "read_needs": ("schema_needs",),
+    "read_states": ("registry_states",),
 }
 """Which tables each function reads whose answers are remembered."""
 
@@ -200,6 +253,11 @@ class ControlStore:
         registry = LocalRegistry(self.engine)
         for game in GAMES:
             assert registry.register(game.name, "t.M", FIRST).schema_id == 1
+        with self.engine.begin() as connection:  # so that their ids do not depend on who registers first
+            for schema_id, descriptor in ((2, SECOND), (3, THIRD)):
+                values = ("protobuf", "t.M", canonical("t.M", descriptor))
+                assert write_schema(connection, fingerprint(*values), *values, 0.0) == schema_id
+        assert number_of_profile(self.engine, PROFILE) == _PROFILE
         register_group(self.engine, "a")
         made, empty = {}, self._raw().serialize()
         for with_games, two_groups in product((False, True), repeat=2):
@@ -270,6 +328,8 @@ class _Connection:
 def _as_key(argument: Any) -> Any:
     if isinstance(argument, Lease):
         return argument.name, argument.epoch
+    if isinstance(argument, dict | list):
+        return tuple(argument)
     return frozenset(argument) if isinstance(argument, set) else argument
 
 

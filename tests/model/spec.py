@@ -3,8 +3,19 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from tests.model import bronze, catchup, drivers, passes, quarantine, repairs
-from tests.model.state import EVERYBODY, Bronze, Budget, Checkpoint, Ingest, Refusals, Scenario, State, Table
+from tests.model import bronze, catchup, drivers, lookup, passes, quarantine, repairs
+from tests.model.state import (
+    EVERYBODY,
+    Bronze,
+    Budget,
+    Checkpoint,
+    Ingest,
+    Lookup,
+    Refusals,
+    Scenario,
+    State,
+    Table,
+)
 from tests.model.world import Next, World, last_seqs_of
 
 Action: TypeAlias = Callable[[World, State], Next]
@@ -28,6 +39,9 @@ PROGRESS: Final[tuple[Action, ...]] = (
     drivers.start,
     drivers.sync,
     drivers.sync_queries,
+    lookup.keep,
+    lookup.ask,
+    lookup.want,
     passes.write_quarantine,
     passes.commit,
     passes.end,
@@ -53,6 +67,11 @@ BEFALLS: Final[tuple[Action, ...]] = (
     drivers.move,
     drivers.flip,
     drivers.register,
+    lookup.leave,
+    lookup.come_back,
+    lookup.upload,
+    lookup.lie,
+    lookup.want_again,
     repairs.kill,
     repairs.submit_rebuild,
     repairs.open_compaction,
@@ -87,6 +106,7 @@ def first(scenario: Scenario) -> tuple[World, State]:
         repairs=(None,) * len(scenario.repairs),
         done=(False,) * len(scenario.repairs),
         budget=scenario.budget,
+        lookup=Lookup(scenario.writers),
     )
     if scenario.started:
         while (starts := list(drivers.start(world, state))) != []:

@@ -9,7 +9,11 @@ RETIRED: Final = -1
 NEVER: Final = 9
 """A payload that no schema set decodes; 1 is decoded by every set, 2 by the second and later ones."""
 
+FOREIGN: Final = 100
+"""Payloads of the writers of a foreign registry are of the kinds above it: its first writer's of kind 101."""
+
 Game: TypeAlias = int
+Writer: TypeAlias = int  # of a foreign registry, from 1 on
 Kinds: TypeAlias = tuple[int, ...]  # of one game's rows in one batch: the first schema set that decodes each
 Batch: TypeAlias = dict[Game, Kinds]
 
@@ -42,6 +46,43 @@ class Ingest(NamedTuple):
     reported: int = 0  # the last seq that the control store has heard of
 
 
+class Answer(NamedTuple):
+    """A row of the control store: what a writer means from a schema set on."""
+
+    number: int  # of the first schema set that has it
+    writer: Writer
+    schema: int  # 0: refused, as the registry has none
+
+
+class Need(NamedTuple):
+    """The writer whose meaning a game waits for."""
+
+    seq: int  # of the game's first row that needs it
+    writer: Writer
+    after: int  # the game's seq before it: rows up to there do not wait
+
+
+class Lookup(NamedTuple):
+    """The foreign registry, and what the control store has of it."""
+
+    schemas: tuple[int, ...] = ()  # the schema that the registry has of each writer, 0 for none
+    away: bool = False  # the registry does not answer
+    denied: frozenset[Writer] = frozenset()  # of which the registry itself said that it has no schema
+    answers: tuple[Answer, ...] = ()
+    needs: tuple[tuple[Writer, int], ...] = ()  # open ones, and how often the registry said that it has no such schema
+
+    def schema_of(self, writer: Writer) -> int:
+        """Return the schema that the registry has of a writer now."""
+        return self.schemas[writer - 1]
+
+    def meaning(self, writer: Writer, version: int) -> int | None:
+        """Return a writer's schema in a schema set, 0 where it is refused, None where the set lacks the writer."""
+        for answer in reversed(self.answers):
+            if answer.writer == writer and answer.number <= version:
+                return answer.schema
+        return None
+
+
 class File(NamedTuple):
     """A data file of a game's table."""
 
@@ -55,6 +96,7 @@ class Table(NamedTuple):
     files: tuple[File, ...] = ()
     cursors: tuple[int, ...] = (0,)  # by generation
     repairs: int = 0  # moved by every replay, rebuild and removal of stale twins
+    decoded: frozenset[tuple[Row, int]] = frozenset()  # of rows of foreign writers: the schema they landed with
 
     @property
     def generation(self) -> int:
@@ -88,6 +130,7 @@ class Stream(NamedTuple):
     claim: str = ""  # who reads it: the shared pass, the own query's pass, or a chunk
     leaving: bool = False  # it was moved away, but is still being read
     own: bool = False  # has a query of its own, as last heard
+    waits: Need | None = None  # for a newer schema set
 
 
 class Item(NamedTuple):
@@ -96,11 +139,14 @@ class Item(NamedTuple):
     game: Game
     generation: int
     cursor: int  # from which its rows were split
-    state: str  # chosen, ready, idle (nothing to apply), apart (does not connect), committed, failed
+    # chosen, ready, idle (nothing to apply), apart (does not connect), held (waits), committed, failed
+    state: str
     rows: tuple[Row, ...] = ()
     refused: frozenset[Row] = frozenset()
     to: int = 0  # the cursor after its commit
     live: bool = True  # the roster still holds the stream that was read
+    waits: Need | None = None  # what its further rows wait for
+    decoded: frozenset[tuple[Row, int]] = frozenset()  # of rows of foreign writers: the schema
 
 
 class Work(NamedTuple):
@@ -131,6 +177,7 @@ class Driver(NamedTuple):
     chunk: Work | None = None
     own: tuple[Work | None, ...] = ()
     queries: tuple[Query | None, ...] = ()
+    answer: tuple[Writer, int] | None = None  # what the registry answered, not yet in the control store
 
 
 class Pinned(NamedTuple):
@@ -165,6 +212,7 @@ class Repair(NamedTuple):
     rows: tuple[Row, ...] = ()
     places: frozenset[Row] = frozenset()
     files: tuple[File, ...] = ()
+    decoded: frozenset[tuple[Row, int]] = frozenset()
 
 
 class Budget(NamedTuple):
@@ -178,6 +226,9 @@ class Budget(NamedTuple):
     restores: int = 0  # of bronze from an older copy
     adoptions: int = 0
     attempts: int = 2  # of all repairs that find themselves overtaken
+    outages: int = 0  # of the registry
+    uploads: int = 0  # of a schema that the registry lacked
+    lies: int = 0  # the registry gives a writer another schema than before
 
 
 class State(NamedTuple):
@@ -198,6 +249,7 @@ class State(NamedTuple):
     done: tuple[bool, ...]  # by slot
     budget: Budget
     alarms: tuple[str, ...] = ()  # what the system itself held to be damage, or what was done otherwise than before
+    lookup: Lookup = Lookup()
 
 
 EVERYBODY: Final = -3
@@ -232,6 +284,13 @@ class Rules:
     last_seqs_continue: bool = True
     complete_as_far_as_read: bool = True
     chunks_are_repeated_first: bool = True
+    rows_stop_before_a_need: bool = True
+    unknown_writers_wait: bool = True
+    each_row_by_its_own_writer: bool = True
+    rows_before_a_need_land: bool = True
+    games_that_wait_are_not_read: bool = True
+    the_first_schema_counts: bool = True
+    away_decides_nothing: bool = True
 
 
 @dataclass(frozen=True)
@@ -253,4 +312,5 @@ class Scenario:
     late_report: bool = False  # whether drivers may run between a commit of bronze and the word of it
     advances: bool = True  # whether a driver may count all of bronze as passed while its query rests
     started: bool = True  # drivers run at the beginning
+    writers: tuple[int, ...] = ()  # of a foreign registry: the schema that it has of each, 0 for none
     rules: Rules = field(default_factory=Rules)

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable
 
-from tests.model.state import File, Item, Refusals, Row, Rules, Stream, Table, Work
-from tests.model.world import Part, connects, split
+from tests.model.state import File, Item, Lookup, Refusals, Row, Rules, Stream, Table, Work
+from tests.model.world import Part, connects, first_need, split
 
 Tables = tuple[Table, ...]
 Quarantine = tuple[Refusals, ...]
 
 
-def with_rows(table: Table, generation: int, rows: Iterable[Row], *, kept_files: bool) -> Table:
+def with_rows(
+    table: Table, generation: int, rows: Iterable[Row], decoded: frozenset[tuple[Row, int]], *, kept_files: bool
+) -> Table:
     """Return a table with rows added as a file; where it does not matter which rows share one, files are merged."""
     added = tuple(rows)
     if not added:
         return table
+    if decoded:
+        table = table._replace(decoded=table.decoded | decoded)
     if kept_files:
         return table._replace(files=tuple(sorted((*table.files, File(generation, added)))))
     there = table.files[0].rows if table.files else ()
@@ -42,17 +46,32 @@ def compare_and_set(rules: Rules, table: Table, item: Item, stream: Stream | Non
     if rules.compare_and_set and table.cursor_of(generation) != expected:
         return None
     cursors = (*table.cursors[: generation - 1], item.to, *table.cursors[generation:])
-    return with_rows(table._replace(cursors=cursors), generation, item.rows, kept_files=kept_files)
+    return with_rows(table._replace(cursors=cursors), generation, item.rows, item.decoded, kept_files=kept_files)
 
 
-def item_of(rules: Rules, game: int, stream: Stream, parts: tuple[Part, ...], version: int) -> Item:
-    """Return what tasks make of a game's rows, which are above its cursor: files, refused rows, and do they connect?"""
+def item_of(
+    rules: Rules, game: int, stream: Stream, parts: tuple[Part, ...], version: int, lookup: Lookup, *, ends_early: bool
+) -> Item:
+    """Return what tasks make of a game's rows, which are above its cursor: files, refused rows, and do they connect?
+
+    Where the schema set lacks something, the game waits: a pass decides none of its rows, and a chunk, which
+    `ends_early`, those before. In the code a chunk reads these anew, which is as if it had chosen fewer seqs.
+    """
     if not parts:
         return Item(game, stream.generation, stream.cursor, "idle")
+    waits = first_need(rules, parts, version, lookup)
+    if waits is not None:
+        before = tuple(part for part in parts if part.seq < waits.seq)
+        if not ends_early:
+            return Item(game, stream.generation, stream.cursor, "held", waits=waits)
+        if not before or not connects(stream.cursor, before):  # a gap before the need is found once it is answered
+            return Item(game, stream.generation, stream.cursor, "held", waits=waits._replace(after=stream.cursor))
+        parts = before
     if rules.chain_check and not connects(stream.cursor, parts):
         return Item(game, stream.generation, stream.cursor, "apart")
-    rows, refused = split(parts, version)
-    return Item(game, stream.generation, stream.cursor, "ready", rows, refused, parts[-1].seq)
+    rows, refused, decoded = split(rules, parts, version, lookup)
+    to = parts[-1].seq
+    return Item(game, stream.generation, stream.cursor, "ready", rows, refused, to, waits=waits, decoded=decoded)
 
 
 def begun(rules: Rules, work: Work) -> Work:

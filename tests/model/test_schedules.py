@@ -13,16 +13,17 @@ from typing import Any, Final
 
 import pytest
 
-from pipeline.contracts.schemas import Schema, SchemaSet
+from pipeline.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.failpoints import EFFECTS, ENVIRON
 from pipeline.names import GameKey
 from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
-from tests.model.schedule_world import FIRST, SECOND, WORLDS, world
+from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
 
 SCHEDULES: Final = int(os.environ.get("SCHEDULES", "2000"))
 LONG_SCHEDULES: Final = 5_000
+FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 ROOT: Final = Path(__file__).parents[2]
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it
 
@@ -98,6 +99,16 @@ def test_no_order_loses_or_doubles_a_row(first: int, count: int) -> None:
         assert reached <= set(reported["points"])
 
 
+@pytest.mark.long
+@pytest.mark.timeout(_SECONDS)
+@pytest.mark.proves("G34", "G191")
+def test_no_order_lands_or_refuses_a_row_before_its_writer_is_known() -> None:
+    """Laws L13 to L15: games wait for a registry that is away, denies or gets a schema late, and nobody else does."""
+    done = ran("--schedules", str(FOREIGN_SCHEDULES), "--focus", "foreign", "--json")
+    reported = json.loads(done.stdout)
+    assert (reported["failed"], reported["schedules"]) == ([], FOREIGN_SCHEDULES)
+
+
 @pytest.mark.timeout(60)
 def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hit would count a file's lines anew: with the folder of a Spark test beside it, 5,000 took an hour."""
@@ -107,7 +118,7 @@ def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [name for name in MUTANTS if not MUTANTS[name].is_rare])
 @pytest.mark.proves("G34")
 def test_every_planted_race_is_found(name: str) -> None:
     """A search that cannot find a race proves nothing by finding none; the defect that doubled rows takes a minute."""
@@ -117,10 +128,22 @@ def test_every_planted_race_is_found(name: str) -> None:
         assert reported["seconds"] < 60
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", [name for name in MUTANTS if MUTANTS[name].is_rare])
+@pytest.mark.proves("G34")
+def test_every_rare_race_is_found(name: str) -> None:
+    """As the others, with more schedules."""
+    (reported,) = map(json.loads, ran("--mutant", name, "--schedules", "2000", "--json").stdout.splitlines())
+    assert reported["failed"], f"not found in {reported['schedules']} schedules, {reported['seconds']} s"
+
+
 @pytest.mark.timeout(300)
 def test_a_schedule_takes_the_same_course_over_the_real_libraries() -> None:
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
     done = ran("--compare", "--schedules", "25", "--first", "500")
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+    done = ran("--compare", "--schedules", "4", "--first", "500", "--focus", "foreign")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
@@ -136,6 +159,28 @@ def test_what_was_split_once_is_not_taken_for_what_other_registrations_make_of_i
         for ids, held in (((1,), {1: first}), ((1, 2), {1: first, 2: second}))
     }
     assert len(known) == 2
+
+
+def test_what_was_split_once_is_not_taken_for_what_other_answers_of_a_registry_make_of_it() -> None:
+    """A row of a foreign writer lands, is refused or waits by the writers of the set (law L13)."""
+    tables = [table for each in range(WORLDS) for files in world(each, foreign=True).files for table in files]
+    rows = next(table for table in tables if table.column("writer").null_count < table.num_rows)
+    batches = rows.select(READ).combine_chunks().to_batches()
+    keys = [GameKey(key) for key in rows.column("game_key").to_pylist()]
+    splits, held = Splits(), Schema(1, "protobuf", "t.M", FIRST)
+    known = {
+        splits.key(
+            batches,
+            SplitJob(
+                dict.fromkeys(keys, 0),
+                SchemaSet(5, dict.fromkeys(keys, (1,)), {1: held}, writers=writers, profiles=profiles),
+                Path("t"),
+            ),
+        )
+        for profiles in ({}, {5: PROFILE})
+        for writers in ({}, {(REGISTRY, KNOWN): Writer(1)}, {(REGISTRY, KNOWN): Writer(refused="it has none")})
+    }
+    assert len(known) == 6
 
 
 @pytest.mark.timeout(300)

@@ -5,7 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tests.model.state import EVERYBODY, Bronze, Commit, Game, Row, Rules, Scenario, State, Table
+from tests.model.state import (
+    EVERYBODY,
+    FOREIGN,
+    Bronze,
+    Commit,
+    Game,
+    Lookup,
+    Need,
+    Row,
+    Rules,
+    Scenario,
+    State,
+    Table,
+)
 
 Next: TypeAlias = Iterator[tuple[str, State]]
 """What an action may lead to: a sentence that says what happened, and the state after it."""
@@ -70,14 +83,43 @@ def last_seqs_of(bronze: Bronze, games: int) -> tuple[int, ...]:
     return tuple(last_seqs)
 
 
-def split(parts: tuple[Part, ...], version: int) -> tuple[tuple[Row, ...], frozenset[Row]]:
-    """Return the rows that decode with a schema set, and those that it refuses."""
+class Judged(NamedTuple):
+    """The rows that a schema set decodes, and those that it refuses."""
+
+    rows: tuple[Row, ...]  # that it decodes
+    refused: frozenset[Row]
+    decoded: frozenset[tuple[Row, int]]  # of the rows of foreign writers that it decodes: the schema
+
+
+def first_need(rules: Rules, parts: tuple[Part, ...], version: int, lookup: Lookup) -> Need | None:
+    """Return what a schema set lacks first for a game's rows."""
+    if not lookup.schemas or not (rules.unknown_writers_wait and rules.rows_stop_before_a_need):
+        return None
+    for part in parts:
+        for kind in part.kinds:
+            if kind > FOREIGN and lookup.meaning(kind - FOREIGN, version) is None:
+                return Need(part.seq, kind - FOREIGN, part.prev_seq if rules.rows_before_a_need_land else 0)
+    return None
+
+
+def split(rules: Rules, parts: tuple[Part, ...], version: int, lookup: Lookup) -> Judged:
+    """Return the rows that decode with a schema set, and those that it refuses; the set lacks nothing for them."""
     rows: list[Row] = []
     refused: list[Row] = []
+    decoded: list[tuple[Row, int]] = []
     for part in parts:
         for row, kind in zip(part.rows, part.kinds, strict=True):
-            (rows if kind <= version else refused).append(row)
-    return tuple(rows), frozenset(refused)
+            if kind <= FOREIGN:
+                (rows if kind <= version else refused).append(row)
+                continue
+            schema = lookup.meaning(kind - FOREIGN, version)
+            if schema:
+                rows.append(row)
+                is_alone = rules.each_row_by_its_own_writer or not decoded
+                decoded.append((row, schema if is_alone else decoded[0][1]))
+            elif schema == 0 or not rules.unknown_writers_wait:
+                refused.append(row)
+    return Judged(tuple(rows), frozenset(refused), frozenset(decoded))
 
 
 def connects(cursor: int, parts: tuple[Part, ...]) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app.schemas import queries
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
@@ -148,14 +148,13 @@ def test_nothing_that_producers_wrote_acts(tmp_path: Path, opening: Opening) -> 
     engine.dispose()
 
 
-def test_the_page_keeps_what_it_had_when_the_store_goes_away(
-    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_keeps_what_it_had_when_the_store_goes_away(store: Engine, opening: Opening) -> None:
     """When reading fails the page says why and keeps its data."""
-    app = opening("schemas")
+    app = opening("schemas", game=CHESS)
     with store.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE registrations RENAME TO gone")
-    queries.forget()
+        for name in ("registrations", "writers", "schemas"):
+            connection.exec_driver_sql(f"ALTER TABLE {name} RENAME TO gone_{name}")
+    st.cache_data.clear()
     again(app)
     assert "The page shows the last reading." in "".join(each.value for each in app.error)
     assert table(app, "game") == ["Chess", "Go"]

@@ -38,8 +38,14 @@ from pipeline.contracts.registries.confluent import ConfluentResolver
 from pipeline.contracts.registries.folder import FolderResolver
 from pipeline.contracts.registries.glue import GlueResolver
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.contracts.registries.resolution import Resolution
+from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
 from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.database.engine import open_store
+from pipeline.store.schema_needs import OpenNeed, write_needs
 
 Page: TypeAlias = Callable[[BaseHTTPRequestHandler], None]
 
@@ -700,6 +706,36 @@ def test_glue_has_what_was_registered_and_nothing_else(moto: str, aws: None) -> 
     assert isinstance(patient.resolve(UUID_WRITER), Absent)
     assert isinstance(patient.resolve(b"elsewhere"), Absent)
     assert isinstance(patient.resolve("Block Party é".encode()), Unusable)  # no schema of Glue has such a name
+
+
+def test_versions_of_glue_are_registered_by_age(moto: str, aws: None, tmp_path: Path) -> None:
+    """Law L13: UUIDs do not tell which version is older, Glue's numbers do; all rows of one batch have a table."""
+    boto = boto3.client("glue", region_name="eu-west-1", endpoint_url=moto)
+    texts = [LAP, LAP.replace("int", "long"), LAP.replace("int", "long").replace("]", ',{"name":"s","type":"int"}]')]
+    registry = {"RegistryName": "aged"}
+    boto.create_registry(**registry)
+    kept = {"SchemaName": "laps", "DataFormat": "AVRO", "Compatibility": "NONE"}
+    made = boto.create_schema(RegistryId=registry, SchemaDefinition=texts[0], **kept)
+    versions = [made["SchemaVersionId"]]
+    own = {"SchemaName": "laps", **registry}
+    later = (boto.register_schema_version(SchemaId=own, SchemaDefinition=text) for text in texts[1:])
+    versions += [each["SchemaVersionId"] for each in later]
+    boto.close()
+    writers = [b"\x03" + uuid.UUID(each).bytes for each in versions]
+    asked = glue(moto, registry="aged")
+    assert [found.version and found.version.number for found in map(asked.resolve, writers)] == [1, 2, 3]  # type: ignore[union-attr]
+    engine = open_store(*load(tmp_path, {}))
+    for game, order in (("Chess", writers[::-1]), ("Go", [writers[1], writers[2], writers[0]])):
+        turns = {writer: place for place, writer in enumerate(order)}
+        now = time.time()
+        needs = (OpenNeed("main", each, game_key(game), game, now + turns[each]) for each in order)
+        write_needs(engine, needs)
+        Resolution(engine, {"main": asked}).step(now)
+    schemas = LocalRegistry(engine).snapshot()
+    ids = tuple(schemas.writers["main", each].schema_id for each in writers)
+    assert schemas.games == {game_key("Chess"): ids, game_key("Go"): ids}
+    assert not any(place.quarantined for held in schemas.placements.values() for place in held.values())
+    engine.dispose()
 
 
 def glue_error(status: int, code: str) -> Page:

@@ -14,9 +14,11 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
+from sqlalchemy import delete, insert
 
 from pipeline.contracts.profile import SourceProfile, dumps
 from pipeline.contracts.registries.resolution import Need
+from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -28,6 +30,8 @@ from pipeline.ingest.query import Ingest
 from pipeline.names import MALFORMED, game_key
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Onboarding, load
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import profiles
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables import test_ingest_batches
 from tests.tables.test_ingest_batches import Killed, Rows, World, killing
@@ -250,6 +254,31 @@ def test_an_older_control_store_is_noticed(world: World) -> None:
         Profiles(world.engine, bronze, FRAMED_BY_KEY)
     with pytest.raises(Refused, match=r"turnout\.profile\.99 is gone"):
         Profiles(world.engine, bronze, None).at(99)
+
+
+def test_bronze_means_the_same_without_the_control_store(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Law L1: whatever the store has lost or given away again, a row's profile is the one that bronze names."""
+    bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
+    running = LocalRegistry(world.engine, world.paths.bronze)
+    assert running.snapshot().profiles == {}
+    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).numbers[0]
+    expected = {number: FRAMED_BY_KEY}
+    assert running.snapshot().profiles == expected
+    with writing(world.engine) as connection:
+        connection.execute(delete(profiles))
+    fresh = LocalRegistry(world.engine, world.paths.bronze)
+    assert (LocalRegistry(world.engine).snapshot().profiles, fresh.snapshot().profiles) == ({}, expected)
+    running.look_in_bronze()
+    assert running.snapshot().profiles == expected
+    with writing(world.engine) as connection:
+        values = {"fingerprint": "0" * 64, "definition": dumps(GLUE_BY_KEY), "created_at": 0.0}
+        connection.execute(insert(profiles).values(number=number, **values))
+    assert LocalRegistry(world.engine, world.paths.bronze).snapshot().profiles == expected
+    more = {"turnout.profile.98": dumps(GLUE_BY_KEY), "turnout.profile.99": "{", "turnout.profile.x": "{"}
+    DeltaTable(world.paths.bronze).alter.set_table_properties(more, raise_if_not_exists=False)
+    running.look_in_bronze()
+    assert running.snapshot().profiles == {**expected, 98: GLUE_BY_KEY}, "rows wait whose profile cannot be read"
+    assert "turnout.profile.99" in caplog.text
 
 
 def test_a_profile_has_its_registrys_generation(tmp_path: Path) -> None:

@@ -143,6 +143,20 @@ def test_rows_land_with_the_schema_their_writer_means(world: ForeignWorld, passe
 
 
 @pytest.mark.proves("G190")
+def test_a_framed_message_may_have_no_bytes(world: ForeignWorld, passes: Passes) -> None:
+    """Law L13: the id says that it is a message, whose fields have their defaults; in a wrapper it is no payload."""
+    world.writers |= {("main", SEVEN): Writer(1), ("main", INDEXED): Writer(indexed=True)}
+    world.writers["main", INDEXED + b"\0"] = Writer(1)
+    world.ingest(foreign(1), foreign(0, payload=b""), foreign(0, INDEXED, payload=b"\0"), Event(CHESS, 1, b""))
+    apply(world, passes, both(world))
+    assert points(world) == [1, 0, 0]
+    assert world.refused() == [(1, 3)]
+    found = world.values()
+    assert found.values is not None
+    assert (found.ok, found.values.rows, dict(found.values.undecodable)) == (True, 3, {"empty_payload": 1})
+
+
+@pytest.mark.proves("G190")
 def test_one_id_of_a_registry_may_hold_many_messages(world: ForeignWorld, passes: Passes) -> None:
     """Law L13: the index path before the payload is part of the writer."""
     world.writers |= {("main", INDEXED): Writer(indexed=True), ("main", INDEXED + b"\0"): Writer(1)}
@@ -271,6 +285,38 @@ def test_rows_before_the_first_need_land_and_the_rest_is_read_once_it_is_answere
 
 
 @pytest.mark.proves("G191")
+@pytest.mark.parametrize("read_from", [0, 1, 2])
+def test_rows_before_a_need_that_a_pass_has_met_land(world: ForeignWorld, passes: Passes, read_from: int) -> None:
+    """Law L14: a pass decides no row of a game with a need, so catch-up lands those before it, read there or not."""
+    world.writers["main", SEVEN] = Writer(1)
+    for number, writer in enumerate((SEVEN, SEVEN, EIGHT), 1):
+        world.ingest(foreign(number, writer))
+    catch_up = catch_up_of(world, passes)
+    roster = catch_up._driver.roster
+    outcome = apply(world, passes, roster.for_pass(0), low=read_from)
+    roster.end_pass()
+    assert (list(outcome.waits), world.paths.table(CHESS.key).exists()) == ([CHESS.key], False)
+    read_all(catch_up)
+    assert points(world) == [1, 2]
+    assert roster.streams[CHESS.key].is_held(world.schemas())
+
+
+@pytest.mark.proves("G191")
+def test_a_gap_before_a_need_is_told_once_it_is_answered(world: ForeignWorld, passes: Passes) -> None:
+    """Laws L4 and L14: nothing lands over the gap, and the game is not read again and again meanwhile."""
+    world.writers["main", SEVEN] = Writer(1)
+    for number, writer in enumerate((SEVEN, SEVEN, EIGHT), 1):
+        world.ingest(foreign(number, writer))
+    DeltaTable(world.paths.bronze).delete("seq = 2")
+    catch_up = catch_up_of(world, passes)
+    read_all(catch_up)
+    assert (points(world), decided(world.engine)) == ([1], {})
+    world.writers["main", EIGHT] = Writer(1)
+    read_all(catch_up)
+    assert (points(world), decided(world.engine)[CHESS.key].failure_class) == ([1], "poison")
+
+
+@pytest.mark.proves("G191")
 def test_a_chunk_that_waited_is_judged_by_the_newer_set(world: ForeignWorld, passes: Passes) -> None:
     """Law L5: with the older one nothing of it was written, so no pin holds it back."""
     world.ingest(foreign(1, EIGHT), good(1, GO))
@@ -291,6 +337,21 @@ def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, p
     world.writers["main", EIGHT] = Writer(1)
     (done,) = replay_all(world.paths, world.environment, world.schemas, world.known(), Selection(CHESS), dry_run=False)
     assert (done.error, done.done.landed, points(world), world.refused()) == (None, 1, [1, 2], [])
+
+
+@pytest.mark.proves("G192")
+def test_a_rebuild_begins_again_when_a_refused_writer_gets_a_schema(world: ForeignWorld, passes: Passes) -> None:
+    """Laws L12 and L15: else the row that landed meanwhile would leave the table, for a refusal that counts no more."""
+    world.writers["main", EIGHT] = Writer(refused="registry main has no schema 8")
+    world.ingest(good(1), foreign(2, EIGHT))
+    apply(world, passes, both(world))
+    sets = [world.schemas()]
+    world.writers = {("main", EIGHT): Writer(1)}
+    world.ingest(foreign(3, EIGHT))
+    apply(world, passes, both(world))
+    assert points(world) == [1, 3]
+    rebuild(world.paths, world.environment, world.engine, lambda: sets.pop() if sets else world.schemas(), CHESS)
+    assert (points(world), world.refused()) == ([1, 2, 3], [])
 
 
 @pytest.mark.proves("G192")

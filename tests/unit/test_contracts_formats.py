@@ -246,12 +246,14 @@ def test_both_decoders_agree(schema: Schema, sample: Sample) -> None:
     assert all(each.detail.isprintable() and 0 < len(each.detail) <= MAX_DETAIL for each in decoded.refused)
 
 
-def test_nothing_is_an_empty_payload(schema: Schema, sample: Sample) -> None:
-    """No bytes are a reason of their own, in both decoders; null counts as none."""
+def test_no_payload_is_an_empty_payload(schema: Schema, sample: Sample) -> None:
+    """A row without a payload has a reason of its own, in both decoders; whether no bytes are one, the format says."""
     decoded = decoder(schema).decode(arrow([None, sample.payloads[0], b""]))
-    assert refusals(decoded) == {0: "empty_payload", 2: "empty_payload"}
-    refused = format_of(schema.format).reference(schema, {}).decode([b""])[1]
-    assert refused[0].reason == "empty_payload"
+    table, refused = format_of(schema.format).reference(schema, {}).decode([None, sample.payloads[0], b""])
+    assert refusals(decoded)[0] == refused[0].reason == "empty_payload"
+    assert refusals(decoded) == {row: error.reason for row, error in refused.items()}
+    assert (2 in refused) == (schema.format == "avro"), "a message of protobuf whose fields have their defaults"
+    assert pa.Table.from_batches([decoded.batch]).to_pylist() == table.to_pylist()
     nothing = decoder(schema).decode(arrow([]))
     assert (nothing.batch.num_rows, nothing.batch.schema, nothing.refused) == (0, columns(schema), [])
 

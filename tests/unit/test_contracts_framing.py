@@ -66,7 +66,7 @@ def through(name: str, values: list[bytes | None], given: Given | None = None) -
     return [(writers[row], reasons[row], bodies[row], refused.get(row)) for row in range(len(values))]
 
 
-def fine(writer: bytes, body: bytes) -> Outcome:
+def fine(writer: bytes, body: bytes | None) -> Outcome:
     return writer, None, body, None
 
 
@@ -285,10 +285,10 @@ def test_many_bombs_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_and_numbers() -> None:
-    """Where nothing is framed, the writer is the name or the number that the record has, and the value is the body."""
+    """Where nothing is framed, the writer is the record's name or number; the body is the value, if it has bytes."""
     values: list[bytes | None] = [b"\0\0\0\0\1", b""]
-    assert through("topic", values) == [fine("räce".encode(), b"\0\0\0\0\1"), fine("räce".encode(), b"")]
-    assert through("game", values) == [fine(b"game 0", b"\0\0\0\0\1"), fine(b"game 1", b"")]
+    assert through("topic", values) == [fine("räce".encode(), b"\0\0\0\0\1"), fine("räce".encode(), None)]
+    assert through("game", values) == [fine(b"game 0", b"\0\0\0\0\1"), fine(b"game 1", None)]
     ids = beside(5, ids=[0, 2**32 - 1, 2**32, -1, None])
     assert [each[:2] for each in through("wrapper", [b"x"] * 5, ids)] == [
         (b"\0\0\0\0\0", None),
@@ -312,7 +312,7 @@ def test_the_number_alone_says_whether_a_frame_follows(name: str, rows: list[tup
     outcomes = through(name, [value for value, _ in rows], beside(len(rows), ids=ids))
     for (value, number), outcome in zip(rows, outcomes, strict=True):
         if number:
-            assert outcome == (b"\xff" + number.to_bytes(4, "big"), None, value, None)
+            assert outcome == (b"\xff" + number.to_bytes(4, "big"), None, value or None, None)
         elif not value:
             assert outcome[:2] == (None, "empty_payload")
         else:

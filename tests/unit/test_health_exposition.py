@@ -25,6 +25,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     maintenance_overdue_seconds=0.0,
     last_round=(NOW, True),
     last_good_round_at=NOW,
+    mistrusted={"main": NOW},
 )
 
 

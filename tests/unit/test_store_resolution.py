@@ -7,11 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, event, select
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, Unusable
+from pipeline.contracts.registries import resolution as resolution_module
+from pipeline.contracts.registries.answers import (
+    Absent,
+    Answer,
+    Away,
+    Found,
+    Unusable,
+    Version,
+    by_version,
+    version_of,
+)
 from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Need, Patience, Resolution
 from pipeline.contracts.registry import LocalRegistry
@@ -20,7 +30,7 @@ from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
-from pipeline.store.database.tables import registrations
+from pipeline.store.database.tables import registrations, schema_needs
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,
@@ -256,6 +266,51 @@ def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> Non
     assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key) != ()
 
 
+@pytest.mark.proves("G191")
+def test_a_schema_that_a_registry_never_gives_delays_no_other(world: World) -> None:
+    """Law L14: an error for one id, or a version that stays pending, is a wait for the games that need it alone."""
+    world.answer = {SEVEN: Away("answers 500"), EIGHT: found()}
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    resolution.note([GO._replace(writer=EIGHT)])
+    world.after(resolution, 1)
+    assert len(world.schemas.of(GO.game_key)) == 1
+    assert world.state()[0] == "away"
+    world.answer = found()
+    world.after(resolution, 60)
+    assert world.schemas.of(CHESS.game_key) == world.schemas.of(GO.game_key)
+
+
+def test_an_outage_keeps_the_order_of_a_games_schemas(world: World) -> None:
+    """A table takes schemas as its rows come: with the newer one first, the older one would be a narrowing."""
+    world.answer = Away("no route to host")
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="int64")}
+    world.after(resolution, 60)
+    assert world.asked == [SEVEN, SEVEN, EIGHT]
+    assert [len(each) for each in world.schemas.games.values()] == [2]
+    assert world.schemas.placements == {}
+
+
+def test_a_schema_waits_for_the_message_that_rows_before_it_need(world: World) -> None:
+    """One id has many messages, so rows are read once more: what they need after it is not registered before it."""
+    one = found({FIRST: "t.M", SECOND: "t.N"}, a="int32")
+    world.answer = {SEVEN: one, EIGHT: found(a="int64")}
+    resolution = world.resolution()
+    both = CHESS, CHESS._replace(writer=EIGHT)
+    resolution.note([*both, GO._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    assert [len(world.schemas.of(each.game_key)) for each in (CHESS, GO)] == [0, 1]
+    resolution.note([CHESS._replace(writer=SEVEN + FIRST), both[1]])
+    world.after(resolution, 1)
+    assert len(world.schemas.of(CHESS.game_key)) == 2
+    assert world.schemas.placements == {}, "int64 continues int32; the other way round it would be refused"
+    assert world.needs == []
+
+
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
     world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}
@@ -474,6 +529,28 @@ def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
     assert [need.registry for need in world.needs] == ["other"]
 
 
+def test_a_game_that_waits_writes_its_need_each_half_minute_only(world: World) -> None:
+    """Law L14: it repeats the need twice a second, however long a registry is away, and each write locks the store."""
+    world.answer = Away("it is down")
+    resolution = world.resolution()
+    writes: list[object] = []
+    event.listen(world.engine, "commit", writes.append)
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    before = len(writes)
+    for _ in range(50):
+        resolution.note([CHESS])
+        world.now += 0.5
+        resolution._write_noted("main", world.now)
+    assert len(writes) == before
+    with world.engine.begin() as connection:
+        connection.execute(delete(schema_needs))  # an older copy of the store
+    world.now += 5
+    resolution.note([CHESS])
+    resolution._write_noted("main", world.now)
+    assert [need.writer for need in world.needs] == [SEVEN]
+
+
 def test_needs_wait_while_the_store_is_away(world: World) -> None:
     """B3: what was noted is written once the store answers again; the registry is not asked before."""
     resolution = world.resolution()
@@ -529,3 +606,70 @@ def test_needs_of_one_moment_are_answered_in_the_order_of_their_ids(world: World
         None,
         None,
     ]
+
+
+def test_versions_of_one_subject_are_registered_by_age(world: World) -> None:
+    """Law L13: a registry whose ids do not grow tells the version; found in one go, the older one comes first."""
+    newer, older, other = (b"\x03" + bytes([place]) * 16 for place in range(3))
+    world.answer = {
+        newer: replace(found(a="int64"), version=Version("laps", 2)),
+        older: replace(found(a="int32"), version=Version("laps", 1)),
+        other: replace(found(a="int64", b="string"), version=Version("cars", 1)),
+    }
+    resolution = world.resolution()
+    resolution.note(CHESS._replace(writer=each) for each in (newer, other, older))
+    world.after(resolution, 0)
+    assert world.asked == [newer, older, other]
+    schemas = world.schemas
+    ids = [schemas.writers["main", each].schema_id for each in (older, newer, other)]
+    assert list(schemas.games[CHESS.game_key]) == ids
+    assert not any(schemas.placement(CHESS.game_key, each).quarantined for each in schemas.games[CHESS.game_key])
+    resolution.note(GO._replace(writer=each) for each in (newer, older))
+    world.after(resolution, 0)
+    assert len(world.asked) == 3
+    assert list(world.schemas.games[GO.game_key]) == ids[:2], "known ones as well"
+
+
+def test_versions_order_only_their_own_subject() -> None:
+    """Law L16: a game's older version waits for no other game's turn, and what tells no version keeps its place."""
+    two, none, one, other = Version("a", 2), None, Version("a", 1), Version("b", 1)
+    assert by_version([two, none, other, one], lambda each: each) == [one, none, other, two]
+
+
+@pytest.mark.parametrize(
+    ("subject", "number"), [("laps", True), ("laps", "1"), ("laps", 0), ("laps", 2**31), ("", 1), ("\ud800", 1), (5, 1)]
+)
+def test_a_hostile_version_orders_nothing(subject: object, number: object) -> None:
+    """A hostile registry's version is none, and its schema counts without it."""
+    assert version_of(subject, number) is None
+
+
+def test_answers_before_a_registry_went_away_are_kept(world: World) -> None:
+    """Law L14: one go asks for several; the store keeps the first answer, and the state says away."""
+    world.answer = {SEVEN: found(a="int32"), EIGHT: Away("down")}
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    assert world.after(resolution, 0) == 1
+    assert world.writer() is not None
+    assert world.state()[0] == "away"
+    assert [need.writer for need in world.needs] == [EIGHT]
+
+
+def test_answers_of_a_slow_registry_are_kept_meanwhile(world: World) -> None:
+    """Law L16: the first game waits at most some seconds for the answers to others."""
+    world.meanwhile = lambda: setattr(world, "now", world.now + 3)
+    resolution = world.resolution()
+    resolution.note(CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(5))
+    assert world.after(resolution, 0) == -6, "more is due at once"
+    assert len(world.asked) == 2
+    assert len(world.schemas.writers) == 2
+
+
+def test_large_answers_are_kept_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry with huge schemas fills no driver's memory."""
+    monkeypatch.setattr(resolution_module, "_GATHERED_BYTES", 1)
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    assert world.after(resolution, 0) == 0, "more is due at once"
+    assert world.asked == [SEVEN]
+    assert world.writer() is not None

@@ -19,7 +19,16 @@ import pyarrow.compute as pc
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Refusal
 from pipeline.contracts.envelopes.headers import header_values
 from pipeline.contracts.envelopes.index_paths import canonical_path
-from pipeline.contracts.envelopes.spans import Flags, Places, between, content, first_bytes, nulled, starts_and_ends
+from pipeline.contracts.envelopes.spans import (
+    Flags,
+    Places,
+    between,
+    content,
+    first_bytes,
+    nulled,
+    present,
+    starts_and_ends,
+)
 from pipeline.contracts.writer_ids import CONFLUENT_GUID, CONFLUENT_ID
 
 PIECE_BYTES: Final = 64 * 1024 * 1024
@@ -60,7 +69,7 @@ class Bodies:
     """The payloads of a run of rows without their framing."""
 
     start: int  # place of the run's first row in the array that was given
-    bodies: pa.BinaryArray  # null where refused
+    bodies: pa.BinaryArray  # null where refused, and where a row has no payload; a framed one may have no bytes
     refusals: list[Refusal]  # `row` is the place in the array that was given, not in the run
 
 
@@ -151,8 +160,8 @@ class FromWrapper:
         return _outcome(writers.cast(pa.binary()), dict.fromkeys(np.flatnonzero(~fits).tolist(), (_MALFORMED, wrong)))
 
     def bodies(self, values: pa.BinaryArray, writers: pa.BinaryArray) -> Iterator[Bodies]:  # noqa: ARG002
-        """Return the values as they are."""
-        yield _whole(values)
+        """Return the values as they are; nothing says that one without bytes is a payload."""
+        yield _whole(present(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +177,8 @@ class ByName:
         return _outcome(names.cast(pa.binary()), dict.fromkeys(missing, (_MALFORMED, f"the record has no {self.of}")))
 
     def bodies(self, values: pa.BinaryArray, writers: pa.BinaryArray) -> Iterator[Bodies]:  # noqa: ARG002
-        """Return the values as they are."""
-        yield _whole(values)
+        """Return the values as they are; nothing says that one without bytes is a payload."""
+        yield _whole(present(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +213,7 @@ class OwnOr:
             after = run.start + len(run.bodies)
             end = int(framed[after]) if after < len(framed) else len(values)  # with turnout's own rows behind the run
             mask = pc.invert(own.slice(start, end - start))
-            bodies = pc.replace_with_mask(values.slice(start, end - start), mask, run.bodies)
+            bodies = pc.replace_with_mask(present(values.slice(start, end - start)), mask, run.bodies)
             yield Bodies(start, bodies, [each._replace(row=int(framed[each.row])) for each in run.refusals])
             start = end
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.decoded import Rows
 from pipeline.contracts.envelopes.envelope import COLUMNS, MALFORMED, TOMBSTONE, Opened, spread
+from pipeline.contracts.envelopes.spans import present
 from pipeline.contracts.envelopes.texts import texts
 from pipeline.contracts.formats.supported import decoder
 from pipeline.contracts.profile import SourceProfile
@@ -39,7 +40,7 @@ class MessageEnvelope:
         `known_good` changes nothing: another version of a decoder's library may judge otherwise.
         """
         rows: Rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
-        decoded = self._decoder.decode(values if len(rows) == len(values) else values.take(pa.array(rows)))
+        decoded = self._decoder.decode(present(values if len(rows) == len(values) else values.take(pa.array(rows))))
         missing = np.setdiff1d(np.arange(len(values)), rows, assume_unique=True)
         reasons = dict.fromkeys(missing.tolist(), TOMBSTONE)
         for row, reason, detail in decoded.refused:

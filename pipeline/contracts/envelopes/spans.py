@@ -50,6 +50,12 @@ def first_bytes(values: pa.BinaryArray, starts: Places, ends: Places) -> Places:
     return np.where(ends > starts, data[np.minimum(starts, len(data) - 1)].astype(np.int64), -1)
 
 
+def present(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the values with null in place of those without bytes."""
+    is_empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(is_empty, pa.scalar(None, values.type), values) if pc.any(is_empty).as_py() else values
+
+
 def nulled(values: pa.Array, rows: list[int]) -> pa.Array:
     """Return the values with null at these rows."""
     if not rows:

@@ -16,7 +16,7 @@ class PayloadDecoder(Protocol):
     arrow_schema: pa.Schema  # Delta's types, every column nullable
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null counts as empty."""
+        """Decode payloads; null is a row without one, and a payload may have no bytes."""
         ...
 
 
@@ -25,7 +25,7 @@ class ReferenceDecoder(Protocol):
 
     schema: pa.Schema  # the columns in the game's table
 
-    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.Table, dict[int, Undecodable]]:
+    def decode(self, payloads: Sequence[bytes | None]) -> tuple[pa.Table, dict[int, Undecodable]]:
         """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
         ...
 

@@ -3,12 +3,22 @@
 Asked by threads of drivers only, never by a task (law L13).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pipeline.contracts.decoded import one_line
 from pipeline.errors import Refused, Transient
+
+_T = TypeVar("_T")
+_MOST_SUBJECT: Final = 1_000  # characters; names of Glue and Confluent are shorter
+
+
+class Version(NamedTuple):
+    """Where a schema stands in its registry: versions of one subject count 1, 2, … by age."""
+
+    subject: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class Found:
     definition: bytes  # as that format takes it: a FileDescriptorSet with all imports, or a schema's JSON
     # Index path as on the wire → full name of the message. Without index paths the only key is empty.
     messages: Mapping[bytes, str]
+    version: Version | None = field(default=None, compare=False)  # None: the registry does not tell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,32 @@ class SchemaResolver(Protocol):
             writer: the id as on the wire, see `pipeline.contracts.envelopes.framing`.
         """
         ...
+
+
+def version_of(subject: Any, number: Any) -> Version | None:
+    """Return a version as a registry tells it; None where it tells none."""
+    if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_SUBJECT or not subject.isprintable():
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**31:
+        return None
+    return Version(subject, number)
+
+
+def by_version(items: Iterable[_T], version: Callable[[_T], Version | None]) -> list[_T]:
+    """Return the items with those of one subject in the order of their age; all others keep their places.
+
+    An older version that is registered after the one that widened it would be a narrowing, which tables refuse.
+    """
+    ordered = list(items)
+    places: dict[str, list[tuple[int, int]]] = {}
+    for place, item in enumerate(ordered):
+        if (known := version(item)) is not None:
+            places.setdefault(known.subject, []).append((known.number, place))
+    result = list(ordered)
+    for own in places.values():
+        for place, (_, came_from) in zip(sorted(each for _, each in own), sorted(own), strict=True):
+            result[place] = ordered[came_from]
+    return result
 
 
 def settled(ask: Callable[[], Answer]) -> Answer:

@@ -6,13 +6,13 @@ Writers are ids of four bytes, GUIDs, or the names of topics and games, which ha
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
 from pipeline.contracts.decoded import one_line
-from pipeline.contracts.registries.answers import Absent, Answer, settled
+from pipeline.contracts.registries.answers import Absent, Answer, Version, settled, version_of
 from pipeline.contracts.registries.bounded_http import (
     ANONYMOUS,
     Conversation,
@@ -91,6 +91,7 @@ class _Registered:
     text: str
     references: tuple[_Reference, ...]
     address: str  # under which it was found
+    version: Version | None  # ids grow with age, but GUIDs do not; not all registries tell it
 
 
 class _Registry:
@@ -111,7 +112,8 @@ class _Registry:
             if registered is not None:
                 texts = dict[str, str]()
                 self._collect(registered, texts, {}, ())
-                return found(registered.kind, self._text(registered), texts, indexed=indexed, message=message)
+                schema = found(registered.kind, self._text(registered), texts, indexed=indexed, message=message)
+                return replace(schema, version=registered.version)
         return Absent(one_line(f"The registry has nothing at {' or '.join(addresses)}."))
 
     def _schema(self, address: str, absent: frozenset[int]) -> _Registered | None:
@@ -122,11 +124,11 @@ class _Registry:
             return None
         if reply.status != 200:
             raise Transient(_no_answer(reply, content))
-        text, kind = (content or {}).get("schema"), (content or {}).get("schemaType", "AVRO")
-        references = _references((content or {}).get("references"))
+        told = content or {}
+        text, kind, references = told.get("schema"), told.get("schemaType", "AVRO"), _references(told.get("references"))
         if not isinstance(text, str) or not isinstance(kind, str) or references is None:
             raise Transient("The registry's address answers with something else than a schema. Check its url.")
-        return _Registered(kind, text, references, address)
+        return _Registered(kind, text, references, address, version_of(told.get("subject"), told.get("version")))
 
     def _collect(
         self,

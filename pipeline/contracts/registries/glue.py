@@ -9,11 +9,12 @@ import json
 import re
 import ssl
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from pipeline.contracts.decoded import one_line
-from pipeline.contracts.registries.answers import Absent, Answer, settled
+from pipeline.contracts.registries.answers import Absent, Answer, Found, settled, version_of
 from pipeline.contracts.registries.bounded_http import Reply, checked_url, conversation
 from pipeline.contracts.registries.kinds import found
 from pipeline.errors import Refused, Transient, first_line
@@ -114,7 +115,8 @@ class GlueResolver:
             raise Transient(f"Glue's schema {name} has the status {shown(str(status))}.")
         if not isinstance(kind, str) or not isinstance(text, str):
             raise Transient("Glue's address answers with something else than a schema. Check the endpoint.")
-        return found(kind, text, {}, indexed=False, message=self._message)
+        schema: Found = found(kind, text, {}, indexed=False, message=self._message)
+        return replace(schema, version=version_of(told.get("SchemaArn"), told.get("VersionNumber")))
 
     def _send(self, request: Any, **_: object) -> Any:
         """Send one request of boto3."""
@@ -131,7 +133,7 @@ class GlueResolver:
 
 
 def _texts(reply: Reply) -> bytes:
-    """Return the texts of an answer, all that is read of it: boto3 fails in its own ways on other values.
+    """Return the texts and the version's number, all that is read: boto3 fails in its own ways on other values.
 
     Raises:
         Transient: the answer is not Glue's.
@@ -142,7 +144,10 @@ def _texts(reply: Reply) -> bytes:
         told = None
     if not isinstance(told, dict):
         raise Transient(f"Glue's address answers {reply.status} with something else than JSON. Check the endpoint.")
-    return json.dumps({name: value for name, value in told.items() if isinstance(value, str)}).encode("ascii")
+    read: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, str)}
+    if version_of("any", number := told.get("VersionNumber")) is not None:
+        read["VersionNumber"] = number
+    return json.dumps(read).encode("ascii")
 
 
 class _Whole(io.BytesIO):

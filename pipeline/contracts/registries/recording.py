@@ -22,10 +22,11 @@ from pipeline.contracts.registrations import (
     read_schemas,
     write_schema,
 )
-from pipeline.contracts.registries.answers import Found
+from pipeline.contracts.registries.answers import Found, Version
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
+from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of, read_needs
 from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
@@ -55,11 +56,15 @@ class Understood:
     format: str
     meanings: tuple[Meaning, ...]
     paths: str | None  # a hash of all index paths and their messages; None: no index path follows the id
+    version: Version | None = None
 
     def rows(self, registry: str, ids: Mapping[str, int]) -> Iterator[WriterRow]:
         """Yield what the registry's writers mean, with our ids of schemas by fingerprint."""
+        subject, number = self.version or (None, None)
         if self.paths is not None:
-            yield WriterRow(registry, self.writer, indexed=True, fingerprint=self.paths)
+            yield WriterRow(
+                registry, self.writer, indexed=True, fingerprint=self.paths, subject=subject, version=number
+            )
         for each in self.meanings:
             writer, refused = self.writer + each.path, each.refused
             if refused is not None:
@@ -67,7 +72,9 @@ class Understood:
                     f"registry {registry} has schema {shown_writer(writer)}, which turnout cannot use: {refused}"
                 )
             schema_id = None if each.fingerprint is None else ids[each.fingerprint]
-            yield WriterRow(registry, writer, schema_id, refused, fingerprint=each.fingerprint)
+            yield WriterRow(
+                registry, writer, schema_id, refused, fingerprint=each.fingerprint, subject=subject, version=number
+            )
 
 
 def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: str | None) -> Understood:
@@ -80,15 +87,15 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
         message: the name of the message where ids of this registry come without an index path.
     """
     if b"" in found.messages:
-        return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None)
+        return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None, found.version)
     if message is not None:
-        return Understood(writer, found.format, (_meaning(found, b"", message),), None)
+        return Understood(writer, found.format, (_meaning(found, b"", message),), None, found.version)
     own = writer[: id_length(writer)]
     paths = [each[len(own) :] for each in (writer, *wanted) if each.startswith(own) and each != own]
     first = dict.fromkeys([*paths, *islice(sorted(found.messages), MOST_MESSAGES)])
     meanings = tuple(_meaning(found, path, found.messages.get(path)) for path in first)
     whole = hashlib.sha256(repr(sorted(found.messages.items())).encode()).hexdigest()
-    return Understood(own, found.format, meanings, whole)
+    return Understood(own, found.format, meanings, whole, found.version)
 
 
 def record(connection: Connection, registry: str, schema: Understood, now: float) -> str | None:
@@ -117,16 +124,24 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
 
 
 def settle(
-    connection: Connection, registry: str, wanted: Collection[bytes], policies: Policies, *, asked: bool
-) -> None:
+    connection: Connection,
+    registry: str,
+    wanted: Collection[bytes],
+    policies: Policies,
+    *,
+    asked: bool,
+    unread: Collection[GameKey] = (),
+) -> set[GameKey]:
     """Register the schemas of known writers for the games that need them, and end those needs.
 
     A schema that a game's table cannot take is registered too: its rows go to quarantine until a person decides.
-    Needs of refused writers that ask again end only where the registry was `asked`.
+    Needs of refused writers that ask again end only where the registry was `asked`. Return the games whose rows must
+    be read again, as they say which of several messages they are; for `unread` games nothing is registered: rows that
+    are read again report what they need after it, and a game's schemas are registered in that order.
     """
     rows = newest_writers(connection, registry, wanted)
     known: dict[int, list[OpenNeed]] = {}
-    ended = set()
+    ended, read_again = set(), set()
     for need in needs_of(connection, registry, wanted):
         row = rows.get(need.writer)
         if row is None or (row.refused is not None and need.again and not asked):
@@ -135,13 +150,15 @@ def settle(
         if row.indexed:  # which message it is stands in the row, unless the schema has only one
             paths = rows_of_paths(connection, registry, need.writer)
             row = paths[0] if len(paths) == 1 else row
-        if row.schema_id is not None:
+            read_again |= {need.game_key} if row.indexed else set()
+        if row.schema_id is not None and need.game_key not in unread:
             known.setdefault(row.schema_id, []).append(need)
     found = read_schemas(connection, set(known))
     registering = [_registration(need, found[each], policies) for each, needs in known.items() for need in needs]
     if registering:
         RegistrationBatch(connection, registering).write()
     end_needs(connection, registry, ended)
+    return read_again
 
 
 def give_up(engine: Engine, registry: str, now: float) -> int:

@@ -5,9 +5,10 @@ that does not answer decides nothing (law L14): its games wait, and it is asked 
 """
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,16 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registries.answers import Absent, Answer, Away, Found, SchemaResolver, Unusable
+from pipeline.contracts.registries.answers import (
+    Absent,
+    Answer,
+    Away,
+    Found,
+    SchemaResolver,
+    Unusable,
+    by_version,
+    version_of,
+)
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import first_line
@@ -41,6 +51,8 @@ _log: Final = logging.getLogger("turnout")
 _MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
 _MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
 _ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
+_GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest,
+_GATHERED_BYTES: Final = 16 * 1024 * 1024  # or once their definitions have so many bytes
 _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -80,6 +92,8 @@ class _Asking:
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
+    unread: set[GameKey] = field(default_factory=set)  # games that report next which message of a schema they need
+    unanswered: dict[bytes, int] = field(default_factory=dict)  # how often it was away when asked for a writer
     wake: threading.Event = field(default_factory=threading.Event)
 
 
@@ -125,17 +139,21 @@ class Resolution:
         self._stop: threading.Event | None = None  # None: the threads were not started
         self._asking = {name: _Asking(each, self._period(clock())) for name, each in resolvers.items()}
         self._noted: dict[Need, bool] = {}  # whether it asks again
+        self._written: dict[Need, float] = {}  # when it was last written to the store
         self._lock = threading.Lock()
 
     def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
         """Take needs of games that are onboarded, and wake the threads; never waits.
 
         Args:
-            needs: what is lacking; repeated ones cost nothing.
+            needs: what is lacking; streams repeat theirs twice a second, which reaches the store each half minute.
             again: ask also for writers that were refused, at most once in ten minutes.
         """
+        now = self._clock()
         with self._lock:
             for need in needs:
+                if not again and 0 <= now - self._written.get(need, -math.inf) < self._patience.idle:
+                    continue
                 if need not in self._noted and len(self._noted) >= _MOST_NOTED:
                     continue
                 self._noted[need] = again or self._noted.get(need, False)
@@ -182,15 +200,14 @@ class Resolution:
         if now < asking.retry_at:
             return asking.retry_at
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
-        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now})
-        for writer in asks[:_ASKS_PER_STEP]:
-            if _again(waiting[writer]):
-                asking.asked_again[writer] = now
-            if not self._ask(registry, writer, waiting):
-                return max(asking.retry_at, now)
+        asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
+        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
+        asked = self._ask(registry, asks[:_ASKS_PER_STEP], waiting)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
-        if len(asks) > _ASKS_PER_STEP:
+        if asked is None:
+            return max(asking.retry_at, now)
+        if asked < len(asks):
             return now
         if self._period(now) != asking.sampled and not self._sample(registry, asking, now):
             return max(asking.retry_at, now)
@@ -223,20 +240,28 @@ class Resolution:
             return
         needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
         write_needs(self._engine, needs)
+        self._asking[registry].unread -= {need.game_key for need in noted}
         with self._lock:
             for need, again in noted.items():
                 if self._noted.get(need) == again:
                     del self._noted[need]
+            self._written = {need: at for need, at in self._written.items() if 0 <= now - at < self._patience.idle}
+            self._written.update(dict.fromkeys(noted, now))
 
     def _settle(self, registry: str, waiting: dict[bytes, list[OpenNeed]]) -> dict[bytes, list[OpenNeed]]:
         """Register what is known already, which takes no registry; return what is left to ask."""
         with self._engine.connect() as connection:
             rows = newest_writers(connection, registry, waiting)
-        known = [writer for writer, row in rows.items() if row.refused is None or not _again(waiting[writer])]
+        settled = (
+            row
+            for writer, needs in waiting.items()
+            if (row := rows.get(writer)) is not None and (row.refused is None or not _again(needs))
+        )
+        known = [row.writer for row in by_version(settled, lambda row: version_of(row.subject, row.version))]
         for writer in known:  # one transaction each: a game that fails keeps few others waiting
             with writing(self._engine) as connection:
                 lock(connection)
-                settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=False)
+                self._end_needs(connection, registry, [writer], asked=False)
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
     def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
@@ -246,46 +271,62 @@ class Resolution:
         after_absence = 0.0 if asked is None else asked + self._patience.absent
         return after_absence if again is None else max(after_absence, again + self._patience.refused)
 
-    def _ask(self, registry: str, writer: bytes, wanted: Collection[bytes]) -> bool:
-        """Ask for one writer and keep the answer; return False where the registry is away or mistrusted."""
-        asking = self._asking[registry]
-        answer = asking.resolver.resolve(writer)
-        hit("after_registry_answer")
-        now = self._clock()
-        match answer:
-            case Away(detail):
-                self._note_away(registry, asking, detail, now)
-                return False
-            case Found():
-                known = self._keep(registry, answer, writer, wanted, now)
-            case Absent(detail):
-                known = True
-                self._keep_refusal(
-                    registry, writer, f"has no schema {shown_writer(writer)}: {detail}", now, is_absent=True
-                )
-            case Unusable(detail):
-                known = True
-                said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
-                self._keep_refusal(registry, writer, said, now, is_absent=False)
-        asking.failures = 0
-        return known
+    def _ask(self, registry: str, writers: Sequence[bytes], waiting: Mapping[bytes, list[OpenNeed]]) -> int | None:
+        """Ask for writers in turn, and keep the answers; return how many answers it got.
 
-    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes], now: float) -> bool:
-        schema = understood(found, writer, wanted, self._messages.get(registry))
+        Schemas that were found within a few seconds are kept in the order of their versions. Return None where the
+        registry is away or mistrusted.
+        """
+        asking = self._asking[registry]
+        found: list[tuple[bytes, Found]] = []
+        away: str | None = None
+        asked, until = 0, self._clock() + _GATHERED_SECONDS
+        for writer in writers:
+            if _again(waiting[writer]):
+                asking.asked_again[writer] = self._clock()
+            answer = asking.resolver.resolve(writer)
+            hit("after_registry_answer")
+            asked += 1
+            match answer:
+                case Away(detail):
+                    away = detail
+                    asking.unanswered[writer] = asking.unanswered.get(writer, 0) + 1
+                    break
+                case Found():
+                    found.append((writer, answer))
+                case Absent(detail):
+                    said = f"has no schema {shown_writer(writer)}: {detail}"
+                    self._keep_refusal(registry, writer, said, is_absent=True)
+                case Unusable(detail):
+                    said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
+                    self._keep_refusal(registry, writer, said, is_absent=False)
+            asking.failures = 0
+            if self._clock() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
+                break
+        for writer, each in by_version(found, lambda answer: answer[1].version):
+            if not self._keep(registry, each, writer, waiting):
+                return None
+        if away is not None:
+            self._note_away(registry, asking, away)
+        return asked if away is None else None
+
+    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> bool:
+        """Keep a schema; return False where it contradicts an earlier answer, which then counts."""
+        schema, now = understood(found, writer, wanted, self._messages.get(registry)), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             contradiction = record(connection, registry, schema, now)
             if contradiction is None:
                 own = [writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)]
-                settle(connection, registry, set(own), self._policies.get(registry, DEFAULTS), asked=True)
+                self._end_needs(connection, registry, set(own), asked=True)
             _note_health(connection, registry, contradiction, now)
         if contradiction is not None:
             _log.error("%s", contradiction)
         return contradiction is None
 
-    def _keep_refusal(self, registry: str, writer: bytes, said: str, now: float, *, is_absent: bool) -> None:
+    def _keep_refusal(self, registry: str, writer: bytes, said: str, *, is_absent: bool) -> None:
         """Refuse a writer, where the answer counts already; what is known to be usable stays so."""
-        reason = one_line(f"registry {registry} {said}")
+        reason, now = one_line(f"registry {registry} {said}"), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             row = newest_writers(connection, registry, [writer]).get(writer)
@@ -294,8 +335,12 @@ class Resolution:
                 if not is_absent or self._is_final(needs_of(connection, registry, [writer]), now):
                     write_writers(connection, [WriterRow(registry, writer, refused=reason)], now)
                     _log.warning("%s", reason)
-            settle(connection, registry, [writer], self._policies.get(registry, DEFAULTS), asked=True)
+            self._end_needs(connection, registry, [writer], asked=True)
             _note_health(connection, registry, None, now)
+
+    def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
+        policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
+        unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
@@ -305,7 +350,8 @@ class Resolution:
             for need in counted
         )
 
-    def _note_away(self, registry: str, asking: _Asking, detail: str, now: float) -> None:
+    def _note_away(self, registry: str, asking: _Asking, detail: str) -> None:
+        now = self._clock()
         wait = min(self._patience.away_most, self._patience.away * 2.0 ** min(asking.failures, 30))
         asking.failures += 1
         asking.retry_at = now + wait
@@ -324,9 +370,9 @@ class Resolution:
             return True
         answer = asking.resolver.resolve(writer)
         if isinstance(answer, Away):
-            self._note_away(registry, asking, answer.detail, self._clock())
+            self._note_away(registry, asking, answer.detail)
             return False
-        return not isinstance(answer, Found) or self._keep(registry, answer, writer, (), self._clock())
+        return not isinstance(answer, Found) or self._keep(registry, answer, writer, ())
 
     def _period(self, now: float) -> int:
         return int(now // self._patience.sample)
@@ -341,11 +387,19 @@ def _note_health(connection: Connection, registry: str, contradiction: str | Non
     write_state(connection, RegistryHealth(registry, state, now, contradiction, now))
 
 
-def _in_turns(waiting: Mapping[bytes, list[OpenNeed]]) -> list[bytes]:
-    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other."""
+def _in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
+    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other.
+
+    A writer for which the registry was away comes later, with all that its games need after it, as a game's schemas
+    are registered in the order of its needs.
+    """
     asked: dict[GameKey, int] = {}
+    times: dict[GameKey, int] = {}
     ranks = {}
     for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
         key = needs[0].game_key
-        ranks[writer] = asked[key] = asked.get(key, -1) + 1
+        asked[key] = asked.get(key, -1) + 1
+        late = max([unanswered.get(writer, 0), *(times.get(need.game_key, 0) for need in needs)])
+        times.update((need.game_key, late) for need in needs)
+        ranks[writer] = late, asked[key]
     return sorted(ranks, key=ranks.__getitem__)

@@ -161,7 +161,7 @@ def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> st
 
 
 def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
-    schemas, known = LocalRegistry(context.engine).snapshot, known_names(context.engine)
+    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, known_names(context.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
     shown = None if dry_run else operation.parameters.get("shown")
     done, failed = dedupe_each(

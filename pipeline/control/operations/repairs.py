@@ -214,7 +214,7 @@ def _replay(context: ControlContext, operation: Operation) -> StepResult:
 
 
 def _rebuild_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine).snapshot, known_names(context.engine)
+    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, known_names(context.engine)
     messages, failed = [], []
     for key, replaces in sorted(operation.preview.items()):
         try:
@@ -249,7 +249,7 @@ def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
 
 
 def _replay_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine).snapshot, _chosen(context, operation)
+    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, _chosen(context, operation)
     chosen = selection(operation.parameters, known)
     done = replay_all(context.paths, context.settings.environment, schemas, known, chosen, dry_run=False)
     message = _counted([each.done for each in done])

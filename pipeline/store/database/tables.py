@@ -288,6 +288,8 @@ writers = store_table(  # what registries answered; append-only, the newest row 
     Column("refused", Text),  # why its rows go to quarantine; null: they do not
     Column("indexed", Integer, nullable=False),  # 1: an index path follows the id, and both together are a writer
     Column("fingerprint", String(64)),  # of what the registry answered; null: it gave no usable schema
+    Column("subject", Text),  # in which the registry counts this schema's versions; null: it does not tell
+    Column("version", Integer),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("registry", "writer", "number"),
     allowed={

@@ -16,6 +16,7 @@ from pipeline.contracts.decoded import Rows
 from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.index_paths import index_path
 from pipeline.contracts.envelopes.opening import payloads_of
+from pipeline.contracts.envelopes.spans import present
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.schemas import SchemaSet, WriterId
 from pipeline.delta.bronze import whole
@@ -64,7 +65,7 @@ def open_rows(routed: pa.Table, schemas: SchemaSet) -> Iterator[OpenRows]:
 def _own(routed: pa.Table) -> OpenRows:
     batch = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
     payload, event_time, event_id = (batch.column(name) for name in ("payload", "event_time", "event_id"))
-    return OpenRows(routed, payload, event_time, event_id, routed.column("schema_id").to_numpy())
+    return OpenRows(routed, present(payload), event_time, event_id, routed.column("schema_id").to_numpy())
 
 
 def _foreign(routed: pa.Table, number: int, schemas: SchemaSet) -> Iterator[OpenRows]:

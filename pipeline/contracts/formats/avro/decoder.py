@@ -27,7 +27,7 @@ _SCALAR_BYTES: Final = 512 * 1024  # of payloads whose values are held as Python
 class Decoder:
     """Decodes payloads of one schema. Whether a payload is refused depends on it alone.
 
-    Refused are: no bytes (`empty_payload`), and as `malformed_payload` bytes that are not the record, have bytes left
+    Refused are: null (`empty_payload`), and as `malformed_payload` bytes that are not the record, have bytes left
     over, are larger than MAX_PAYLOAD_BYTES, have a key of a map twice, a decimal beyond its precision, or a time or
     date outside the years 1 to 9999 (no reader of the table could show it).
     """
@@ -44,14 +44,14 @@ class Decoder:
         self._scalar = ScalarDecoder(record)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null counts as empty."""
-        sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
-        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes == 0).tolist()]
+        """Decode payloads; null is a row without one."""
+        sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
+        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
         refused += [
             malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
             for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
         ]
-        rows = np.flatnonzero((sizes > 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
+        rows = np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
         batches, good = [], []
         for part in _parts(rows, sizes):
             held = payloads.slice(int(part[0]), len(part))

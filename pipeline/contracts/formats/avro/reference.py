@@ -56,7 +56,7 @@ class ReferenceDecoder:
         self._avro = parse_schema(self._columns.avro)
         self.schema = pa.schema(list(self._columns.type or ()))
 
-    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.Table, dict[int, Undecodable]]:
+    def decode(self, payloads: Sequence[bytes | None]) -> tuple[pa.Table, dict[int, Undecodable]]:
         """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
         good, refused = [], {}
         for place, payload in enumerate(payloads):
@@ -67,8 +67,8 @@ class ReferenceDecoder:
         arrays = [pa.array([row[each.name] for row in good], each.type) for each in self.schema]
         return pa.table(arrays, schema=self.schema), refused
 
-    def _one(self, payload: bytes) -> dict[str, Any]:
-        if not payload:
+    def _one(self, payload: bytes | None) -> dict[str, Any]:
+        if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise _malformed(f"{len(payload)} bytes")

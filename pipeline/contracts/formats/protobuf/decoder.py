@@ -21,7 +21,7 @@ from pipeline.contracts.times import is_time, rows_with, unreal_times
 class Decoder:
     """Decodes payloads of one schema. Whether a payload is refused depends on it alone.
 
-    Refused are: no bytes (`empty_payload`); bytes that are not the message, lack a required field, give a field another
+    Refused are: null (`empty_payload`); bytes that are not the message, lack a required field, give a field another
     wire type, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the years 1 to 9999, a duration beyond 10,000
     years (no reader of the table could show them), an impossible date, or in a Struct a number that JSON lacks
     (`malformed_payload`). All others have the values of protobuf's rules.
@@ -40,14 +40,14 @@ class Decoder:
         self._timed: Final = [field.name for field in self._parser.schema if holds_type(field.type, is_time)]
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null counts as empty."""
-        sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
-        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes == 0).tolist()]
+        """Decode payloads; null is a row without one."""
+        sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
+        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
         refused += [
             malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
             for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
         ]
-        rows = np.flatnonzero((sizes > 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
+        rows = np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
         parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
         refused += [malformed(int(rows[row]), detail) for row, detail in parsed.bad]
         batch, rows = parsed.batch, rows[parsed.rows]

@@ -82,13 +82,13 @@ class ReferenceDecoder:
         self._checks = _Checks(top)
         self.schema = pa.schema([(column.name, column.type) for column in self._columns])
 
-    def parse(self, payload: bytes) -> Any:
+    def parse(self, payload: bytes | None) -> Any:
         """Return a payload as protobuf reads it.
 
         Raises:
             Undecodable: it belongs into quarantine.
         """
-        if not payload:
+        if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise Undecodable("malformed_payload", f"{len(payload)} bytes")
@@ -99,7 +99,7 @@ class ReferenceDecoder:
         self._checks.require(parsed, lambda: self._parse(payload))
         return parsed
 
-    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.Table, dict[int, Undecodable]]:
+    def decode(self, payloads: Sequence[bytes | None]) -> tuple[pa.Table, dict[int, Undecodable]]:
         """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
         parsed, refused = [], {}
         for place, payload in enumerate(payloads):

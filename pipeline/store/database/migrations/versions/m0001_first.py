@@ -179,6 +179,7 @@ def upgrade() -> None:
         sa.Column("registry", sa.String(60), nullable=False), sa.Column("writer", sa.LargeBinary, nullable=False),
         sa.Column("schema_id", sa.Integer, sa.ForeignKey("schemas.schema_id")), sa.Column("refused", sa.Text),
         sa.Column("indexed", sa.Integer, nullable=False), sa.Column("fingerprint", sa.String(64)),
+        sa.Column("subject", sa.Text), sa.Column("version", sa.Integer),
         sa.Column("created_at", sa.Float, nullable=False), sa.UniqueConstraint("registry", "writer", "number"),
         allowed={
             "indexed": "IN (0, 1) AND indexed = CASE WHEN schema_id IS NULL AND refused IS NULL THEN 1 "
