@@ -271,6 +271,18 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         [((), seen.source_rows)],
     )
     yield _gauge(
+        "sources_backlog_seconds",
+        "Age of the oldest row in one of several sources that is not in bronze; absent when unknown.",
+        ("source",),
+        (((name,), age) for name, (age, _) in seen.sources.items()),
+    )
+    yield _gauge(
+        "sources_backlog_rows",
+        "Rows in one of several sources that are not in bronze; absent when unknown.",
+        ("source",),
+        (((name,), rows) for name, (_, rows) in seen.sources.items()),
+    )
+    yield _gauge(
         "registry_mistrusted_since_timestamp_seconds",
         "Since when turnout takes no new schema from a registry, because it gave a known id another content.",
         ("registry",),

@@ -90,6 +90,7 @@ class ControllerMetrics:
     drift: Mapping[str, int] | None = None  # findings of then without ignored ones, by class, 0 included; None: unknown
     source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: unknown
     source_rows: int | None = None  # that wait there; None: unknown
+    sources: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)  # the same of each of several
     mistrusted: Mapping[str, float] = field(default_factory=dict)  # registries that contradicted themselves, since when
 
 

@@ -40,10 +40,15 @@ def lines(file: Path) -> list[dict[str, Any]] | None:
     return entries if whole else None
 
 
-def offset(file: Path) -> dict[str, Any] | None:
-    """Return the single source's offset in a file of planned offsets, None when it cannot be read."""
+def offset(file: Path, streams: int = 1) -> dict[str, Any] | None:
+    """Return the offset in a file of planned offsets, None when it cannot be read.
+
+    Of several streams in one query it is `{"sources": [...]}`, in their order in the query; all have one.
+    """
     entries = lines(file)
-    return None if entries is None or len(entries) != 2 else entries[1]
+    if entries is None or len(entries) != 1 + streams:
+        return None
+    return entries[1] if streams == 1 else {"sources": entries[1:]}
 
 
 def has_id(metadata: Path) -> bool:

@@ -173,19 +173,3 @@ def hours_of(text: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text, re.ASCII)
     first, end = (int(found[1]), int(found[2])) if found else (0, 0)
     return (first, end) if first != end and max(first, end) <= 24 else None
-
-
-def kafka_problems(topic: str, isolation_level: str) -> list[str]:
-    """Return the problems of a Kafka source's settings, a sentence each."""
-    problems = []
-    if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}", topic) is None:
-        problems.append(
-            "source.topic: expected the name of one topic, 1 to 249 letters, digits, '.', '_' and '-', got "
-            f"{topic!r}; an environment reads one topic, not a list or a pattern"
-        )
-    if isolation_level not in ISOLATION_LEVELS:
-        problems.append(
-            f"source.kafka_options: expected isolation.level to be {' or '.join(ISOLATION_LEVELS)}, got "
-            f"{isolation_level!r}"
-        )
-    return problems

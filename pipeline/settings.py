@@ -27,7 +27,7 @@ from pipeline.setting_values import (
     shape,
     typed,
 )
-from pipeline.source_settings import Source, source_problems
+from pipeline.source_settings import Source, sources_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -368,6 +368,12 @@ class Settings:
     schemas: Schemas = field(default_factory=Schemas)
     access: Access = field(default_factory=Access)
     registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+    @property
+    def every_source(self) -> Mapping[str, Source]:
+        """The sources by name: those of `[sources.NAME]`, or the one of `[source]`, without a name."""
+        return self.sources or {"": self.source}
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,4 +556,4 @@ def _check(settings: Settings) -> list[str]:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
-    return problems + registry_problems(settings.registries) + source_problems(settings.source)
+    return problems + registry_problems(settings.registries) + sources_problems(settings.source, settings.sources)

@@ -1,13 +1,14 @@
 """The settings of a source, and what is wrong with them before anything is read."""
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from pipeline.names import MAX_NAME_BYTES, is_game_name
-from pipeline.setting_values import ISOLATION_LEVELS, kafka_problems
+from pipeline.setting_values import ISOLATION_LEVELS
 
 ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
 """What a field of an envelope may hold."""
@@ -20,6 +21,11 @@ _ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _FULL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MAX_HEADERS: Final = 16
+_TOPIC: Final = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
+_TOPIC_WORDS: Final = "1 to 249 letters, digits, '.', '_' and '-'"
+_MAX_LISTED: Final = 500  # characters
+_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*+?|()\[\]^${},-]|\\[.dDwW-])+")
+_NESTED: Final = re.compile(r"\[[^\]]*\[|\[\^?\]|\(\?|[*+?}][+]")  # Java's unions, flags, possessive quantifiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +40,18 @@ class Source:
     another spelling as another source and begins it at `source.starting_offsets`. See docs/kafka.md."""
 
     topic: str = "turnout-events"
-    """The Kafka topic with the wrappers. turnout refuses a list or a pattern: give each topic its own environment,
-    or mirror the topics into one."""
+    """The Kafka topic. For several use `source.topics` or `source.topic_pattern` in its place."""
+
+    topics: tuple[str, ...] = ()
+    """Several topics of the same brokers and with the same profile. Another list goes on behind what is in bronze of
+    each topic. See docs/kafka.md."""
+
+    topic_pattern: str = ""
+    """A regular expression: ingest reads each topic whose whole name matches, and from its beginning a topic that
+    appears later."""
+
+    path: str = ""
+    """The absolute path of a landing table; empty means the one in the environment's folder."""
 
     starting_offsets: str = "earliest"
     """Where the first start on a topic begins: `earliest`, `latest`, or Spark's JSON of offsets per partition. Later
@@ -93,8 +109,133 @@ class Source:
 
 def source_problems(source: Source) -> list[str]:
     """Return the problems of a source's settings, a sentence each; reads no file."""
-    problems = kafka_problems(source.topic, source.isolation_level) if source.kind == "kafka" else []
-    return [*problems, *(f"source.{each}" for check in _CHECKS for each in check(source))]
+    return [f"source.{each}" for each in _problems(source)]
+
+
+def sources_problems(source: Source, several: Mapping[str, Source]) -> list[str]:
+    """Return the problems of the tables `[source]` and `[sources.NAME]`."""
+    if not several:
+        return source_problems(source)
+    problems = []
+    if source != Source():
+        problems.append("sources: expected either [source] or [sources.NAME], got both")
+    named: dict[str, str] = {}
+    messages: dict[str, str] = {}
+    for name, each in several.items():
+        if _REGISTRY.fullmatch(name) is None:
+            problems.append(
+                f"sources: expected names of 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {name!r}"
+            )
+        problems += [f"sources.{name}.{problem}" for problem in _problems(each)]
+        other = named.setdefault(source_described(each), name)
+        if each.message and messages.setdefault(each.registry, each.message) != each.message:
+            problems.append(
+                f"sources.{name}.message: expected {messages[each.registry]!r}, as another source with the registry "
+                f"{each.registry!r} has it, got {each.message!r}: name that registry in a second table"
+            )
+        if other != name:
+            problems.append(f"sources.{name}: expected another source than that of sources.{other}, got the same")
+    return problems
+
+
+def source_described(source: Source) -> str:
+    """Return one line that names what a source reads; another line is another source."""
+    if source.kind == "kafka":
+        return topics_described(source)
+    return f"landing table {source.path}" if source.path else "landing table"
+
+
+def sources_described(sources: Collection[Source]) -> str:
+    """Return one line that names several sources, in any order."""
+    return f"sources {_listed([source_described(each) for each in sources], ' and ')}"
+
+
+def _problems(source: Source) -> Iterator[str]:
+    checks = (_topic_problems, *_CHECKS) if source.kind == "kafka" else (_path_problems, *_CHECKS)
+    for check in checks:
+        yield from check(source)
+
+
+def _path_problems(source: Source) -> Iterator[str]:
+    if source.path and (not Path(source.path).is_absolute() or source.path != str(Path(source.path))):
+        yield f"path: expected an absolute path without '/' at its end, got {source.path!r}"
+
+
+def reads_several(source: Source) -> bool:
+    """Return whether a Kafka source reads several topics, or a pattern."""
+    return bool(source.topic_pattern) or len(source.topics) > 1
+
+
+def topics_described(source: Source) -> str:
+    """Return one line that names the topics of a Kafka source; another line is another source."""
+    if source.topic_pattern:
+        what = f"topics matching {source.topic_pattern}"
+    elif len(source.topics) > 1:
+        what = f"topics {_listed(source.topics)}"
+    else:
+        what = f"topic {next(iter(source.topics), source.topic)}"
+    return f"kafka {what} at {source.bootstrap_servers}"
+
+
+def topic_described(topic: str, source: Source) -> str:
+    """Return the line that names one topic of a source."""
+    return f"kafka topic {topic} at {source.bootstrap_servers}"
+
+
+def topic_of(described: str, source: Source) -> str | None:
+    """Return the topic that a line names; None where it names something else."""
+    topic = described.removeprefix("kafka topic ").removesuffix(f" at {source.bootstrap_servers}")
+    return topic if topic_described(topic, source) == described else None
+
+
+def _listed(names: Collection[str], between: str = ",") -> str:
+    """Return names as one text that differs from that of other names, in any order; an index cannot hold a long one."""
+    text = between.join(sorted(names))
+    if len(text) <= _MAX_LISTED:
+        return text
+    return f"{text[:_MAX_LISTED]}... ({len(names)} in all, {hashlib.sha256(text.encode()).hexdigest()[:16]})"
+
+
+def _topic_problems(source: Source) -> Iterator[str]:
+    is_set = {
+        "topic": source.topic != Source.__dataclass_fields__["topic"].default,
+        "topics": bool(source.topics),
+        "topic_pattern": bool(source.topic_pattern),
+    }
+    given = [name for name, there in is_set.items() if there]
+    if len(given) > 1:
+        yield f"topic: expected one of topic, topics and topic_pattern, got {' and '.join(given)}"
+    if given in ([], ["topic"]) and _TOPIC.fullmatch(source.topic) is None:
+        yield (
+            f"topic: expected the name of one topic, {_TOPIC_WORDS}, got {source.topic!r}; a list is for "
+            f"source.topics, a pattern for source.topic_pattern"
+        )
+    for name in source.topics:
+        if _TOPIC.fullmatch(name) is None:
+            yield f"topics: expected names of topics, {_TOPIC_WORDS}, got {name!r}"
+    if len(set(source.topics)) < len(source.topics):
+        yield "topics: expected each name once"
+    if source.topic_pattern and not _is_pattern(source.topic_pattern):
+        yield (
+            f"topic_pattern: expected a regular expression of letters, digits and "
+            f". _ - * + ? | ( ) [ ] ^ $ {{ }} , \\, got {source.topic_pattern!r}"
+        )
+    if source.isolation_level not in ISOLATION_LEVELS:
+        yield (
+            f"kafka_options: expected isolation.level to be {' or '.join(ISOLATION_LEVELS)}, got "
+            f"{source.isolation_level!r}"
+        )
+
+
+def _is_pattern(text: str) -> bool:
+    """Return whether turnout and Spark understand the pattern alike: Java reads further constructs in another way."""
+    if len(text) > _MAX_LISTED or _PATTERN.fullmatch(text) is None or _NESTED.search(text) is not None:
+        return False
+    try:
+        re.compile(text, re.ASCII)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _routing_problems(source: Source) -> Iterator[str]:

@@ -181,7 +181,7 @@ def _refusal_reported(duty: _Duty) -> Iterator[None]:
     """Write a last heartbeat with the reason for this driver's end, unless another driver has taken over."""
     try:
         yield
-    except Refused as error:
+    except (Refused, Transient) as error:
         with tolerate_store_outage("the end of this driver is not recorded"):
             heartbeat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
         raise

@@ -6,13 +6,15 @@ import click
 
 from pipeline.cli.context import load_with_source
 from pipeline.cli.options import source_option
+from pipeline.errors import Refused
 from pipeline.terminal import say_json, say_lines
 
 
 @click.command("probe")
 @source_option()
+@click.option("--name", help="One of the sources of `[sources.NAME]`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def probe_source(env_dir: Path, source: str | None, as_json: bool) -> None:
+def probe_source(env_dir: Path, source: str | None, name: str | None, as_json: bool) -> None:
     """Look at up to a hundred of the source's newest records, and propose settings that fit them.
 
     Prints how many look like turnout's wrapper, like Confluent's or AWS Glue's framing with which schema ids, or like
@@ -20,10 +22,15 @@ def probe_source(env_dir: Path, source: str | None, as_json: bool) -> None:
     Reads without a consumer group and commits nothing. Check the proposal: bytes may look like a framing by chance.
     """
     from pipeline.ingest.source_probe import describe, probe
-    from pipeline.ingest.sources.supported import open_source
+    from pipeline.ingest.sources.supported import configured_source, open_source
 
     settings, paths = load_with_source(env_dir, source)
-    report = probe(open_source(settings.source, paths.landing))
+    if name is not None and name not in settings.sources:
+        raise Refused(
+            f"The settings have no source {name!r}. They have: {', '.join(sorted(settings.sources)) or 'one'}."
+        )
+    of = configured_source(settings, paths) if name is None else open_source(settings.sources[name], paths.landing)
+    report = probe(of)
     if as_json:
         say_json(report.as_dict())
     else:

@@ -27,7 +27,8 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     docs/commands.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
     with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
     `reason`; `games`, every one with `game_key`, `status`, `cause` and `lag_seconds`; and `source` with `condition`
-    (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds` and `backlog_rows`. Unknown values are null.
+    (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`, `backlog_rows`, and `sources` with `name`,
+    `reason` and backlog of each of several. Unknown values are null.
     """
     context = CommandContext(env_dir)
     found = _read(context.engine, context.settings)
@@ -70,6 +71,13 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
         "source": {
             "condition": judgement.source.condition, "text": judgement.source.sentence,
             "backlog_seconds": judgement.source.age_seconds, "backlog_rows": judgement.source.rows,
+            "sources": [
+                {
+                    "name": each.name, "backlog_seconds": each.age_seconds, "backlog_rows": each.rows,
+                    "reason": each.reason,
+                }
+                for each in judgement.source.sources
+            ],
         },
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
@@ -119,6 +127,13 @@ def _driver_lines(driver: dict[str, Any], problem: str | None) -> list[str]:
     return [f"{state} ({reason})" if reason else state, *_indented(None if is_said else problem)]
 
 
+def _source_line(source: dict[str, Any]) -> str:
+    rows = "an unknown number of" if source["backlog_rows"] is None else f"{source['backlog_rows']:,}"
+    age = "unknown" if source["backlog_seconds"] is None else f"{source['backlog_seconds']:.0f} s"
+    why = f" ({source['reason']})" if source["reason"] else ""
+    return f"  source {source['name']}: {rows} rows wait, age of the oldest {age}{why}"
+
+
 def _indented(text: str | None) -> list[str]:
     return [f"  {line}" for line in (text or "").split("\n") if line]
 
@@ -130,6 +145,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
         lines += _driver_lines(each, problems.get((each["kind"], each["name"])))
     if found["source"]["text"] not in problems.values():
         lines.append(found["source"]["text"])
+    lines += [_source_line(each) for each in found["source"]["sources"]]
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [f"  left out: {each['text']}" for each in found["problems"] if each["kind"] == "stream"]

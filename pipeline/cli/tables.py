@@ -26,7 +26,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     See docs/verify.md.
     """
     from pipeline.contracts.registry import LocalRegistry
-    from pipeline.ingest.sources.supported import open_source
+    from pipeline.ingest.sources.supported import configured_source
     from pipeline.store.database.engine import open_store
     from pipeline.store.games import generations, known_names, registered_keys, retired_games
     from pipeline.verify import balance
@@ -48,7 +48,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     def landing() -> list[Landing]:
         return landing_today(registry.snapshot(), known_names(engine), retired)
 
-    known = observe(settings, paths, engine, open_source(settings.source, paths.landing).prober())
+    known = observe(settings, paths, engine, configured_source(settings, paths).prober)
     result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known, landing)
     repairable = registered_keys(engine).keys() - retired
     sys.exit(run(result, as_json=as_json, complete=complete, repairable=repairable))

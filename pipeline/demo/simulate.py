@@ -22,6 +22,7 @@ from pipeline.ingest.pending import approve
 from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
+from pipeline.source_settings import reads_several
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -53,23 +54,28 @@ def simulate(
         Refused: the plan is impossible, or the source or the registry does not take it.
         Transient: Kafka did not confirm every event, or the registry does not answer.
     """
+    if len(settings.every_source) > 1:
+        raise Refused("Simulated events go into one source, and the settings have several. Simulate elsewhere.")
+    (source,) = settings.every_source.values()
     state = paths.root / "simulator.json"
     plan = replace(plan, start_sequence=_next_sequence(state))
     game_writings(plan)  # refuses an impossible plan before anything is registered
-    foreign = foreign_framing(plan.framings, replace(registry, topic=settings.source.topic))
+    foreign = foreign_framing(plan.framings, replace(registry, topic=source.topic))
     simulator = Simulator(plan, register_samples(engine, plan), foreign)
     onboard_others(engine, settings.onboarding, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
     failed = 0
-    if settings.source.kind == "kafka":
-        source = settings.source
+    if source.kind == "kafka":
+        if reads_several(source):
+            raise Refused("Simulated events go into one topic: set source.topic alone, or TURNOUT_SOURCE__TOPIC.")
         ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
         _, failed = write_kafka(
             source.bootstrap_servers, source.topic, batches, rate_per_second=rate, total=plan.events, stop=stop
         )
     else:
-        write_landing(paths.landing, batches, rate_per_second=rate, total=plan.events, stop=stop)
+        landing = Path(source.path) if source.path else paths.landing
+        write_landing(landing, batches, rate_per_second=rate, total=plan.events, stop=stop)
     _keep(state, simulator.next_sequence)
     if failed:
         raise Transient(f"Kafka did not confirm {failed} events. Check the broker's log, then retry.")

@@ -3,7 +3,7 @@
 Pure. Nobody knows which games the unread records belong to, so the age of the oldest is a floor of each stream's lag.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Liveness
@@ -19,6 +19,16 @@ _SECONDS_UNTIL, _MINUTES_UNTIL = 120.0, 7200.0  # longer times are told in the n
 
 
 @dataclass(frozen=True, slots=True)
+class NamedBacklog:
+    """What waits in one of several sources."""
+
+    name: str
+    age_seconds: float | None  # of its oldest record that is not in bronze; 0: nothing waits; None: unknown
+    rows: int | None  # that wait; None: unknown
+    reason: str | None = None  # why a number is unknown, as a clause
+
+
+@dataclass(frozen=True, slots=True)
 class SourceReading:
     """What ingest last measured of its source."""
 
@@ -28,6 +38,7 @@ class SourceReading:
     rows: int | None  # that wait; None: unknown
     limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
     reason: str | None = None  # why a number is unknown, as a clause
+    sources: tuple[NamedBacklog, ...] = ()  # of each of several
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class SourceState:
     age_seconds: float | None = None
     rows: int | None = None
     since: float | None = None
+    sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
 
     @property
     def is_problem(self) -> bool:
@@ -77,14 +89,15 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
         return _unknown(f"ingest beats, but has not measured it for {quiet:.0f} s", reading.measured_at)
     age = reading.age_seconds
     if age is None:
-        return _unknown(reading.reason or "ingest could not measure it", None)
+        unknown = _unknown(reading.reason or "ingest could not measure it", None)
+        return replace(unknown, sources=reading.sources)
     peak = max(age, reading.peak_seconds or 0.0)
     if peak > reading.limit_seconds:
-        return SourceState("late", _behind(peak, age, reading.rows), age, reading.rows)
+        return SourceState("late", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources)
     if peak > _NOTED_SHARE * reading.limit_seconds:
-        return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows)
+        return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources)
     nothing = "nothing waits in the source" if reading.rows == 0 else _behind(age, age, reading.rows)
-    return SourceState("level", nothing, age, reading.rows)
+    return SourceState("level", nothing, age, reading.rows, None, reading.sources)
 
 
 def source_notes(source: SourceState, newest_bronze_at: float | None, ingest: Liveness, now: float) -> list[str]:

@@ -6,6 +6,7 @@ bronze's end, record the new generation.
 """
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -26,13 +27,14 @@ from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.last_seqs import read_last_seqs
 from pipeline.ingest.sources.kind import SourceKind
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
 from pipeline.store.games import reset_last_seqs
 from pipeline.store.processes.drivers import forget_commits
 
+_UNASKED: Final = "The broker cannot be checked with these source.kafka_options, so its offsets are unknown."
 _MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of its last report
 
 
@@ -51,7 +53,7 @@ class Adopted:
 class _Finding:
     """The end of bronze for this source, and the source's problem there."""
 
-    known: sources.Identity
+    known: Mapping[str, sources.Identity]  # of each source by its description, absent for a new one
     seen: SourceObservation
     position: Position
     problem: SourceProblem | None
@@ -69,7 +71,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
         Transient: the broker does not answer, or another process writes to bronze all the time.
     """
     require_own(paths.bronze, settings.environment)
-    source = open_source(settings.source, paths.landing)
+    source = configured_source(settings, paths)
     source.check()
     described = source.description
     number = sources.generation(engine, described)
@@ -82,22 +84,49 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     cursors = restored.game_cursors(paths, settings.environment, engine)
     top = restored.highest(paths, engine, bronze, cursors).seq
     unread = bronze.transaction_version(batches) is None and top <= (bronze.cursor or 0)
-    recorded = sources.identity(engine, number) is not None or finding.known.generation == number
+    recorded = sources.identity(engine, number) is not None or any(
+        each.generation == number for each in finding.known.values()
+    )
     if unread and recorded and finding.problem is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, finding.position, (), new=False, rebuild=tuple(held))
     if top <= (bronze.cursor or 0):  # of an older copy: every seq above its end is forgotten below
         _give_up_others(settings, paths, engine, number, bronze)
     left = left_behind(paths.quarantine, batches)
-    seq = _close(bronze, batches, settings.environment, top, left[1])
+    others = _sharing(engine, source, number, finding.seen)
+    seq = _close(bronze, [batches, *_apps(settings, others)], settings.environment, top, left[1])
     _forget(settings, paths, engine, bronze, seq, left)
     finding = _find(settings, source, paths, engine, number, bronze)
     _refuse_loss(finding.problem, accept_loss=accept_loss)
-    if not recorded:  # read under another name before: verify compares by the id
-        sources.record_identity(engine, replace(finding.known, generation=number))
-    adopted = _replace(engine, described, number, finding, bronze.table_id, seq)
+    if not recorded and not others and described in finding.known:
+        # Read under another name before: verify compares by the id.
+        sources.record_identity(engine, replace(finding.known[described], generation=number))
+    adopted = _replace(engine, described, number, finding, bronze.table_id, seq, others)
     held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
     return replace(adopted, rebuild=tuple(held))
+
+
+def take_over(settings: Settings, paths: Paths, engine: Engine, source: SourceKind) -> int:
+    """Return the generation of the configured sources; a new set of them begins behind what bronze has of each.
+
+    The generations that read them before, in another set, are closed. Idempotent, also after a kill.
+
+    Raises:
+        Refused: a source has lost unread records, or cannot be asked.
+        Transient: a broker does not answer, or another process writes to bronze all the time.
+    """
+    number = sources.open_generation(engine, source.description)
+    is_new = sources.identity(engine, number) is None and (paths.bronze / "_delta_log").exists()
+    if not is_new or not (source.is_several or sources.has_parts(engine)):
+        return number
+    seen = source.observe(None)
+    if seen is None:
+        if len(sources.generations(engine)) > 1:
+            raise Refused(f"{_UNASKED} Without it another set of sources cannot go on behind bronze.")
+        return number
+    if _sharing(engine, source, number, seen):
+        return adopt(settings, paths, engine, accept_loss=False).generation
+    return number
 
 
 def describe(adopted: Adopted) -> str:
@@ -117,48 +146,68 @@ def _find(
 ) -> _Finding:
     """Find the end of bronze for a generation, and judge the source from there."""
     seen = source.observe(None)
-    known = _identity(settings, source, engine, number, bronze, None if seen is None else seen.id)
-    if known.bronze_id != bronze.table_id:
-        raise Refused(
-            f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
-            f"{known.bronze_id}. It has no position to continue from. Restore the old one, or use another --env-dir."
-        )
-    start = identity.parse(known.start) if known.start else None
+    ids = {source.description: None} if seen is None else {
+        name: each.id for name, each in identity.each_source(source.description, seen).items()
+    }  # fmt: skip
+    found = {name: _identity(settings, name, engine, number, bronze, source_id) for name, source_id in ids.items()}
+    known = {name: each for name, each in found.items() if each is not None}
+    if not source.is_several and not known:
+        known = {source.description: sources.Identity(number, None, None, bronze.table_id, 0, None)}
+    for each in known.values():
+        if each.bronze_id != bronze.table_id:
+            raise Refused(
+                f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
+                f"{each.bronze_id}. It has no position to continue from. Restore the old one, or use another --env-dir."
+            )
     if seen is None:
-        raise Refused(
-            "The broker cannot be checked with these source.kafka_options, so its offsets are unknown. Add the missing "
-            "options for the check (docs/kafka.md, Security)."
-        )
+        raise Refused(f"{_UNASKED} Add the missing options for the check (docs/kafka.md, Security).")
     _refuse_namesakes(settings, source, engine, bronze, seen)
-    position, seen = source.end_of_bronze(
-        paths.bronze, known, start, seen, partial(_checkpointed, source, paths, number)
-    )
-    problem = source.judge(SourceRecord(known.source_id, known.partitions), position, seen)
-    return _Finding(known, seen, position, problem)
+    position, seen = source.end_of_bronze(paths.bronze, known, seen, partial(_checkpointed, source, paths, number))
+    records = {name: SourceRecord(each.source_id, each.partitions) for name, each in known.items()}
+    record = SourceRecord(of=records) if source.is_several else records[source.description]
+    return _Finding(known, seen, position, source.judge(record, position, seen))
+
+
+def _sharing(engine: Engine, source: SourceKind, number: int, seen: SourceObservation) -> list[int]:
+    """Return the other generations that read one of these sources, where they or this one read several."""
+    own = identity.each_source(source.description, seen)
+    ids = {each.id for each in own.values()}
+    found = {
+        other
+        for other, text, source_id in sources.sources_of(engine)
+        if other != number and (source_id in ids or any(sources.is_of(text, name) for name in own))
+    }
+    if not source.is_several:
+        found = {each for each in found if (known := sources.identity(engine, each)) is not None and known.parts}
+    return sorted(found)
+
+
+def _apps(settings: Settings, numbers: Iterable[int]) -> list[str]:
+    return [names.ingest_app_id(settings.environment, number) for number in numbers]
 
 
 def _identity(
-    settings: Settings, source: SourceKind, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
-) -> sources.Identity:
-    """Return the record of the source by the last generation with rows in bronze.
+    settings: Settings, described: str, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
+) -> sources.Identity | None:
+    """Return the record of a source by the last generation with rows in bronze; None for a new one.
 
     The source may have had another name, such as another broker address; its id identifies it. An older copy of bronze
     may end before the last adoption: an earlier generation read its rows then.
     """
-    numbers = [
-        each
-        for each, text, its_id in sources.generations(engine)
-        if each <= number and (sources.is_of(text, source.description) or (its_id is not None and its_id == source_id))
-    ]
-    recorded = [sources.identity(engine, each) for each in sorted(numbers, reverse=True)]
-    known = [each for each in recorded if each is not None]
+    numbers = {
+        each: text
+        for each, text, its_id in sources.sources_of(engine)
+        if each <= number and (sources.is_of(text, described) or (its_id is not None and its_id == source_id))
+    }
+    recorded = [(text, sources.identity(engine, each)) for each, text in sorted(numbers.items(), reverse=True)]
+    known = [identity.alone(each, text) for text, each in recorded if each is not None]
     losses = _losses(settings, bronze)
     reached = [
         each
         for each in known
         if each.since_seq <= (bronze.cursor or 0) and not any(each.since_seq in lost for lost in losses)
     ]
-    return next(iter(reached or known[-1:]), sources.Identity(number, None, None, bronze.table_id, 0, None))
+    return next(iter(reached or known[-1:]), None)
 
 
 def _refuse_loss(problem: SourceProblem | None, *, accept_loss: bool) -> None:
@@ -170,9 +219,11 @@ def _refuse_namesakes(
     settings: Settings, source: SourceKind, engine: Engine, bronze: CursorTable, seen: SourceObservation
 ) -> None:
     """Refuse when bronze has rows of another cluster's topic with this name: the offsets are ambiguous."""
-    for number, text, source_id in sources.generations(engine):
+    own = identity.each_source(source.description, seen)
+    for number, text, source_id in sources.sources_of(engine):
         batches = names.ingest_app_id(settings.environment, number)
-        if source.is_namesake(text) and source_id != seen.id and bronze.transaction_version(batches) is not None:
+        is_namesake = any(source.is_namesake(text, name) and source_id != each.id for name, each in own.items())
+        if is_namesake and bronze.transaction_version(batches) is not None:
             raise Refused(
                 f"Bronze also has rows of another topic of this name ({text}), so the position in this one is unknown. "
                 f"Restore the checkpoint, or use another --env-dir."
@@ -183,7 +234,7 @@ def _checkpointed(source: SourceKind, paths: Paths, number: int) -> Position | N
     """Return the position up to which a generation's checkpoint says the source was read, None when it lacks it."""
     query = paths.checkpoints / "ingest" / str(number) / "query"
     try:
-        return source.passed(checkpoint.passed_offset(query, Landed(None, None)))
+        return source.passed(checkpoint.passed_offset(query, Landed(None, None), len(source.members)))
     except Refused:
         return None
 
@@ -201,8 +252,8 @@ def _give_up_others(settings: Settings, paths: Paths, engine: Engine, number: in
         raise Transient("Another process keeps writing to bronze. Stop ingest, then adopt again.") from error
 
 
-def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: int) -> int:
-    """End a generation in bronze by a commit without rows, and return that commit's seq.
+def _close(bronze: CursorTable, apps: Sequence[str], environment: str, top: int, left: int) -> int:
+    """End generations in bronze by a commit without rows, and return that commit's seq.
 
     A late writer of it either came before, and is visible from now on, or finds the seq taken (law L4). Where seqs up
     to `top` were given and bronze ends before, the commit follows all of them and records them as lost. An attempt that
@@ -210,9 +261,9 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
     """
     for _ in range(100):
         bronze.refresh()
-        batch = bronze.transaction_version(batches)
-        if batch is not None and batch >= source_checks.CLOSED:
-            return batch - source_checks.CLOSED
+        closed = [batch for app in apps if (batch := bronze.transaction_version(app) or 0) >= source_checks.CLOSED]
+        if len(closed) == len(apps):
+            return closed[0] - source_checks.CLOSED
         expected = bronze.cursor
         head = expected or 0
         seq, lost = max(head + 1, left), {}
@@ -221,7 +272,7 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
             number = len(lost_seqs.read(bronze.transaction_version, environment)) + 1
             lost = dict(lost_seqs.transactions(environment, number, LostSeqs(head, seq)))
         try:
-            bronze.commit([], expected, seq, also={batches: source_checks.CLOSED + seq, **lost})
+            bronze.commit([], expected, seq, also={**dict.fromkeys(apps, source_checks.CLOSED + seq), **lost})
         except TableConflict:
             continue
         return seq
@@ -250,7 +301,9 @@ def _forget(
     forget_commits(engine, lost.after)
 
 
-def _replace(engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int) -> Adopted:
+def _replace(
+    engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int, others: Sequence[int]
+) -> Adopted:
     """Record the new generation, and the gaps before it."""
     actor, now = current_user(), time.time()
     problem = finding.problem
@@ -258,13 +311,14 @@ def _replace(engine: Engine, described: str, before: int, finding: _Finding, bro
     missing = () if problem is None else problem.gaps
     reason = "" if problem is None else problem.reason
     gaps = tuple(
-        sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
+        sources.AcceptedGap(0, gap.source or described, gap.partition, gap.first, gap.last, reason, actor, now)
+        for gap in missing
     )
     new = sources.Identity(
         0, finding.seen.id, finding.seen.partitions, bronze_id, seq, position.render(),
-        actor, finding.seen.clock,
+        actor, finding.seen.clock, identity.parts_seen(finding.seen),
     )  # fmt: skip
-    number = sources.replace_generation(engine, described, before, new, gaps)
+    number = sources.replace_generation(engine, described, before, new, gaps, others)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.health.source import NamedBacklog
 from pipeline.ingest.identity import Position
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Paths, Settings
 from pipeline.store.reports import write_backlog
@@ -57,7 +58,7 @@ class BacklogWatch:
     def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
         """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
-        self._source = open_source(settings.source, paths.landing).backlog()
+        self._source = configured_source(settings, paths).backlog()
         self._ages: deque[tuple[float, float]] = deque()
 
     def run(self, stop: threading.Event) -> None:
@@ -84,7 +85,8 @@ class BacklogWatch:
         return True
 
     def _write(self, found: Waiting) -> None:
-        age = found.age(time.time())
+        at = time.time()
+        age = found.age(at)
         now = time.monotonic()
         while self._ages and self._ages[0][0] < now - _PEAK_SECONDS:
             self._ages.popleft()
@@ -98,6 +100,7 @@ class BacklogWatch:
                 rows=found.rows,
                 limit_seconds=self._settings.metrics.latency_objective_seconds,
                 reason=found.reason,
+                sources=[NamedBacklog(name, each.age(at), each.rows, each.reason) for name, each in found.of.items()],
             )
         except SQLAlchemyError as error:  # the last measurement grows old, then counts as unknown
             _log.warning("the backlog of the source cannot be recorded: %s", error)

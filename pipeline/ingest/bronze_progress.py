@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,9 @@ from pipeline.delta.bronze import whole
 from pipeline.delta.files import read_file
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
+
+FOREIGN: Final = "delta:"
+"""Begins the names that files of a landing table elsewhere have in bronze; the table's id follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,13 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
     return {number: offset for number, (_, offset) in by_partition.items()}
 
 
-def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> LastCommit | None:
+def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int], prefix: str = "") -> LastCommit | None:
     """Return the newest landing commit with files among the rows above a seq; None without landing rows.
 
-    `commits` gives the commit of each file that the landing table's log still has; others get version -1. Reads until
-    it finds a file of an older commit, and then the rest of that micro-batch: commits are read in order, but Spark
-    reads the files of one micro-batch in any order, and a large one has several seqs.
+    `commits` gives the commit of each file that the landing table's log still has; others get version -1. `prefix`
+    stands before names of its files in bronze; without one, they are all names that have none. Reads until it finds a
+    file of an older commit, and then the rest of that micro-batch: commits are read in order, but Spark reads the
+    files of one micro-batch in any order, and a large one has several seqs.
     """
     newest_of = _NewestCommit()
     older_seq, batch_begin = -math.inf, -math.inf
@@ -65,8 +70,11 @@ def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> Las
             break
         rows = read_file(file, ["seq", "topic", "partition"])
         rows = rows.filter(pc.and_(pc.is_null(rows["partition"]), pc.greater(rows["seq"], since_seq)))
+        has_prefix = pc.starts_with(rows["topic"], prefix or FOREIGN)
+        rows = rows.filter(has_prefix if prefix else pc.invert(has_prefix))
         for row in rows.group_by("topic").aggregate([("seq", "max")]).to_pylist():
-            newest_of.take(row["topic"], commits.get(row["topic"], -1), row["seq_max"])
+            name = row["topic"].removeprefix(prefix)
+            newest_of.take(name, commits.get(name, -1), row["seq_max"])
     return newest_of.found
 
 

@@ -23,7 +23,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled
-from pipeline.ingest.sources.kind import INPUT
+from pipeline.ingest.sources.kind import INPUT, SOURCE
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
@@ -32,6 +32,16 @@ _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
 # Names under one prefix that a micro-batch reports: an hour's games, with room for refused ones.
 _CANDIDATES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SourceJob:
+    """What a task knows of the source of one stream."""
+
+    profile: NumberedProfile | None = None  # None: turnout's wrapper with turnout's ids
+    landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
+    landing: Path | None = None  # the landing table
+    prefix: str = ""  # before the names of its files
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +55,7 @@ class IngestJob:
     bronze: Path
     quarantine: Path
     bronze_files: int
-    landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
-    landing: Path | None = None  # the landing table
-    profile: NumberedProfile | None = None  # of the source; None: turnout's wrapper with turnout's ids
+    sources: tuple[SourceJob, ...] = (SourceJob(),)  # of each stream of the query
     slice_bytes: int = SLICE_BYTES  # a larger micro-batch has several seqs, so that memory holds at most this many rows
 
 
@@ -55,7 +63,8 @@ def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.Recor
     """Write the rows of one micro-batch and yield a row for each slice: a JSON report of the files."""
     last_seqs = dict(job.last_seqs)
     earlier: Counter[str] = Counter()
-    rows_of = (batch.select(INPUT) for batch in batches)
+    columns = INPUT if len(job.sources) == 1 else (*INPUT, SOURCE)
+    rows_of = (batch.select(columns) for batch in batches)
     for seq, rows in enumerate(sliced(rows_of, job.slice_bytes), job.seq):
         report = _land_slice(rows, replace(job, seq=seq, last_seqs=last_seqs), earlier)
         last_seqs.update(dict.fromkeys(report["counts"], seq))
@@ -64,26 +73,53 @@ def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.Recor
 
 def _land_slice(rows: pa.Table, job: IngestJob, earlier: Counter[str]) -> dict[str, Any]:
     """Write the rows of one slice; `earlier` counts those of each landing file in the slices before."""
+    if len(job.sources) == 1:
+        only = _of_source(rows, job, job.sources[0], 0, earlier)
+        report = _write(only.bronze, only.detail, job)
+        return {**report, "needs": only.needs, "oldest_of_each": [report["oldest_source_at"]]}
+    found: list[_Rows | None] = []
+    first = 0
+    for number, source in enumerate(job.sources):  # so pos follows from the records alone
+        own = rows.filter(pc.equal(rows.column(SOURCE), str(number))).drop_columns(SOURCE)
+        found.append(_of_source(own, job, source, first, earlier) if own.num_rows else None)
+        first += own.num_rows
+    there = [each for each in found if each is not None]
+    bronze = pa.concat_tables([each.bronze for each in there], promote_options="default")
+    needs = [need for each in there for need in each.needs]
+    oldest = [None if each is None else _seconds(pc.min(each.bronze.column("source_time"))) for each in found]
+    details = pa.chunked_array([each.detail for each in there])
+    return {**_write(bronze, details, job), "needs": needs, "oldest_of_each": oldest}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one source in a slice."""
+
+    bronze: pa.Table
+    detail: pa.Array  # the sentences that explain refusals
+    needs: list[list[str]]
+
+
+def _of_source(rows: pa.Table, job: IngestJob, source: SourceJob, first_pos: int, earlier: Counter[str]) -> _Rows:
+    """Return the rows of one source with bronze's columns, in their order."""
     order = ["topic", "partition", "offset"]
-    if job.landing_times is not None:
-        rows = _placed_in_landing(rows, job.landing_times, job.landing, earlier)
+    if source.landing_times is not None:
+        rows = _placed_in_landing(rows, source, source.landing_times, earlier)
         order = ["source_time", "topic", "offset"]
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
-    bronze, detail = _bronze_rows(rows, job)
-    del rows  # payloads are large
-    return _write(bronze, detail, job)
+    bronze, detail = _bronze_rows(rows, job, source.profile, first_pos)
+    return _Rows(bronze, detail, [] if source.profile is None else needs_of(bronze, source.profile))
 
 
-def _placed_in_landing(
-    rows: pa.Table, times: Mapping[str, int], landing: Path | None, earlier: Counter[str]
-) -> pa.Table:
+def _placed_in_landing(rows: pa.Table, source: SourceJob, times: Mapping[str, int], earlier: Counter[str]) -> pa.Table:
     """Give landing rows their position: the file's name, the row's number in it, and when the file was added.
 
     Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
     has no known time.
     """
     files = whole(rows.column("topic")).dictionary_encode()
-    names = [file_name(uri, landing) for uri in files.dictionary.to_pylist()]
+    inside = [file_name(uri, source.landing) for uri in files.dictionary.to_pylist()]
+    names = [source.prefix + name for name in inside]
     of_row = files.indices.to_numpy()
     order = np.argsort(of_row, kind="stable")
     counts = np.bincount(of_row, minlength=len(names))
@@ -95,18 +131,20 @@ def _placed_in_landing(
     placed = {
         "topic": pa.array(names, pa.string()).take(files.indices),
         "offset": pa.array(offsets),
-        "source_time": pa.array([times.get(name) for name in names], pa.int64()).cast(_TIME).take(files.indices),
+        "source_time": pa.array([times.get(name) for name in inside], pa.int64()).cast(_TIME).take(files.indices),
     }
     for name, column in placed.items():
         rows = rows.set_column(rows.column_names.index(name), name, column)
     return rows
 
 
-def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
+def _bronze_rows(
+    rows: pa.Table, job: IngestJob, profile: NumberedProfile | None, first_pos: int
+) -> tuple[pa.Table, pa.Array]:
     """Return the rows with bronze's columns, and the sentences that explain the refusals."""
     count = rows.num_rows
     raw = whole(rows.column("value"))
-    opened = _open_wrappers(raw) if job.profile is None else open_profiled(rows, job.profile)
+    opened = _open_wrappers(raw) if profile is None else open_profiled(rows, profile)
     names = opened.columns["game"].dictionary_encode()
     keys = [job.known.get(name, MALFORMED) for name in names.dictionary.to_pylist()]
     ordinals = pc.fill_null(names.indices, len(keys)).to_numpy(zero_copy_only=False)
@@ -120,14 +158,14 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
     columns = {
         "game_key": pa.array(keys, pa.string()).take(pa.array(ordinals)),
         "seq": pa.array(np.full(count, job.seq)),
-        "pos": pa.array(np.arange(count, dtype=np.int32)),
+        "pos": pa.array(np.arange(first_pos, first_pos + count, dtype=np.int32)),
         "prev_seq": pa.array(np.array([job.last_seqs.get(key, 0) for key in keys])[ordinals]),
         "refused": refused,
         "ingest_time": pa.repeat(now, count),
         "raw": raw,
         "headers": _headers(whole(rows.column("headers"))),
     }
-    wanted = [name for name in BRONZE.names if name not in FRAMED or job.profile is not None]
+    wanted = [name for name in BRONZE.names if name not in FRAMED or profile is not None]
     for name in wanted:
         if name not in columns:
             columns[name] = opened.columns[name] if name in opened.columns else whole(rows.column(name))
@@ -174,7 +212,6 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
         "reasons": _counts(rejects.column("refused")),
         "clocks": _counts(pc.fill_null(bronze.column("source_clock"), "unknown")),
         "unknown": _unknown(rejects, job.onboarding),
-        "needs": [] if job.profile is None else needs_of(bronze, job.profile),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
     }
 

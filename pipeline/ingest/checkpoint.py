@@ -18,6 +18,8 @@ from pipeline.errors import Refused
 from pipeline.failpoints import effect
 
 _log = logging.getLogger("turnout")
+# A start amid batch 1 compares this number in the offsets of both batches; Spark gives batch 1 the one of batch 0.
+_CONF = {"spark.sql.shuffle.partitions": "2"}
 _WAY_OUT = "Run `turnout ingest adopt` to continue from the end of bronze."
 
 
@@ -29,8 +31,10 @@ class Landed:
     quarantine: int | None
 
 
-def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
-    """Return the source's offset, in Spark's form, after the last finished batch; None at the beginning.
+def passed_offset(query: Path, landed: Landed, streams: int = 1) -> dict[str, Any] | None:
+    """Return the offset, in Spark's form, after the last finished batch; None at the beginning.
+
+    `streams` is how many sources of Spark's the query has.
 
     Raises:
         Refused: the checkpoint is gone, damaged, or not the one that wrote bronze.
@@ -55,7 +59,9 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
             f"{query / 'offsets' / str(committed[-1])} is gone. {_WAY_OUT}"
         )
     done = landed.bronze == last or (bool(committed) and committed[-1] == last)
-    offsets = {number: _required(query / "offsets" / str(number)) for number in (last, last - 1) if number >= 0}
+    offsets = {
+        number: _required(query / "offsets" / str(number), streams) for number in (last, last - 1) if number >= 0
+    }
     passed = last if done else last - 1
     return offsets[passed] if passed >= 0 else None
 
@@ -133,12 +139,13 @@ def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
     """
     if not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
-    times = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {}}
-    _write(query / "offsets" / "0", f"v1\n{json.dumps(times)}\n{json.dumps(offset)}")
+    times = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": _CONF}
+    lines = [json.dumps(each) for each in (times, *offset.get("sources", [offset]))]
+    _write(query / "offsets" / "0", "\n".join(["v1", *lines]))
     _write(query / "commits" / "0", f"v1\n{json.dumps({'nextBatchWatermarkMs': 0})}")
 
 
-def mend(query: Path, landed: Landed) -> None:
+def mend(query: Path, landed: Landed, streams: int = 1) -> None:
     """Repair damage by a crash of the machine or by hand, where that can neither lose nor double rows."""
     for number in query_log.batches(query / "commits"):
         file = query / "commits" / str(number)
@@ -147,18 +154,18 @@ def mend(query: Path, landed: Landed) -> None:
     query_log.clear_drafts(query / "offsets")
     planned = query_log.batches(query / "offsets")
     if planned:
-        _mend_last_offsets(query, planned[-1], landed)
+        _mend_last_offsets(query, planned[-1], landed, streams)
     if (planned or (query / "metadata").exists()) and not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
         _log.warning("rewrote %s, which was missing or damaged, with a new query id", query / "metadata")
 
 
-def _mend_last_offsets(query: Path, last: int, landed: Landed) -> None:
+def _mend_last_offsets(query: Path, last: int, landed: Landed, streams: int) -> None:
     """Rename the last offsets if they are unreadable and their batch has left no trace."""
     file = query / "offsets" / str(last)
     traces = [query / "commits" / str(last)] if (query / "commits" / str(last)).exists() else []
     untouched = all(done is None or done < last for done in (landed.bronze, landed.quarantine))
-    if query_log.offset(file) is None and untouched and not traces:
+    if query_log.offset(file, streams) is None and untouched and not traces:
         _put_aside(file, "the batch wrote nothing and is planned again")
 
 
@@ -191,8 +198,8 @@ def _put_aside(file: Path, reason: str) -> None:
     _log.warning("%s is damaged and was renamed to %s: %s", file, aside.name, reason)
 
 
-def _required(file: Path) -> dict[str, Any]:
-    offset = query_log.offset(file)
+def _required(file: Path, streams: int) -> dict[str, Any]:
+    offset = query_log.offset(file, streams)
     if offset is None:
         state = "damaged" if file.exists() else "missing"
         raise Refused(f"The checkpoint file {file} is {state}, so Spark cannot continue from it. {_WAY_OUT}")

@@ -7,12 +7,12 @@ accepted.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
-from pipeline.store.sources import AcceptedGap
+from pipeline.store.sources import AcceptedGap, Identity, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,22 @@ class Commits:
         return f"commit {self.version}{without}"
 
 
-Position = Offsets | Commits
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions in the sources that one query reads together, by the source's description."""
+
+    of: Mapping[str, Offsets | Commits]
+
+    def render(self) -> str:
+        """Return it as text for `parse`."""
+        return json.dumps({"sources": {name: json.loads(each.render()) for name, each in sorted(self.of.items())}})
+
+    def describe(self) -> str:
+        """Return it for a person."""
+        return "; ".join(f"{name}: {each.describe()}" for name, each in sorted(self.of.items()))
+
+
+Position = Offsets | Commits | Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,34 @@ class LandingObservation:
     partitions: int | None = None  # it has none
 
 
-SourceObservation = TopicObservation | LandingObservation
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """What was observed of the sources that one query reads together, by the source's description."""
+
+    of: Mapping[str, TopicObservation | LandingObservation]
+    id: None = None  # each has its own
+    partitions: None = None
+
+    @property
+    def clock(self) -> str | None:
+        """Whose time all records have; None: unknown, or it differs."""
+        clocks = {each.clock for each in self.of.values()}
+        return clocks.pop() if len(clocks) == 1 else None
+
+
+SourceObservation = TopicObservation | LandingObservation | Observations
+
+
+def each_source(described: str, seen: SourceObservation) -> Mapping[str, TopicObservation | LandingObservation]:
+    """Return each source by its description: several, or the only one."""
+    return seen.of if isinstance(seen, Observations) else {described: seen}
+
+
+def each_position(described: str, position: Position | None) -> Mapping[str, Offsets | Commits]:
+    """Return the position in each source by its description: in several, or the only one."""
+    if isinstance(position, Positions):
+        return position.of
+    return {} if position is None else {described: position}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +139,49 @@ class SourceRecord:
 
     source_id: str | None = None
     partitions: int | None = None  # of a topic
+    of: Mapping[str, "SourceRecord"] = field(default_factory=dict)  # of each of several, by its description
+
+
+def record_of(known: Identity | None) -> SourceRecord:
+    """Return what a generation's source was, or each of its sources."""
+    if known is None:
+        return SourceRecord()
+    of = {part.source: SourceRecord(part.source_id, part.partitions) for part in known.parts}
+    return SourceRecord(known.source_id, known.partitions, of)
+
+
+def parts_seen(seen: SourceObservation | None, known: Identity | None = None) -> tuple[Part, ...]:
+    """Return what to record of several sources: what was seen of each, and the ids that were known before."""
+    if not isinstance(seen, Observations):
+        return () if known is None else known.parts
+    before = {} if known is None else {part.source: part for part in known.parts}
+    return tuple(
+        Part(name, (before[name].source_id if name in before else None) or each.id, each.partitions, each.clock)
+        for name, each in sorted(seen.of.items())
+    )
+
+
+def with_new(start: str | None, seen: SourceObservation | None) -> str | None:
+    """Return the beginning of several sources with those that appeared later, which are read from their first record.
+
+    Without the latter, what such a source loses before it is read would be no gap.
+    """
+    position = parse(start) if start else None
+    if not isinstance(position, Positions) or not isinstance(seen, Observations):
+        return start
+    return Positions({**dict.fromkeys(seen.of, Offsets({})), **position.of}).render()
+
+
+def alone(known: Identity, source: str) -> Identity:
+    """Return what a generation has recorded of one of its sources, as if that were read alone."""
+    part = next((each for each in known.parts if each.source == source), None)
+    if part is None:
+        return known
+    start = each_position(source, parse(known.start) if known.start else None).get(source)
+    return replace(
+        known, source_id=part.source_id, partitions=part.partitions, source_clock=part.source_clock, parts=(),
+        start=None if start is None else start.render(),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +191,7 @@ class Gap:
     partition: int | None  # None for the landing table
     first: int
     last: int | None  # None: its end is unknown
+    source: str | None = None  # of which of several; None: of the only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +241,25 @@ def open_transactions(position: Offsets, seen: TopicObservation) -> str | None:
     return _ranges(behind) if behind else None
 
 
-def offsets_json(topic: str, position: Offsets, seen: TopicObservation | None) -> str:
-    """Return a position as Spark's `startingOffsets`, which must name every partition."""
-    numbers = sorted(position.next.keys() | (seen.earliest.keys() if seen else set()))
-    return json.dumps({topic: {str(number): position.next.get(number, 0) for number in numbers}})
+def offsets_json(position: Mapping[str, Offsets], seen: Mapping[str, TopicObservation]) -> str:
+    """Return positions by topic as Spark's `startingOffsets`, which must name every partition."""
+    named = {}
+    for topic in sorted(position.keys() | seen.keys()):
+        after = position[topic].next if topic in position else {}
+        numbers = sorted(after.keys() | (seen[topic].earliest.keys() if topic in seen else set()))
+        named[topic] = {str(number): after.get(number, 0) for number in numbers}
+    return json.dumps(named)
 
 
 def parse(text: str) -> Position:
     """Parse the text of a position's `render`."""
     kept: dict[str, Any] = json.loads(text)
+    if "sources" in kept:
+        return Positions({name: _parsed(each) for name, each in kept["sources"].items()})
+    return _parsed(kept)
+
+
+def _parsed(kept: Mapping[str, Any]) -> Offsets | Commits:
     if "offsets" in kept:
         return Offsets({int(number): offset for number, offset in kept["offsets"].items()})
     return Commits(kept["version"], frozenset(kept["skip"]))
@@ -195,6 +291,28 @@ def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) 
             Offsets(kept),
         )
     return _judge_offsets(topic, position, seen)
+
+
+def join_problems(found: Mapping[str, SourceProblem], position: Positions) -> SourceProblem | None:
+    """Return the problems of several sources as one, None without any; a source without a problem goes on."""
+    if not found:
+        return None
+    reasons = {problem.reason for problem in found.values()}
+    gaps = tuple(
+        replace(gap, source=gap.source or name) for name, problem in sorted(found.items()) for gap in problem.gaps
+    )
+    onward = dict(position.of)
+    for name, problem in found.items():
+        onward.update(each_position(name, problem.onward))
+    sentence = " ".join(problem.sentence for _, problem in sorted(found.items()))
+    return SourceProblem(next(iter(sorted(reasons))), sentence, gaps, Positions(onward))
+
+
+def judge_vanished(topic: str, described: str, position: Offsets) -> SourceProblem:
+    """Return that a topic that was read is gone; what goes on is the others."""
+    gaps = tuple(Gap(number, at, None, described) for number, at in sorted(position.next.items()))
+    sentence = f"The Kafka topic {topic!r} is gone, with unread records: {_ranges(gaps)}."
+    return SourceProblem("partitions", sentence, gaps, Positions({}))
 
 
 def _judge_offsets(topic: str, position: Offsets, seen: TopicObservation) -> SourceProblem | None:

@@ -18,19 +18,22 @@ from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.registry_settings import generation_of
 from pipeline.settings import Settings
+from pipeline.source_settings import Source
 from pipeline.store.writers import number_of_definition
 
 DEFAULT: Final = 0
 """In place of a number: turnout's own wrapper with turnout's own ids, whose rows have none."""
 
 
-def configured(settings: Settings) -> SourceProfile | None:
-    """Return the profile that the settings declare, with its registry's generation; None for the default one.
+def configured(settings: Settings, source: Source | None = None) -> SourceProfile | None:
+    """Return the profile that a source's settings declare, with its registry's generation; None for the default one.
+
+    Without a source, of `[source]`.
 
     Raises:
         Refused: the settings lack the registry, or the envelope's definition cannot be used.
     """
-    profile = profile_of(settings.source)
+    profile = profile_of(source or settings.source)
     if profile is None or profile.registry is None:
         return profile
     if profile.registry not in settings.registries:
@@ -42,21 +45,17 @@ def configured(settings: Settings) -> SourceProfile | None:
 
 
 class Profiles:
-    """The profiles of bronze's rows, and the configured one, which the next new batch gets."""
+    """The profiles of bronze's rows, and the configured ones, which the next new batch gets."""
 
-    def __init__(self, engine: Engine, bronze: CursorTable, configured: SourceProfile | None) -> None:
-        """Number the configured profile, None for the default one, and record it in bronze.
+    def __init__(self, engine: Engine, bronze: CursorTable, *configured: SourceProfile | None) -> None:
+        """Number the configured profiles, None for the default one, and record them in bronze.
 
         Raises:
             Refused: bronze has rows of another profile with this number.
         """
         self._known: dict[int, SourceProfile] = {}
         self._texts = profile_texts(bronze.path)
-        self.number = DEFAULT
-        if configured is not None:
-            text = dumps(configured)
-            self.number = number_of_definition(engine, text)
-            self._record(bronze, text)
+        self.numbers = tuple(self._number(engine, bronze, each) for each in configured)
 
     @property
     def are_used(self) -> bool:
@@ -77,14 +76,22 @@ class Profiles:
             self._known[number] = loads(self._texts[number])
         return self._known[number]
 
-    def _record(self, bronze: CursorTable, text: str) -> None:
-        there = self._texts.setdefault(self.number, text)
+    def _number(self, engine: Engine, bronze: CursorTable, profile: SourceProfile | None) -> int:
+        if profile is None:
+            return DEFAULT
+        text = dumps(profile)
+        number = number_of_definition(engine, text)
+        self._record(bronze, number, text)
+        return number
+
+    def _record(self, bronze: CursorTable, number: int, text: str) -> None:
+        there = self._texts.setdefault(number, text)
         if there != text:
             raise Refused(
-                f"Bronze has rows of another profile with the number {self.number}, so the control store is an older "
+                f"Bronze has rows of another profile with the number {number}, so the control store is an older "
                 f"copy. Restore its newest copy."
             )
-        name = f"{PROFILE}{self.number}"
+        name = f"{PROFILE}{number}"
         if name not in open_table(bronze.path).metadata().configuration:
             with effect("set_properties"):
                 open_table(bronze.path).alter.set_table_properties({name: text}, raise_if_not_exists=False)

@@ -6,6 +6,7 @@ Started by the ingest process. It decodes no payloads and does not know groups.
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,23 +28,25 @@ from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored
+from pipeline.ingest.adopt import take_over
 from pipeline.ingest.backlog import Place
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
+from pipeline.ingest.identity import each_position, each_source
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.profiled import NeedId, NumberedProfile
 from pipeline.ingest.profiles import DEFAULT, Profiles, configured
-from pipeline.ingest.source_checks import refuse_closed, verify_source
+from pipeline.ingest.source_checks import record_parts, refuse_closed, verify_source
 from pipeline.ingest.sources.kind import RowsOf, as_they_come
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.names import GameKey
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
 from pipeline.store.processes.drivers import record_commit
-from pipeline.store.sources import generations, open_generation
+from pipeline.store.sources import generations
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -82,25 +85,27 @@ class Ingest:
             Refused: bronze is another environment's, or the source cannot be read.
         """
         require_own(paths.bronze, settings.environment)
-        self._source = open_source(settings.source, paths.landing)
+        self._source = configured_source(settings, paths)
         self._source.check()
         self._spark, self._settings, self._paths, self._engine = spark, settings, paths, engine
         self._publish, self._note = publish, note
         self._onboarding = Onboarding(engine, settings.onboarding)
-        self._generation = open_generation(engine, self._source.description)
+        self._generation = take_over(settings, paths, engine, self._source)
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)
-        self._profiles = Profiles(engine, self._bronze, configured(settings))
+        self._streams = len(self._source.members)
+        self._profiles = Profiles(engine, self._bronze, *(configured(settings, each) for each in self._source.settings))
         self._noted: set[NeedId] = set()
-        self._arrival_times = self._source.arrival_times()
+        self._arrival_times = [each.arrival_times() for each in self._source.members]
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: RowsOf = as_they_come
+        self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
         self.place: Place | None = None  # bronze's position in the source; None before the first start
         self._read_last_seqs()
 
@@ -121,7 +126,8 @@ class Ingest:
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
-        self.place = Place(checkpoint.passed_offset(query, landed), begin.position)
+        self.place = Place(checkpoint.passed_offset(query, landed, self._streams), begin.position)
+        self._parts = frozenset(each_source(self._source.description, begin.seen) if begin.seen else ())
         self._give_up_others()
         self._read_last_seqs()
         record_last_seqs(self._engine, self._last_seqs, *self._placing)
@@ -151,7 +157,7 @@ class Ingest:
         """Land one micro-batch, and record bronze's new position in the source."""
         self._land(frame, batch_id)
         if self.place is not None:
-            offset = query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id))
+            offset = self._offset(batch_id)
             self.place = None if offset is None else Place(offset, self.place.begin)
 
     def _land(self, frame: DataFrame, batch_id: int) -> None:
@@ -162,6 +168,8 @@ class Ingest:
         refuse_closed(self._generation, done)
         if done is not None and done >= batch_id:
             return
+        if self._source.is_several:
+            self._record_parts(batch_id)
         self._clear_attempt(batch_id)
         expected = self._bronze.cursor
         if (expected or 0) != self._last_seqs_at:
@@ -177,6 +185,16 @@ class Ingest:
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
+
+    def _offset(self, batch_id: int) -> dict[str, Any] | None:
+        return query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id), self._streams)
+
+    def _record_parts(self, batch_id: int) -> None:
+        """Record a topic that has appeared while the query runs, before a row of it lands."""
+        passed = self._source.passed(self._offset(batch_id))
+        if not each_position(self._source.description, passed).keys() <= self._parts:
+            seen = record_parts(self._engine, self._generation, self._source)
+            self._parts = frozenset() if seen is None else frozenset(each_source(self._source.description, seen))
 
     def _clear_attempt(self, batch_id: int) -> None:
         with self._alone():
@@ -197,7 +215,7 @@ class Ingest:
             raise Refused(f"Another ingest writes to {self._paths.bronze}. Stop one of the two.") from error
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
-        profile = self._profile(batch_id)
+        sources = tuple(self._source_job(batch_id, stream) for stream in range(self._streams))
         games = pin(self._checkpoint / "games", batch_id, lambda: self._onboarding.admit(time.time()))
         hit("after_schema_pin")
         return IngestJob(
@@ -208,18 +226,27 @@ class Ingest:
             bronze=self._paths.bronze,
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,
-            landing=self._paths.landing,
-            profile=profile,
-            landing_times=self._arrival_times.read() if self._arrival_times else None,
+            sources=sources,
         )
 
-    def _profile(self, batch_id: int) -> NumberedProfile | None:
+    def _source_job(self, batch_id: int, stream: int) -> SourceJob:
+        """Return what a task knows of the source of one stream."""
+        source, times = self._source.members[stream], self._arrival_times[stream]
+        return SourceJob(
+            self._profile(batch_id, stream),
+            None if times is None else times.read(),
+            source.landing,
+            source.file_prefix(),
+        )
+
+    def _profile(self, batch_id: int, stream: int) -> NumberedProfile | None:
         """Return the profile of a batch, which is pinned before its first write: a repetition takes the same one."""
         if not self._profiles.are_used:
             return None
         # A batch whose games are pinned without a profile began before there were profiles.
-        new = DEFAULT if (self._checkpoint / "games" / str(batch_id)).exists() else self._profiles.number
-        number = pin(self._checkpoint / "profiles", batch_id, lambda: new)
+        new = DEFAULT if (self._checkpoint / "games" / str(batch_id)).exists() else self._profiles.numbers[stream]
+        pins = "profiles" if self._streams == 1 else f"profiles-{stream}"
+        number = pin(self._checkpoint / pins, batch_id, lambda: new)
         profile = self._profiles.at(number)
         return None if profile is None else NumberedProfile(number, profile, frozenset(self._noted))
 
@@ -247,8 +274,9 @@ class Ingest:
         """Report to the control store and the listeners; correctness does not depend on it."""
         self._last_seqs.update(dict.fromkeys(report["counts"], seq))
         self._last_seqs_at = seq
-        if self._arrival_times:
-            self._arrival_times.consumed(report["oldest_source_at"])
+        for times, oldest in zip(self._arrival_times, report["oldest_of_each"], strict=True):
+            if times is not None:
+                times.consumed(oldest)
         record_seen(self._engine, report["routed"], seq, *self._placing)
         self._onboarding.note(report["unknown"], time.time())
         self._ask_for(report["needs"])

@@ -17,9 +17,9 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import checkpoint, identity, restored
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Position, SourceObservation, SourceRecord
+from pipeline.ingest.identity import Position, SourceObservation
 from pipeline.ingest.sources.kind import Begin, SourceKind
-from pipeline.ingest.sources.supported import open_source
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
 
@@ -40,7 +40,7 @@ def verify_source(
         Refused: something is missing, changed or made again; the sentence names it exactly and says how to go on.
         Transient: the broker does not answer, or an open transaction hides where to go on.
     """
-    source = open_source(settings.source, paths.landing)
+    source = configured_source(settings, paths)
     refuse_closed(generation, landed.bronze)
     known = sources.identity(engine, generation)
     if known is not None and known.bronze_id != bronze.table_id:
@@ -52,18 +52,21 @@ def verify_source(
     if known is not None and known.actor is not None:
         # A late writer of the previous generation may have left some.
         forget_refused(paths.quarantine, known.since_seq, known.since_seq)
-    checkpoint.mend(query, landed)
+    streams = len(source.members)
+    checkpoint.mend(query, landed, streams)
     checkpoint.require_bronze(query, landed, bronze.table_id)
-    read = checkpoint.passed_offset(query, landed)
+    read = checkpoint.passed_offset(query, landed, streams)
     start = identity.parse(known.start) if known and known.start else None
     position = source.passed(read) or start
     seen = source.observe(position or source.beginning)
     if known is None and landed.bronze is None and seen is not None:
-        _refuse_known_elsewhere(engine, generation, seen.id)
+        for each in identity.each_source(source.description, seen).values():
+            _refuse_known_elsewhere(engine, generation, each.id)
     if position is None and landed.bronze is None:
         start = position = source.first(seen)
     if seen is not None and position is not None:
-        recorded = SourceRecord((known and known.source_id) or source.id_in(read), known.partitions if known else None)
+        recorded = identity.record_of(known)
+        recorded = replace(recorded, source_id=recorded.source_id or source.id_in(read))
         problem = source.judge(recorded, position, seen)
         if problem is not None:
             raise Refused(f"{problem.sentence} {_WAY_OUT}")
@@ -80,6 +83,20 @@ def verify_source(
     return Begin(start, seen, resumes=resumes)
 
 
+def record_parts(engine: Engine, generation: int, source: SourceKind) -> SourceObservation | None:
+    """Record sources that a pattern has found while ingest runs, before a row of them lands; return what was seen.
+
+    Raises:
+        Refused: one of the sources is not there.
+        Transient: the broker does not answer.
+    """
+    known = sources.identity(engine, generation)
+    seen = source.observe(None)
+    if known is not None and seen is not None:
+        sources.record_identity(engine, _identity(generation, known, seen, known.bronze_id, known.since_seq, None))
+    return seen
+
+
 def _begin_at_the_end(query: Path, source: SourceKind, start: Position | None, seen: SourceObservation | None) -> bool:
     """Let reading start at a place that does not exist yet and that no option of Spark can name."""
     offset = source.begin_behind(start, seen)
@@ -90,7 +107,7 @@ def _begin_at_the_end(query: Path, source: SourceKind, start: Position | None, s
 
 def _refuse_known_elsewhere(engine: Engine, generation: int, source_id: str) -> None:
     """Refuse a source that another generation has read under another name: bronze would get it twice."""
-    for number, text, known in sources.generations(engine):
+    for number, text, known in sources.sources_of(engine):
         if number < generation and known == source_id:
             raise Refused(
                 f"Ingest generation {number} has already read this source as {text!r}: its id is {source_id}. Set the "
@@ -128,11 +145,15 @@ def _identity(
     begin = None if start is None else start.render()
     if known is None:
         source_id, partitions, clock = (seen.id, seen.partitions, seen.clock) if seen else (None, None, None)
-        return sources.Identity(generation, source_id, partitions, bronze_id, since, begin, source_clock=clock)
+        parts = identity.parts_seen(seen)
+        return sources.Identity(
+            generation, source_id, partitions, bronze_id, since, begin, source_clock=clock, parts=parts
+        )
     return replace(
         known,
         source_id=known.source_id or (seen.id if seen else None),
         partitions=(seen.partitions if seen else None) or known.partitions,
-        start=known.start or begin,
+        start=identity.with_new(known.start or begin, seen),
         source_clock=seen.clock if seen else None,
+        parts=identity.parts_seen(seen, known),
     )

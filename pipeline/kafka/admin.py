@@ -1,6 +1,7 @@
 """What a broker reports about a topic: its id, its partitions' offsets, and whose clock its times are of."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +11,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 _log = logging.getLogger("turnout")
 _ANSWER_SECONDS: Final = 10.0
+
+TopicPlace = tuple[str, int]
+"""A topic and one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +33,77 @@ def describe_topic(options: Mapping[str, Any], topic: str, *, committed: bool) -
     Raises:
         KafkaException: there is no such topic, or the broker does not answer for all partitions.
     """
+    return describe_topics(options, [topic], committed=committed)[topic]
+
+
+def describe_topics(options: Mapping[str, Any], topics: Sequence[str], *, committed: bool) -> dict[str, TopicFacts]:
+    """Ask the broker about topics, in the same few requests for all of them.
+
+    Raises:
+        KafkaException: one of them is not there, or the broker does not answer for all partitions.
+    """
     admin = AdminClient(dict(options))  # by name: without one it would be collected before the answer
-    description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    places = [TopicPartition(topic, part.id) for part in description.partitions]
+    partitions = partitions_of(admin, topics)
+    places = [TopicPartition(topic, number) for topic, (_, numbers) in partitions.items() for number in numbers]
     earliest = list_offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
     readable = None
     if committed:  # read first: an end that is read later lies behind it
         readable = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     latest = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    return TopicFacts(str(description.topic_id), earliest, latest, readable, _clock(admin, topic))
+    return {
+        topic: TopicFacts(
+            topic_id,
+            _of(topic, earliest),
+            _of(topic, latest),
+            None if readable is None else _of(topic, readable),
+            _clock(admin, topic),
+        )
+        for topic, (topic_id, _) in partitions.items()
+    }
+
+
+def partitions_of(
+    admin: AdminClient, topics: Sequence[str], seconds: float = _ANSWER_SECONDS
+) -> dict[str, tuple[str, list[int]]]:
+    """Return id and partitions of each topic.
+
+    Raises:
+        KafkaException: one of them is not there, or the broker does not answer.
+    """
+    if not topics:
+        return {}
+    answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
+    found = {topic: answer.result() for topic, answer in answers.items()}
+    return {topic: (str(each.topic_id), [part.id for part in each.partitions]) for topic, each in found.items()}
+
+
+def topics_matching(admin: AdminClient, pattern: re.Pattern[str]) -> list[str]:
+    """Return the topics whose whole name matches, without Kafka's internal ones, which Spark leaves out, too.
+
+    Raises:
+        KafkaException: the broker does not answer.
+    """
+    names = [name for name in admin.list_topics(timeout=_ANSWER_SECONDS).topics if pattern.fullmatch(name)]
+    if not names:
+        return []
+    answers = admin.describe_topics(TopicCollection(names), request_timeout=_ANSWER_SECONDS)
+    return sorted(name for name, answer in answers.items() if not answer.result().is_internal)
 
 
 def list_offsets(
     admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
-) -> dict[int, int]:
+) -> dict[TopicPlace, int]:
     """Return one offset of each partition, fetched in one request to each broker."""
+    if not places:
+        return {}
     answers = admin.list_offsets(
         dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_ANSWER_SECONDS
     )
-    return {place.partition: answer.result().offset for place, answer in answers.items()}
+    return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+
+
+def _of(topic: str, offsets: Mapping[TopicPlace, int]) -> dict[int, int]:
+    return {number: offset for (name, number), offset in offsets.items() if name == topic}
 
 
 def _clock(admin: AdminClient, topic: str) -> str | None:

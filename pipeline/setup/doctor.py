@@ -56,8 +56,8 @@ def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     collected += [_java(), *_jars()]
     collected += [_program(name) for name in ("chromium", "initdb", "prometheus", "promtool")]
     collected += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
-    if settings.source.kind == "kafka":
-        collected += [_broker(server) for server in settings.source.bootstrap_servers.split(",")]
+    servers = {each.bootstrap_servers: None for each in settings.every_source.values() if each.kind == "kafka"}
+    collected += [_broker(server) for each in servers for server in each.split(",")]
     return collected
 
 

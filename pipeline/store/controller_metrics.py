@@ -39,6 +39,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         evacuations=evacuations,
         source_age_seconds=judgement.source.age_seconds,
         source_rows=judgement.source.rows,
+        sources={each.name: (each.age_seconds, each.rows) for each in judgement.source.sources},
         mistrusted={each.registry: each.since for each in registries if each.state == "mistrusted"},
         maintenance_overdue_seconds=upkeep.overdue_seconds(fleet.read_at),
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),

@@ -1,6 +1,8 @@
 """What processes report beside heartbeats: rounds of maintenance, the source's backlog, evacuations that wait."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from sqlalchemy import (
     BigInteger,
@@ -17,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 
-from pipeline.health.source import SourceReading
+from pipeline.health.source import NamedBacklog, SourceReading
 from pipeline.health.upkeep import RoundFacts
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
@@ -81,6 +83,7 @@ source_backlog = store_table(  # one row; here and not in `tables`, which is ful
     Column("rows", BigInteger),  # that wait; null: unknown
     Column("limit_seconds", Float, nullable=False),  # above it the source is late
     Column("reason", Text),  # why a number is unknown
+    Column("sources", Text),  # the same of each of several sources, a list in JSON; null: there is one
 )
 
 _ROW = 1
@@ -95,11 +98,13 @@ def write_backlog(
     rows: int | None,
     limit_seconds: float,
     reason: str | None,
+    sources: Sequence[NamedBacklog] = (),
 ) -> None:
     """Replace what is known of the source by what was measured just now."""
     values = {
         "measured_at": store_now(), "age_seconds": age_seconds, "peak_seconds": peak_seconds, "rows": rows,
         "limit_seconds": limit_seconds, "reason": reason,
+        "sources": json.dumps([asdict(each) for each in sources]) if sources else None,
     }  # fmt: skip
     with engine.begin() as connection:
         if not connection.execute(update(source_backlog).values(values)).rowcount:
@@ -109,7 +114,10 @@ def write_backlog(
 def backlog_in(connection: Connection) -> SourceReading | None:
     """Return what was measured last; None where nothing ever was."""
     row = connection.execute(select(*_COLUMNS)).first()
-    return None if row is None else SourceReading(*row)
+    if row is None:
+        return None
+    *values, sources = row
+    return replace(SourceReading(*values), sources=tuple(NamedBacklog(**each) for each in json.loads(sources or "[]")))
 
 
 def keep_waiting(engine: Engine, games: Mapping[str, int], now: float, unknown: Collection[str] = ()) -> None:

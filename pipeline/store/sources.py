@@ -2,17 +2,27 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.store.database.engine import writing
-from pipeline.store.database.tables import ingest_gaps, ingest_generations, ingest_identities
+from pipeline.store.database.tables import ingest_gaps, ingest_generations, ingest_identities, ingest_parts
 
 _RETIRED: Final = " (until generation "
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one of the sources that a generation reads together was, when it was last looked at."""
+
+    source: str  # as one line
+    source_id: str | None
+    partitions: int | None
+    source_clock: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,10 @@ class Identity:
     start: str | None  # where it begins, see `pipeline/ingest/identity.py`; None: where Spark takes the setting to be
     actor: str | None = None  # who adopted the source; None for a first start
     source_clock: str | None = None  # whose time records have: broker, producer or landing; None: not known
+    parts: tuple[Part, ...] = ()  # of a generation that reads several sources: source_id and partitions are theirs
+
+
+_COLUMNS: Final = tuple(name for name in Identity.__slots__ if name != "parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +83,31 @@ def generations(engine: Engine) -> list[tuple[int, str, str | None]]:
         return [(number, source, source_id) for number, source, source_id in connection.execute(joined)]
 
 
+def has_parts(engine: Engine) -> bool:
+    """Return whether a generation ever read several sources."""
+    with engine.connect() as connection:
+        return connection.scalar(select(ingest_parts.c.generation).limit(1)) is not None
+
+
 def identity(engine: Engine, number: int) -> Identity | None:
     """Return what a generation's source was when it was last looked at; None when that was never recorded."""
-    query = select(*(ingest_identities.c[name] for name in Identity.__slots__))
+    query = select(*(ingest_identities.c[name] for name in _COLUMNS))
+    of_parts = select(*(ingest_parts.c[name] for name in Part.__slots__)).order_by(ingest_parts.c.source)
     with engine.connect() as connection:
         row = connection.execute(query.where(ingest_identities.c.generation == number)).one_or_none()
-        return None if row is None else Identity(*row)
+        if row is None:
+            return None
+        found = connection.execute(of_parts.where(ingest_parts.c.generation == number))
+        return replace(Identity(*row), parts=tuple(Part(*each) for each in found))
+
+
+def sources_of(engine: Engine) -> list[tuple[int, str, str | None]]:
+    """Return number, source and the source's id for each source that a generation reads, alone or with others."""
+    query = select(ingest_parts.c.generation, ingest_parts.c.source, ingest_parts.c.source_id)
+    with engine.connect() as connection:
+        parts = [(number, source, source_id) for number, source, source_id in connection.execute(query)]
+    several = {number for number, _, _ in parts}
+    return [each for each in generations(engine) if each[0] not in several] + parts
 
 
 def bronze_id(engine: Engine) -> str | None:
@@ -94,18 +127,17 @@ def newest_clock(connection: Connection) -> str | None:
 
 def record_identity(engine: Engine, new: Identity) -> None:
     """Keep what a generation's source is, before anything of it is read; what was kept before is replaced."""
-    values = {**asdict(new), "recorded_at": time.time()}
-    table = ingest_identities
     with writing(engine) as connection:
-        own_row = table.c.generation == new.generation
-        if not connection.execute(update(table).where(own_row).values(values)).rowcount:
-            connection.execute(table.insert().values(values))
+        _record(connection, new)
 
 
-def replace_generation(engine: Engine, source: str, before: int, new: Identity, gaps: Sequence[AcceptedGap]) -> int:
+def replace_generation(
+    engine: Engine, source: str, before: int, new: Identity, gaps: Sequence[AcceptedGap], others: Sequence[int] = ()
+) -> int:
     """Give a source a new generation, with its identity and the gaps before it, in one transaction.
 
-    The generation numbers in `found` and `gaps` are set here.
+    The generation numbers in `found` and `gaps` are set here. The generations `others`, which have read the same
+    sources in another set, are retired.
 
     Raises:
         Refused: another process has just replaced the generation.
@@ -117,9 +149,13 @@ def replace_generation(engine: Engine, source: str, before: int, new: Identity, 
         with writing(engine) as connection:
             if not connection.execute(update(table).where(as_read).values(source=retired)).rowcount:
                 raise Refused("Another process adopted this source just now. Start ingest.")
+            for other in others:
+                text = connection.scalar(select(table.c.source).where(table.c.generation == other))
+                if text is not None and _RETIRED not in text:
+                    ended = f"{text}{_RETIRED}{other} was replaced)"
+                    connection.execute(update(table).where(table.c.generation == other).values(source=ended))
             number = _insert_generation(connection, source)
-            values = {**asdict(new), "generation": number, "recorded_at": time.time()}
-            connection.execute(ingest_identities.insert().values(values))
+            _record(connection, replace(new, generation=number))
             for gap in gaps:
                 connection.execute(ingest_gaps.insert().values({**asdict(gap), "generation": number}))
     except IntegrityError as error:
@@ -137,6 +173,17 @@ def accepted_gaps(engine: Engine) -> list[AcceptedGap]:
     query = select(*(ingest_gaps.c[name] for name in AcceptedGap.__slots__)).order_by(ingest_gaps.c.gap_id)
     with engine.connect() as connection:
         return [AcceptedGap(*row) for row in connection.execute(query)]
+
+
+def _record(connection: Connection, new: Identity) -> None:
+    values: dict[str, Any] = {name: getattr(new, name) for name in _COLUMNS} | {"recorded_at": time.time()}
+    table = ingest_identities
+    own_row = table.c.generation == new.generation
+    if not connection.execute(update(table).where(own_row).values(values)).rowcount:
+        connection.execute(table.insert().values(values))
+    connection.execute(ingest_parts.delete().where(ingest_parts.c.generation == new.generation))
+    for part in new.parts:
+        connection.execute(ingest_parts.insert().values({**asdict(part), "generation": new.generation}))
 
 
 def _insert_generation(connection: Connection, source: str) -> int:

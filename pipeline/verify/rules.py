@@ -103,7 +103,8 @@ READ_TWICE: Final = """
 CREATE TABLE read_twice AS
 WITH records AS (
     SELECT coalesce(game_key, '') AS game_key, seq, pos, topic, "partition", "offset",
-        CASE WHEN "partition" IS NULL THEN '' ELSE topic END AS source
+        CASE WHEN "partition" IS NOT NULL THEN topic
+            WHEN starts_with(topic, 'delta:') THEN split_part(topic, '/', 1) || '/' ELSE '' END AS source
     FROM files(?) WHERE "offset" IS NOT NULL AND topic IS NOT NULL
 ), dated AS (
     SELECT records.*, eras.identity

@@ -23,7 +23,7 @@ from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, source_described, sources_described
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -33,6 +33,8 @@ Probe = Callable[[int, int, int], bool | None]
 _MAX_RANGES: Final = 50  # offset ranges that bronze lacks, longest first, for which to ask the broker
 _MAX_NAMED: Final = 5
 _LANDING: Final = ""
+_ELSEWHERE: Final = "landing table /"
+_NEVER_READ: Final = ("kafka topics ", "sources ")  # of which none was looked at
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
 _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
@@ -71,7 +73,7 @@ class Sources:
 
     periods: tuple[SourcePeriod, ...]
     mixed: frozenset[str]  # topics of this name on several clusters: the rows of each are unknown
-    passed: PassedFiles | PassedOffsets | None
+    passed: PassedFiles | PassedOffsets | tuple[PassedFiles | PassedOffsets, ...] | None
     why_not: str | None  # why the passed part is unknown, as a sentence; None: it is known
 
 
@@ -84,29 +86,31 @@ class Lagging:
     not_compared: tuple[str, ...]  # one sentence each
 
 
-def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None = None) -> Sources:
-    """Read the source and ingest's position in it; `probe` asks the broker of a topic."""
-    generations = store.generations(engine)
+def observe(
+    settings: Settings, paths: Paths, engine: Engine, prober: Callable[[str], Probe | None] = lambda _: None
+) -> Sources:
+    """Read the source and ingest's position in it; `prober` gives what asks the broker of a topic's description."""
+    generations = [each for each in store.sources_of(engine) if not each[1].startswith(_NEVER_READ)]
     homes: dict[str, set[str]] = {}
     ids: dict[str, set[str | None]] = {}
     periods = []
     for number, text, source_id in sorted(generations):
         identity = store.identity(engine, number)
-        topic, base = _topic(text), _REPLACED.sub("", text)
+        topic, base = _topic(text, source_id), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
         ids.setdefault(topic, set()).add(source_id)
         periods.append(SourcePeriod(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
     apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:
-        passed = _passed(settings, paths, engine, probe)
+        passed = _passed(settings, paths, engine, prober)
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
         return Sources(tuple(periods), mixed, None, f"The source cannot be read: {reason}")
-    if isinstance(passed, str):
-        return Sources(tuple(periods), mixed, None, passed)
-    return Sources(tuple(periods), mixed, passed, None)
+    unknown = [each for each in passed if isinstance(each, str)]
+    known = tuple(each for each in passed if not isinstance(each, str))
+    return Sources(tuple(periods), mixed, known or None, " ".join(unknown) or None)
 
 
 def load_periods(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
@@ -130,36 +134,60 @@ def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, s
         f"Topic {topic!r} was read from several clusters, so records that were read twice cannot be found."
         for topic in sorted(sources.mixed)
     )
-    if isinstance(sources.passed, PassedFiles):
-        return _lagging_files(database, bronze, sources.passed, notes)
-    if isinstance(sources.passed, PassedOffsets):
-        return _lagging_offsets(database, bronze, sources.passed, notes)
-    return Lagging(None, (), (*notes, sources.why_not or "The source was not read."))
+    if sources.passed is None:
+        return Lagging(None, (), (*notes, sources.why_not or "The source was not read."))
+    each = sources.passed if isinstance(sources.passed, tuple) else (sources.passed,)
+    found = [
+        _lagging_files(database, bronze, one, ())
+        if isinstance(one, PassedFiles)
+        else _lagging_offsets(database, bronze, one, ())
+        for one in each
+    ]
+    if sources.why_not is not None:
+        found.append(Lagging(None, (), (sources.why_not,)))
+    known = [one.records for one in found if one.records is not None]
+    return Lagging(
+        sum(known) if len(known) == len(found) or any(known) else None,
+        tuple(problem for one in found for problem in one.problems),
+        (*notes, *(note for one in found for note in one.not_compared)),
+    )
 
 
-def _topic(text: str) -> str:
+def _topic(text: str, source_id: str | None) -> str:
+    """Return what the rows of a source have in common: the topic, or what stands before names of landing files."""
+    if text.startswith(_ELSEWHERE) and source_id is not None:
+        return _prefix(source_id)
     match = _TOPIC.match(text)
     return match[1] if match else _LANDING
 
 
-def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
-    """Return the part that ingest has passed, or why it is unknown."""
-    kind = _KINDS[settings.source.kind]
-    described = kind.describe(settings.source)
+def _prefix(table_id: str) -> str:
+    return f"delta:{table_id}/"
+
+
+def _passed(
+    settings: Settings, paths: Paths, engine: Engine, prober: Callable[[str], Probe | None]
+) -> list[PassedFiles | PassedOffsets | str]:
+    """Return the part that ingest has passed of each source, or why it is unknown, as a sentence."""
+    every = sorted(settings.every_source.values(), key=source_described)
+    described = source_described(every[0]) if len(every) == 1 else sources_described(every)
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
-        return f"The control store has no record of {described}."
+        return [f"The control store has no record of {described}."]
     start = json.loads(known.start) if known.start else None
     query = paths.checkpoints / "ingest" / str(number) / "query"
     done = query_log.batches(query / "commits")
     if not done:
-        return f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."
-    offset = query_log.offset(query / "offsets" / str(done[-1]))
+        return [f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."]
+    offset = query_log.offset(query / "offsets" / str(done[-1]), len(every))
     if offset is None:
-        return f"Ingest's checkpoint {query} has no readable position."
-    accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described]
-    return kind.passed(_Record(settings.source, paths.landing, known, start, offset, accepted, probe))
+        return [f"Ingest's checkpoint {query} has no readable position."]
+    gaps = store.accepted_gaps(engine)
+    found: list[PassedFiles | PassedOffsets | str] = []
+    for source, own in zip(every, [offset] if len(every) == 1 else offset["sources"], strict=True):
+        found += _PASSED[source.kind](_Record(source, paths.landing, known, start, own, gaps, prober))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +199,45 @@ class _Record:
     known: store.Identity
     start: dict[str, Any] | None
     offset: dict[str, Any]
-    accepted: Sequence[store.AcceptedGap]
-    probe: Probe | None
+    gaps: Sequence[store.AcceptedGap]  # of all sources
+    prober: Callable[[str], Probe | None]
 
 
-def _passed_offsets(record: _Record) -> PassedOffsets | str:
-    topic = record.source.topic
-    begun = {int(number): at for number, at in (record.start or {}).get("offsets", {}).items()}
-    after = {int(number): at for number, at in record.offset[topic].items()}
-    accepted = tuple(
-        (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
-        for gap in record.accepted
-        if gap.partition is not None
-    )
-    return PassedOffsets(topic, record.known.since_seq, begun, after, accepted, record.probe)
+def _passed_offsets(record: _Record) -> Iterator[PassedOffsets]:
+    """Return what ingest has passed of each topic."""
+    start = record.start or {}
+    for topic, after in sorted(record.offset.items()):
+        described = f"kafka topic {topic} at {record.source.bootstrap_servers}"
+        begun = start.get("sources", {}).get(described, start).get("offsets", {})
+        accepted = tuple(
+            (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
+            for gap in record.gaps
+            if gap.source == described and gap.partition is not None
+        )
+        yield PassedOffsets(
+            topic,
+            record.known.since_seq,
+            {int(number): at for number, at in begun.items()},
+            {int(number): at for number, at in after.items()},
+            accepted,
+            record.prober(described),
+        )
 
 
-def _passed_files(record: _Record) -> PassedFiles | str:
+def _passed_files(record: _Record) -> Iterator[PassedFiles | str]:
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
-    landing, start, offset = record.landing, record.start, record.offset
+    yield _files(record, source_described(record.source))
+
+
+def _files(record: _Record, described: str) -> PassedFiles | str:
+    landing = Path(record.source.path) if record.source.path else record.landing
+    start, offset = record.start, record.offset
+    if start is not None and "sources" in start:
+        start = start["sources"].get(described)
     table = open_table(landing)
-    if str(table.metadata().id) != record.known.source_id:
+    table_id = str(table.metadata().id)
+    ids = {part.source: part.source_id for part in record.known.parts}
+    if table_id != ids.get(described, record.known.source_id):
         return "The landing table is not the one that ingest has been reading."
     begun = 0 if start is None else start["version"]
     if begun is None:
@@ -207,31 +253,25 @@ def _passed_files(record: _Record) -> PassedFiles | str:
         first -= 1
     left_out = [
         (gap.first, table.version() if gap.last is None else gap.last)
-        for gap in record.accepted
-        if gap.partition is None
+        for gap in record.gaps
+        if gap.source == described and gap.partition is None
     ]
     rows: dict[str, int] = {}
+    prefix = _prefix(table_id) if record.source.path else ""
     for version, actions in commits_after(landing, max(begun, first) - 1):
         if version >= end:
             break
         if any(low <= version <= high for low, high in left_out):
             continue
-        rows |= {name: count for name, count in _added(landing, actions) if name not in skipped}
+        rows |= {prefix + name: count for name, count in _added(landing, actions) if name not in skipped}
     return PassedFiles(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How verify names a kind of source, and finds what ingest has passed of it."""
-
-    describe: Callable[[Source], str]
-    passed: Callable[[_Record], PassedFiles | PassedOffsets | str]
-
-
-_KINDS: Final[Mapping[str, _Kind]] = {
-    "kafka": _Kind(lambda source: f"kafka topic {source.topic} at {source.bootstrap_servers}", _passed_offsets),
-    "delta": _Kind(lambda _: "landing table", _passed_files),
+_PASSED: Final[Mapping[str, Callable[[_Record], Iterator[PassedFiles | PassedOffsets | str]]]] = {
+    "kafka": _passed_offsets,
+    "delta": _passed_files,
 }
+"""Finds what ingest has passed of a kind of source; a text says why that is unknown."""
 
 
 def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:

@@ -163,7 +163,9 @@ def test_the_first_start_is_fixed_in_numbers() -> None:
     assert identity.first_offsets("latest", committed).next == {0: 6, 1: 4}
     assert identity.first_offsets('{"t": {"0": -1, "1": 3}}', committed).next == {0: 6, 1: 3}
     assert json.loads(
-        identity.offsets_json("t", Offsets({0: 2}), TopicObservation("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))
+        identity.offsets_json(
+            {"t": Offsets({0: 2})}, {"t": TopicObservation("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9})}
+        )
     ) == {"t": {"0": 2, "1": 0, "2": 0}}
     for wrong in ("soon", '{"u": {"0": 1}}', '{"t": [1]}'):
         with pytest.raises(Refused, match="expected earliest, latest, or JSON"):

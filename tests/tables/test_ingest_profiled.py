@@ -23,7 +23,7 @@ from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
@@ -71,7 +71,7 @@ def landed(
     """Return the task's report, and bronze's rows in the order of the records."""
     job = IngestJob(
         seq=7, last_seqs={CHESS: 3, MALFORMED: 6}, known={"Chess": CHESS, "go": GO}, onboarding=Onboarding(),
-        bronze=folder / "bronze", quarantine=folder / "quarantine", bronze_files=1, profile=profile,
+        bronze=folder / "bronze", quarantine=folder / "quarantine", bronze_files=1, sources=(SourceJob(profile),),
     )  # fmt: skip
     (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter([batch_of(records)]), job)]
     (file,) = report["files"]
@@ -193,7 +193,7 @@ def world(template: Path, tmp_path: Path) -> World:
 def ingest_with(
     world: World, monkeypatch: pytest.MonkeyPatch, profile: SourceProfile | None, needs: list[Need]
 ) -> Ingest:
-    monkeypatch.setattr(query, "configured", lambda _: profile)
+    monkeypatch.setattr(query, "configured", lambda *_: profile)
     spark: Any = None
     return Ingest(spark, world.settings, world.paths, world.engine, lambda _: None, needs.extend)
 
@@ -246,7 +246,7 @@ def test_needs_are_handed_over_once(world: World, monkeypatch: pytest.MonkeyPatc
 def test_an_older_control_store_is_noticed(world: World) -> None:
     """Law L13: a number means one profile for ever, also where the store that gave it is an older copy."""
     bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
-    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).number
+    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).numbers[0]
     DeltaTable(world.paths.bronze).alter.set_table_properties(
         {f"turnout.profile.{number}": dumps(GLUE_BY_KEY)}, raise_if_not_exists=False
     )
@@ -261,7 +261,7 @@ def test_bronze_means_the_same_without_the_control_store(world: World, caplog: p
     bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
     running = LocalRegistry(world.engine, world.paths.bronze)
     assert running.snapshot().profiles == {}
-    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).number
+    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).numbers[0]
     expected = {number: FRAMED_BY_KEY}
     assert running.snapshot().profiles == expected
     with writing(world.engine) as connection:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
@@ -127,7 +127,7 @@ def test_rows_of_a_landing_file_are_counted_over_slices(
         batch_of(events[at : at + batch_rows], 0, rows[at : at + batch_rows]) for at in range(0, len(rows), batch_rows)
     ]
     times = {"a": 3_000_000, "b": 1_000_000, "c": 2_000_000}
-    reports = landed(folder, batches, landing_times=times, slice_bytes=slice_bytes)
+    reports = landed(folder, batches, sources=(SourceJob(landing_times=times),), slice_bytes=slice_bytes)
     seen: Counter[str] = Counter()
     expected = {}
     for (_, size), name in zip(events, rows, strict=True):

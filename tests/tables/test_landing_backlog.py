@@ -21,7 +21,9 @@ from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources import landing_backlog
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings, load
+from pipeline.source_settings import Source
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
 
@@ -167,3 +169,24 @@ def test_the_age_of_what_waits_holds_whatever_the_producers_clock_says(tmp_path:
         assert before - 5.0 <= found.oldest_at <= time.time()
         assert (found.age(before + 1800.0) or 0.0) > 1790.0, "it waits on"
         assert backlog.look(offset(version + 1), BEGIN).rows == 0
+
+
+def test_each_of_several_sources_has_a_backlog_of_its_own(tmp_path: Path) -> None:
+    """Rows count together, and the oldest of all counts; with one unknown the sum is unknown, and says why."""
+    settings, paths = load(tmp_path / "env", {})
+    tables = {name: tmp_path / name for name in ("a", "b")}
+    times = [land(tables["a"], 5), land(tables["b"], 7)]
+    named = {name: Source(path=str(path)) for name, path in tables.items()}
+    several = configured_source(replace(settings, sources=named), paths)
+    backlog = several.backlog()
+    found = backlog.look(None, several.beginning)
+    assert (found.rows, found.oldest_at, found.reason) == (12, min(times), None)
+    assert {name: (each.rows, each.oldest_at) for name, each in found.of.items()} == {
+        "a": (5, times[0]), "b": (7, times[1]),
+    }  # fmt: skip
+    place = {"sources": [offset(1), offset(0)]}
+    assert {name: each.rows for name, each in backlog.look(place, several.beginning).of.items()} == {"a": 0, "b": 7}
+    unknown = backlog.look({"sources": [offset(1), offset(0, snapshot=True)]}, several.beginning)
+    assert (unknown.rows, unknown.oldest_at, unknown.of["a"].rows) == (None, None, 0)
+    assert str(unknown.reason).startswith("b: the snapshot of the landing table")
+    backlog.close()

@@ -124,7 +124,7 @@ def registry(world: ForeignWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
     assert bronze is not None
     (profile,) = PROFILES.values()
-    number = Profiles(world.engine, bronze, profile).number
+    number = Profiles(world.engine, bronze, profile).numbers[0]
     monkeypatch.setattr(test_streams_held, "CONFLUENT", number)
     with proxied("http://127.0.0.1:9") as made:
         yield made

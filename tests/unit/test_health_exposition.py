@@ -21,6 +21,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     drift={"extra": 1},
     source_age_seconds=1.0,
     source_rows=1,
+    sources={"games": (1.0, 1)},
     maintenance_overdue_seconds=0.0,
     last_round=(NOW, True),
     last_good_round_at=NOW,

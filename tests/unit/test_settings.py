@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Refused
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.registry_settings import generation_of
 from pipeline.setting_values import may_be_secret
 from pipeline.settings import Settings, load
+from pipeline.source_settings import Source, topics_described
 from pipeline.store.database.engine import open_store
 
 CANARY = "hunter2-canary"
@@ -60,11 +62,85 @@ def test_values_out_of_range_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["a,b", "a, b", "games-.*", "", ".", "..", "x" * 250])
 @pytest.mark.proves("G4")
-def test_a_source_is_one_topic(tmp_path: Path, topic: str) -> None:
-    """Law L1: Spark would read all topics of a list, but positions are kept for one: the setting is refused."""
+def test_a_topic_is_one_topic(tmp_path: Path, topic: str) -> None:
+    """Law L1: Spark would read all topics of a text with commas, of which turnout knows one: the setting is refused."""
     environ = {"TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__TOPIC": topic}
-    with pytest.raises(Refused, match=r"source\.topic: expected the name of one topic.*not a list or a pattern"):
+    with pytest.raises(Refused, match=r"source\.topic: expected the name of one topic.*a list is for source\.topics"):
         load(tmp_path, environ)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            'topic = "a"\ntopics = ["b"]',
+            "source.topic: expected one of topic, topics and topic_pattern, got topic and ",
+        ),
+        ('topics = ["a"]\ntopic_pattern = "b"', "got topics and topic_pattern"),
+        (
+            'topics = ["a", "b,c"]',
+            "source.topics: expected names of topics, 1 to 249 letters, digits, '.', '_' and '-', ",
+        ),
+        ('topics = ["a", "a"]', "source.topics: expected each name once"),
+        *(
+            (f"topic_pattern = '{pattern}'", "source.topic_pattern: expected a regular expression")
+            for pattern in ("a[", "(?i)a", "a&&b", "[a[b]]", "a++", r"\p{L}", "[^]a]", "a b", "x" * 501)
+        ),
+    ],
+)
+@pytest.mark.proves("G4")
+def test_topics_are_one_list_or_one_pattern(tmp_path: Path, lines: str, words: str) -> None:
+    """Law L1: what turnout and Spark would read in two ways is refused before anything is read."""
+    (tmp_path / "turnout.toml").write_text(f'[source]\nkind = "kafka"\n{lines}\n')
+    with pytest.raises(Refused) as refused:
+        load(tmp_path, {})
+    assert words in str(refused.value)
+
+
+def test_a_list_is_the_same_in_any_order_and_another_with_another_name() -> None:
+    """A generation of ingest belongs to a set of topics; an index of the store cannot hold a text of any length."""
+    many = tuple(f"topic-{number}-{'x' * 200}" for number in range(200))
+    named = [topics_described(Source(topics=topics)) for topics in (many, many[::-1], many[1:], ("a", "b"), ("b", "a"))]
+    assert named[0] == named[1] != named[2]
+    assert named[3] == named[4] == "kafka topics a,b at 127.0.0.1:9092"
+    assert max(map(len, named)) < 700
+    assert topics_described(Source(topics=("a",))) == topics_described(Source(topic="a"))
+
+
+def test_all_problems_of_several_sources_are_one_message(tmp_path: Path) -> None:
+    """A person corrects the file once: each problem has the name of its table."""
+    (tmp_path / "turnout.toml").write_text("""
+        [source]
+        kind = "kafka"
+        [sources.a]
+        kind = "kafka"
+        topics = ["x", "y"]
+        [sources.b]
+        kind = "kafka"
+        topics = ["y", "x"]
+        [sources.c]
+        path = "relative"
+        [sources.D]
+        envelope = "none"
+    """)
+    with pytest.raises(Refused) as refused:
+        load(tmp_path, {})
+    for words in (
+        "sources: expected either [source] or [sources.NAME], got both",
+        "sources.b: expected another source than that of sources.a, got the same",
+        "sources.c.path: expected an absolute path",
+        "sources: expected names of 1 to 40 of a-z",
+        "sources.D.routing: expected topic, key",
+        "sources.D.framing: expected confluent, glue",
+    ):
+        assert words in str(refused.value)
+
+
+def test_one_named_source_is_the_same_as_one_without_a_name(tmp_path: Path) -> None:
+    """Law L1: an environment that names its one source keeps its generation and its checkpoint."""
+    (tmp_path / "turnout.toml").write_text('[sources.a]\nkind = "kafka"\ntopic = "t"\n')
+    settings, paths = load(tmp_path, {})
+    assert configured_source(settings, paths).description == "kafka topic t at 127.0.0.1:9092"
 
 
 def test_transactions_are_read_when_they_are_committed(tmp_path: Path) -> None:

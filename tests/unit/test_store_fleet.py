@@ -15,6 +15,7 @@ from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.health.judgement import StreamVerdict
+from pipeline.health.source import NamedBacklog
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
@@ -271,6 +272,7 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     shown = json.loads(done.output)
     assert shown["source"] == {
         "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
+        "sources": [],
     }  # fmt: skip
     assert [(each["status"], each["lag_seconds"]) for each in shown["games"]] == [("LAGGING", 70.0)]
     assert read_controller_metrics(store, read_fleet(store)).source_rows == 760_000
@@ -280,3 +282,26 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     assert (shown["source"]["backlog_seconds"], shown["games"][0]["lag_seconds"]) == (None, None)
     assert shown["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
     assert read_controller_metrics(store, read_fleet(store)).source_age_seconds is None
+
+
+def test_the_command_has_a_line_for_each_of_several_sources(store: Engine, tmp_path: Path) -> None:
+    """Which source is away, and what waits in the others: a number is never a guess, and an unknown one never 0."""
+    named = [NamedBacklog("games", 70.0, 12), NamedBacklog("partner", None, None, "the broker is away")]
+    reason = "partner: the broker is away"
+    write_backlog(
+        store, age_seconds=None, peak_seconds=None, rows=None, limit_seconds=60.0, reason=reason, sources=named
+    )
+    done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)])
+    assert "source games: 12 rows wait, age of the oldest 70 s" in done.output
+    assert (
+        "source partner: an unknown number of rows wait, age of the oldest unknown (the broker is away)" in done.output
+    )
+    assert reason in done.output.splitlines()[0]
+    shown = json.loads(CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), "--json"]).output)
+    assert shown["source"]["sources"] == [
+        {"name": "games", "backlog_seconds": 70.0, "backlog_rows": 12, "reason": None},
+        {"name": "partner", "backlog_seconds": None, "backlog_rows": None, "reason": "the broker is away"},
+    ]
+    assert read_controller_metrics(store, read_fleet(store)).sources == {"games": (70.0, 12), "partner": (None, None)}
+    write_backlog(store, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
+    assert read_controller_metrics(store, read_fleet(store)).sources == {}, "the set of sources has changed"

@@ -27,8 +27,7 @@ def resolution_of(engine: Engine, settings: Settings) -> Resolution:
     Raises:
         Refused: the settings of registries cannot be used; with all problems.
     """
-    source = settings.source
-    in_wrappers = {} if source.framing != "wrapper" else _messages(settings)
+    in_wrappers = _messages(settings, "wrapper")
     return Resolution(engine, resolvers(settings), policies=policies(settings.registries), messages=in_wrappers)
 
 
@@ -53,12 +52,16 @@ def policies(registries: Mapping[str, RegistrySettings]) -> Mapping[str, Policie
     return _by_generation(registries, lambda _, each: parse_policies(each.auto_register_policies))
 
 
-def _messages(settings: Settings) -> dict[str, str]:
-    """Return the message that the source names for payloads whose framing names none, by its registry's generation."""
-    source = settings.source
-    if not source.message or source.registry not in settings.registries:
-        return {}
-    return {generation_of(settings.registries, source.registry): source.message}
+def _messages(settings: Settings, framing: str | None = None) -> dict[str, str]:
+    """Return the message that a source names for payloads whose framing names none, by its registry's generation.
+
+    With `framing`, of sources with that one. Sources with one registry name the same message, see `source_settings`.
+    """
+    return {
+        generation_of(settings.registries, source.registry): source.message
+        for source in settings.every_source.values()
+        if source.message and source.registry in settings.registries and framing in {None, source.framing}
+    }
 
 
 def _by_generation(

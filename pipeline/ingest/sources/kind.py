@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
+from pipeline.source_settings import Source
 from pipeline.store.sources import Identity
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
@@ -22,6 +23,9 @@ INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "
 A landing table gives the file as topic, its clock, and null for the rest. Missing headers are an empty list: a null
 would make the hand-over to the task that lands them quadratic in the rows.
 """
+
+SOURCE: Final = "source"
+"""A further column where a query reads several streams: the number of the stream."""
 
 RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Converts the stream of a source to the columns of `INPUT`, in a task."""
@@ -82,11 +86,33 @@ class SourceKind(Protocol):
         """One line that names the source; a new line means a new ingest generation."""
 
     @property
+    def settings(self) -> tuple[Source, ...]:
+        """The settings of each stream that Spark reads, in their order in the query."""
+
+    @property
+    def members(self) -> "tuple[SourceKind, ...]":
+        """The source of each stream that Spark reads, in the same order: itself, for one."""
+
+    @property
+    def landing(self) -> Path | None:
+        """The folder of a landing table; None for another kind."""
+
+    def file_prefix(self) -> str:
+        """Return what stands before names of files in bronze; nothing where a source has none."""
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is of this source, or of one of its sources."""
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it reads several sources together, each with an identity and a position of its own."""
+
+    @property
     def beginning(self) -> Position:
         """The position before its first record."""
 
-    def is_namesake(self, description: str) -> bool:
-        """Return whether the description names another source, whose rows in bronze look like this one's."""
+    def is_namesake(self, description: str, own: str) -> bool:
+        """Return whether the description names another source, whose rows in bronze look like those of `own`."""
 
     def check(self) -> None:
         """Check the source before anything is read; raise `Refused` where it cannot be."""
@@ -109,16 +135,20 @@ class SourceKind(Protocol):
     def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:
         """Return Spark's offset for a beginning that does not exist yet, None where an option can name it."""
 
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset."""
+
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Raise `Transient` where something open hides the position for now."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the position after the last record in bronze, and the source observed from there.
 
-        `checkpointed` gives the checkpoint's position, for a source whose rows in bronze no longer tell it.
+        `known` is what was recorded of each source by its description, absent for a new one. `checkpointed` gives the
+        checkpoint's position, for a source whose rows in bronze no longer tell it.
         """
 
     def read(self, spark: SparkSession, ingest: Ingest, begin: Begin) -> tuple[DataFrame, RowsOf]:
@@ -139,5 +169,5 @@ class SourceKind(Protocol):
         Raises `Refused` where there is no such source, `Transient` where it does not answer.
         """
 
-    def prober(self) -> Probe | None:
-        """Return what asks the source for records between two offsets; None where it cannot be asked."""
+    def prober(self, described: str) -> Probe | None:
+        """Return what asks one of the sources for records between two offsets; None where it cannot be asked."""

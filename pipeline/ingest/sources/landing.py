@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
@@ -25,44 +26,69 @@ from pipeline.ingest.identity import (
     SourceRecord,
 )
 from pipeline.ingest.sources import landing_log, landing_source
-from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord
+from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord, SourceKind
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
-from pipeline.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.ingest.sources.landing_files import HEADERS, are_headers, names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
 from pipeline.settings import Ingest
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, source_described
 from pipeline.store.sources import Identity
 
 
 class Landing:
-    """The landing table in the environment's folder."""
-
-    description = "landing table"
-    """An environment has one landing table, so its path is not part of the name: the environment may be moved."""
+    """The landing table in the environment's folder, or another one."""
 
     beginning = Commits(0)
+    is_several = False
 
-    def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
+    def __init__(self, source: Source, landing: Path) -> None:
         """Keep the folder; reads nothing yet."""
-        self._landing = landing
+        self.settings = (source,)
+        self.landing = self._landing = Path(source.path) if source.path else landing
+        self._needs_headers = source.routing.startswith("header:")
 
-    def is_namesake(self, description: str) -> bool:  # noqa: ARG002 - the kinds' signature
+    @property
+    def description(self) -> str:
+        """One line that names it. The environment's own has no path in it: the environment may be moved."""
+        return source_described(self.settings[0])
+
+    @property
+    def members(self) -> tuple[SourceKind, ...]:
+        """The table itself."""
+        return (self,)
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is this table's."""
+        return described == self.description
+
+    def file_prefix(self) -> str:
+        """Return what stands before names of its files in bronze: tables may have files of one name."""
+        return f"{bronze_progress.FOREIGN}{open_table(self._landing).metadata().id}/" if self.settings[0].path else ""
+
+    def is_namesake(self, description: str, own: str) -> bool:  # noqa: ARG002 - the kinds' signature
         """Return False: rows of two landing tables differ by their files' names."""
         return False
 
     def check(self) -> None:
-        """Refuse a table with wrong columns; create it where there is none."""
+        """Refuse a table with wrong columns; create the environment's own where there is none."""
         try:
             columns = {field.name: field.type for field in pa.schema(open_table(self._landing).schema().to_arrow())}
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if self.settings[0].path:
+                raise Refused(f"There is no landing table {self._landing}. Create it, or correct its path.") from error
+            wanted = LANDING.append(BRONZE.field(HEADERS)) if self._needs_headers else LANDING
             with effect("create_table"):
-                DeltaTable.create(self._landing, Schema.from_arrow(LANDING), mode="ignore")
+                DeltaTable.create(self._landing, Schema.from_arrow(wanted), mode="ignore")
             return
-        wrong = [field for field in LANDING if columns.get(field.name) != field.type]
-        if wrong:
+        wrong = any(columns.get(field.name) != field.type for field in LANDING)
+        headers = columns.get(HEADERS)
+        lacks_headers = self._needs_headers if headers is None else not are_headers(headers)
+        if wrong or lacks_headers:
             expected = ", ".join(f"{field.name} {field.type}" for field in LANDING)
+            if lacks_headers:
+                expected += f", {HEADERS} map<string, binary> or list of struct of key: string, value: binary"
             present = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             raise Refused(
                 f"The landing table {self._landing} has the wrong columns: expected {expected}; found {present}."
@@ -100,33 +126,46 @@ class Landing:
             return None
         return landing_source.offset(seen.id, start.version or 0) if (start.version or 0) > seen.last else None
 
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset."""
+        if not isinstance(position, Commits) or not isinstance(seen, LandingObservation):
+            raise TypeError(f"a position {position} does not belong to a source {seen}")
+        if position.version is None:
+            return landing_source.offset(seen.id, seen.last, is_starting=True)
+        return landing_source.offset(seen.id, position.version)
+
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Do nothing: a commit is there or not."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the commit after the last one in bronze; of a table that was made again, where the old one was left.
 
         Bronze has file names, and a table that was made again no longer has a log with their commits.
         """
-        if known.source_id not in {None, seen.id}:
+        one = known.get(self.description)
+        if one is None:
+            return Commits(0), seen
+        start = identity.parse(one.start) if one.start else None
+        if one.source_id not in {None, seen.id}:
             return checkpointed() or start or Commits(0), seen
-        position = self._after_bronze(bronze, known, start)
+        position = self._after_bronze(bronze, one, start)
         return position, self.observe(position) or seen
 
     def _after_bronze(self, bronze: Path, known: Identity, start: Position | None) -> Commits:
         """Return the commit after the last one in bronze; for a partly landed commit, itself without landed files."""
         begun = start if isinstance(start, Commits) else Commits(0)
+        prefix = self.file_prefix()
         if begun.version is None:  # a snapshot is not read in the order of commits: the file names show what has landed
-            every = bronze_progress.last_commit(bronze, known.since_seq, {})
+            every = bronze_progress.last_commit(bronze, known.since_seq, {}, prefix)
             done = begun.skip | (every.files if every else frozenset())
             if done <= landing_log.files_now(self._landing):
                 return Commits(None, done)
         files = landing_log.files_by_commit(self._landing)
         commit_of = {name: version for version, names in files.items() for name in names}
-        last = bronze_progress.last_commit(bronze, known.since_seq, commit_of)
+        last = bronze_progress.last_commit(bronze, known.since_seq, commit_of, prefix)
         if last is None:
             return begun
         done = last.files | begun.skip
@@ -185,13 +224,16 @@ class Landing:
         for action in actions:
             files = iter([pa.record_batch({"topic": [action["path"]]})])
             for batch in read_files(files, self._landing, columns, frozenset()):
-                values, keys = batch.column("value").to_pylist(), batch.column("key").to_pylist()
-                records += [SampledRecord(value, key) for value, key in zip(values, keys, strict=True)]
+                values, keys, headers = (batch.column(name).to_pylist() for name in ("value", "key", HEADERS))
+                records += [
+                    SampledRecord(value, key, tuple((each["key"] or "", each["value"]) for each in given or ()))
+                    for value, key, given in zip(values, keys, headers, strict=True)
+                ]
                 if len(records) >= most:
                     return records[:most]
         return records
 
-    def prober(self) -> None:
+    def prober(self, described: str) -> None:
         """Return None: no broker is involved."""
 
 

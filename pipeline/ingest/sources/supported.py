@@ -1,18 +1,34 @@
 """The kinds of sources: a further kind is one module beside these, and its line here."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.topic import Topic
-from pipeline.source_settings import Source
+from pipeline.ingest.sources.topics import Topics
+from pipeline.ingest.sources.union import Union
+from pipeline.settings import Paths, Settings
+from pipeline.source_settings import Source, reads_several
 
-SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {"delta": Landing, "kafka": Topic}
-"""`source.kind` → its kind, from the settings and the folder of the environment's landing table."""
+SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {
+    "delta": Landing,
+    "kafka": Topic,
+    "topics": Topics,
+}
+"""`source.kind`, or `topics` for several of them → its kind, from the settings and the folder of the landing table."""
+
+
+def configured_source(settings: Settings, paths: Paths) -> SourceKind:
+    """Return what the settings let ingest read: the one source, or the union of several; opens no connection."""
+    opened = {name: open_source(each, paths.landing) for name, each in settings.every_source.items()}
+    return next(iter(opened.values())) if len(opened) == 1 else Union(opened)
 
 
 def open_source(source: Source, landing: Path) -> SourceKind:
     """Return the configured source; opens no connection."""
-    return SOURCES[source.kind](source, landing)
+    if source.kind == "kafka" and len(source.topics) == 1:  # one topic is the same source, however it is named
+        source = replace(source, topic=source.topics[0], topics=())
+    return SOURCES["topics" if source.kind == "kafka" and reads_several(source) else source.kind](source, landing)

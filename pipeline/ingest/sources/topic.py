@@ -19,19 +19,20 @@ from pipeline.ingest.identity import (
     TopicObservation,
 )
 from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, as_they_come
+from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.connection import CHECK_ONLY
 from pipeline.settings import Ingest
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, topic_described
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0
 # Spark polls only for existing records, then asks for the partition's ends. That waits for the fetch the client
 # has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
 _FETCH_WAIT_MS: Final = 10
+_TOPIC: Final = "kafka topic "
 _LAST_YEAR: Final = 9999  # as for event times
 # Spark looks at a batch's size after each row it hands to Python; where a list is null, Arrow walks back over all nulls
 # before. No headers are an empty list.
@@ -42,6 +43,8 @@ class Topic:
     """The topic that the settings name."""
 
     beginning = Offsets({})
+    landing = None
+    is_several = False
 
     def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
         """Keep the settings; asks nothing yet."""
@@ -50,11 +53,30 @@ class Topic:
     @property
     def description(self) -> str:
         """One line that names the topic and its brokers."""
-        return f"{_named(self._source.topic)}{self._source.bootstrap_servers}"
+        return topic_described(self._source.topic, self._source)
 
-    def is_namesake(self, description: str) -> bool:
-        """Return whether it is a topic of this name at other brokers: the offsets are ambiguous."""
-        return description.startswith(_named(self._source.topic)) and not description.startswith(self.description)
+    @property
+    def settings(self) -> tuple[Source, ...]:
+        """The settings."""
+        return (self._source,)
+
+    @property
+    def members(self) -> tuple[SourceKind, ...]:
+        """Itself: Spark reads it as one stream."""
+        return (self,)
+
+    def file_prefix(self) -> str:
+        """Return nothing: its rows come from no files."""
+        return ""
+
+    def owns(self, described: str) -> bool:
+        """Return whether a description is this topic's."""
+        return described == self.description
+
+    def is_namesake(self, description: str, own: str) -> bool:
+        """Return whether it is a topic of the same name as `own` at other brokers: the offsets are ambiguous."""
+        named = f"{own.partition(' at ')[0]} at "
+        return named.startswith(_TOPIC) and description.startswith(named) and not description.startswith(own)
 
     def check(self) -> None:
         """Refuse brokers of which none can be reached."""
@@ -95,6 +117,12 @@ class Topic:
         """Return None: an option names every beginning."""
         return None
 
+    def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
+        """Return a position as Spark's offset, which names every partition."""
+        if not isinstance(position, Offsets) or not isinstance(seen, TopicObservation):
+            raise TypeError(f"a position {position} does not belong to a source {seen}")
+        return {self._source.topic: _after(position, seen)}
+
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Refuse for now to continue at a position that an open transaction hides; Spark would see a loss."""
         if not isinstance(position, Offsets) or not isinstance(seen, TopicObservation):
@@ -108,17 +136,21 @@ class Topic:
             )
 
     def end_of_bronze(
-        self, bronze: Path, known: Identity, start: Position | None, seen: SourceObservation,
+        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],  # noqa: ARG002 - the kinds' signature
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return for each partition the offset after the last one in bronze; without rows there, its first offset."""
         if not isinstance(seen, TopicObservation):
             raise TypeError(f"{seen} is no topic")
-        same = known.source_id in {None, seen.id}
+        one = known.get(self.description)
+        if one is None:
+            return Offsets(dict(seen.earliest)), seen
+        start = identity.parse(one.start) if one.start else None
+        same = one.source_id in {None, seen.id}
         begun = dict(start.next) if isinstance(start, Offsets) else {}
         written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
-        wanted = written if same else set(range(known.partitions or 0))
-        last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
+        wanted = written if same else set(range(one.partitions or 0))
+        last = bronze_progress.last_offsets(bronze, seen.name, one.since_seq, wanted)
         if (
             start is None and same
         ):  # its first offset is unknown: a partition without rows in bronze begins where it can
@@ -130,23 +162,9 @@ class Topic:
         source = self._source
         starting = source.starting_offsets
         if isinstance(begin.position, Offsets):
-            seen = begin.seen if isinstance(begin.seen, TopicObservation) else None
-            starting = identity.offsets_json(source.topic, begin.position, seen)
-        reader = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", source.bootstrap_servers)
-            .option("subscribe", source.topic)
-            .option("startingOffsets", starting)
-            .option("maxOffsetsPerTrigger", ingest.max_rows)
-            .option("failOnDataLoss", "true")
-            .option("includeHeaders", "true")
-            .option("kafka.isolation.level", source.isolation_level)
-            .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        )
-        for name, value in source.kafka_options.items():
-            if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
-                reader = reader.option(f"kafka.{plain}", value)
-        return of_topic(reader.load()), as_they_come
+            seen = {source.topic: begin.seen} if isinstance(begin.seen, TopicObservation) else {}
+            starting = identity.offsets_json({source.topic: begin.position}, seen)
+        return read_records(spark, ingest, source, ("subscribe", source.topic), starting), as_they_come
 
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog."""
@@ -159,9 +177,32 @@ class Topic:
         """Return some of the newest records of each partition."""
         return sample_topic(self._source, most)
 
-    def prober(self) -> Probe | None:
+    def prober(self, described: str) -> Probe | None:
         """Return what asks a broker for records between two offsets."""
+        if described != self.description:
+            return None
         return prober(self._source)
+
+
+def read_records(
+    spark: SparkSession, ingest: Ingest, source: Source, subscription: tuple[str, str], starting: str
+) -> DataFrame:
+    """Return records with the columns of `INPUT` by Spark's own reader, from its `startingOffsets` on."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", source.bootstrap_servers)
+        .option(*subscription)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", ingest.max_rows)
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
+        .option("kafka.isolation.level", source.isolation_level)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+    )
+    for name, value in source.kafka_options.items():
+        if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
+            reader = reader.option(f"kafka.{plain}", value)
+    return of_topic(reader.load())
 
 
 def of_topic(records: DataFrame) -> DataFrame:
@@ -178,9 +219,9 @@ def of_topic(records: DataFrame) -> DataFrame:
     return records.withColumns(given).select(*INPUT)
 
 
-def _named(topic: str) -> str:
-    """Return the beginning of a topic's description, for any brokers."""
-    return f"kafka topic {topic} at "
+def _after(position: Offsets, seen: TopicObservation) -> dict[str, int]:
+    """Return the next offset of every partition."""
+    return {str(number): position.next.get(number, 0) for number in sorted(position.next.keys() | seen.earliest.keys())}
 
 
 def _reachable(server: str) -> bool:

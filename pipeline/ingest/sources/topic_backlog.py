@@ -5,7 +5,7 @@ Keeps one client and one consumer. Never joins a consumer group; fetches a littl
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -15,16 +15,16 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pipeline.ingest.identity import Offsets, Position
+from pipeline.ingest.identity import Offsets, Position, Positions
+from pipeline.ingest.sources.topic_observation import topic_names
 from pipeline.ingest.sources.waiting import Waiting
-from pipeline.kafka.admin import list_offsets
+from pipeline.kafka.admin import TopicPlace, list_offsets, partitions_of
 from pipeline.kafka.connection import Connection, client_options, translate
-from pipeline.source_settings import Source
+from pipeline.source_settings import Source, topic_of
 
 _ANSWER_SECONDS: Final = 5.0
 _OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together
@@ -40,11 +40,11 @@ _MARKERS: Final = inf
 _LOOKS_KEPT: Final = 1_000
 _CLOCK_SLACK_SECONDS: Final = 10.0
 
-Look = tuple[float, Mapping[int, int]]
+Look = tuple[float, Mapping[Any, int]]
 """The time of a measurement, and the offset after the last record of each partition then."""
 
 
-def arrived(looks: Sequence[Look], partition: int, offset: int, stamped: float | None, now: float) -> float | None:
+def arrived(looks: Sequence[Look], partition: Hashable, offset: int, stamped: float | None, now: float) -> float | None:
     """Return when a waiting record arrived: its own time, bounded by the measurements around it; None if unknown.
 
     Its time may be a producer's clock, right or wrong: it arrived after the last measurement without it, and before the
@@ -62,7 +62,7 @@ def arrived(looks: Sequence[Look], partition: int, offset: int, stamped: float |
 
 
 class TopicBacklog:
-    """Asks the brokers of one topic."""
+    """Asks the brokers of a source's topics."""
 
     def __init__(self, source: Source) -> None:
         """Prepare; asks nothing yet."""
@@ -79,9 +79,11 @@ class TopicBacklog:
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
         """Return the backlog behind Spark's offset, or from the beginning without one."""
         if offset is not None:
-            passed = {int(number): int(at) for number, at in offset[self._source.topic].items()}
+            passed = {(topic, int(number)): int(at) for topic, after in offset.items() for number, at in after.items()}
         elif isinstance(begin, Offsets):
-            passed = dict(begin.next)
+            passed = {(self._source.topic, number): at for number, at in begin.next.items()}
+        elif isinstance(begin, Positions):
+            passed = _by_place(begin, self._source)
         else:
             return Waiting(None, None, "the start offsets are unknown before the first micro-batch")
         connection = translate(self._source.kafka_options)
@@ -94,7 +96,7 @@ class TopicBacklog:
             reason: KafkaError = error.args[0]
             return Waiting(None, None, f"the Kafka broker does not report the backlog: {reason.str()}")
 
-    def _look(self, passed: Mapping[int, int], connection: Connection) -> Waiting:
+    def _look(self, passed: Mapping[TopicPlace, int], connection: Connection) -> Waiting:
         options = client_options(self._source.bootstrap_servers, connection)
         if self._admin is None:
             self._admin = AdminClient(options)
@@ -110,7 +112,7 @@ class TopicBacklog:
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
                 "isolation.level": "read_uncommitted",
             })  # fmt: skip
-        places = [TopicPartition(self._source.topic, number, at) for number, at in waiting.items()]
+        places = [TopicPartition(*place, at) for place, at in waiting.items()]
         try:
             self._consumer.assign(places)
             times = self._times(self._consumer, len(places))
@@ -126,34 +128,44 @@ class TopicBacklog:
             return Waiting(rows, None, f"the oldest record was not read within {_OLDEST_SECONDS:.0f} s, or has no time")
         return Waiting(rows, min(known)) if known else Waiting(0, None)
 
-    def _ends(self, admin: AdminClient) -> dict[int, int]:
+    def _ends(self, admin: AdminClient) -> dict[TopicPlace, int]:
         """Return the offset after the last one of each partition: records held up by an open transaction wait, too."""
-        topic = self._source.topic
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-        places = [TopicPartition(topic, part.id) for part in described.partitions]
+        topics = partitions_of(admin, topic_names(admin, self._source), _ANSWER_SECONDS)
+        places = [TopicPartition(topic, number) for topic, (_, numbers) in topics.items() for number in numbers]
         return list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
-    def _times(self, consumer: Consumer, partitions: int) -> dict[int, float]:
+    def _times(self, consumer: Consumer, partitions: int) -> dict[TopicPlace, float]:
         """Return the time of the first record of each assigned partition, or that it has only markers.
 
         A partition that has not answered in time is absent, and so is a record without a time.
         """
-        found: dict[int, float] = {}
+        found: dict[TopicPlace, float] = {}
         until = time.monotonic() + _OLDEST_SECONDS
-        answered: set[int] = set()
+        answered: set[TopicPlace] = set()
         while len(answered) < partitions and time.monotonic() < until:
             message = consumer.poll(0.2)
-            number = None if message is None else message.partition()
-            if message is None or number is None or number in answered:
+            topic, number = (None, None) if message is None else (message.topic(), message.partition())
+            if message is None or topic is None or number is None or (topic, number) in answered:
                 continue
+            place = topic, number
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
                 raise KafkaException(error)
-            answered.add(number)
-            consumer.pause([TopicPartition(self._source.topic, number)])
+            answered.add(place)
+            consumer.pause([TopicPartition(*place)])
             kind, at = message.timestamp()
             if error is not None:
-                found[number] = _MARKERS
+                found[place] = _MARKERS
             elif kind != TIMESTAMP_NOT_AVAILABLE:
-                found[number] = at / 1000
+                found[place] = at / 1000
         return found
+
+
+def _by_place(begin: Positions, source: Source) -> dict[TopicPlace, int]:
+    """Return the next offset by topic and partition, from positions by the description of each topic."""
+    return {
+        (topic, number): at
+        for described, position in begin.of.items()
+        if isinstance(position, Offsets) and (topic := topic_of(described, source)) is not None
+        for number, at in position.next.items()
+    }

@@ -1,6 +1,7 @@
 """The backlog of a source at one moment, as both kinds of sources measure it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +11,7 @@ class Waiting:
     rows: int | None
     oldest_at: float | None  # Unix seconds by the source clock; None also without waiting rows
     reason: str | None = None  # why a number is unknown, as a clause
+    of: Mapping[str, "Waiting"] = field(default_factory=dict)  # of each of several sources, by its name
 
     def age(self, now: float) -> float | None:
         """Return the age of the oldest row, 0 without waiting rows; a time in the future counts as age 0."""

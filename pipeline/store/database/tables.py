@@ -194,6 +194,15 @@ ingest_identities = (
     )
 )
 
+ingest_parts = store_table(  # of a generation that reads several sources: what each was when it was last looked at
+    "ingest_parts",
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("source", Text, primary_key=True),  # as one line
+    Column("source_id", String(64)),
+    Column("partitions", Integer),
+    Column("source_clock", String(16)),
+)
+
 ingest_gaps = store_table(  # what a source had lost unread when an operator let ingest go on without it; append-only
     "ingest_gaps",
     Column("gap_id", Integer, primary_key=True),

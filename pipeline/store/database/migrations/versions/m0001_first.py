@@ -123,14 +123,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer, primary_key=True),
         sa.Column("source", sa.Text, nullable=False, unique=True), sa.Column("created_at", sa.Float, nullable=False),
     )  # fmt: skip
-    _table(
-        "ingest_identities",
-        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("source_id", sa.String(64)), sa.Column("partitions", sa.Integer),
-        sa.Column("bronze_id", sa.String(64), nullable=False), sa.Column("since_seq", sa.BigInteger, nullable=False),
-        sa.Column("start", sa.Text), sa.Column("actor", sa.String(255)),
-        sa.Column("recorded_at", sa.Float, nullable=False), sa.Column("source_clock", sa.String(16)),
-    )  # fmt: skip
+    _identities()
     _table(
         "ingest_gaps",
         sa.Column("gap_id", sa.Integer, primary_key=True), sa.Column("generation", sa.Integer, nullable=False),
@@ -357,6 +350,25 @@ def _make_tables_of_access_and_logs() -> None:
         sa.Column("measured_at", sa.Float, nullable=False), sa.Column("age_seconds", sa.Float),
         sa.Column("peak_seconds", sa.Float), sa.Column("rows", sa.BigInteger),
         sa.Column("limit_seconds", sa.Float, nullable=False), sa.Column("reason", sa.Text),
+        sa.Column("sources", sa.Text),
+    )  # fmt: skip
+
+
+def _identities() -> None:
+    """What the sources of ingest were when they were last looked at."""
+    _table(
+        "ingest_identities",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("source_id", sa.String(64)), sa.Column("partitions", sa.Integer),
+        sa.Column("bronze_id", sa.String(64), nullable=False), sa.Column("since_seq", sa.BigInteger, nullable=False),
+        sa.Column("start", sa.Text), sa.Column("actor", sa.String(255)),
+        sa.Column("recorded_at", sa.Float, nullable=False), sa.Column("source_clock", sa.String(16)),
+    )  # fmt: skip
+    _table(
+        "ingest_parts",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("source", sa.Text, primary_key=True), sa.Column("source_id", sa.String(64)),
+        sa.Column("partitions", sa.Integer), sa.Column("source_clock", sa.String(16)),
     )  # fmt: skip
 
 
