@@ -13,7 +13,7 @@ from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
 from pipeline.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.differences import Line, changes, effect, summary, text_diff
+from pipeline.contracts.catalogue.differences import Line, changes, summary, table_steps, text_diff
 from pipeline.contracts.catalogue.fields import FieldLine, fields_of
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
@@ -109,7 +109,7 @@ def one_version(environment: Environment, game: GameVersions, version: Version) 
     used = {version.schema_id, *(each.schema_id for each in game.landing_before(version))}
     known = _definitions(environment, used)
     fields = fields_of(known[version.schema_id], version.placement)
-    steps = sorted(effect(game, version, known), key=lambda step: not step.breaks)
+    steps = sorted(table_steps(game, version, known), key=lambda step: not step.breaks)
     return OneVersion(fields, tuple(steps[:_MOST_STEPS]), max(0, len(steps) - _MOST_STEPS))
 
 
@@ -128,7 +128,7 @@ def change_text(environment: Environment, game: GameVersions) -> str:
     used = {newest.schema_id, *(each.schema_id for each in game.landing_before(newest))}
     known = _definitions(environment, used)
     try:
-        return summary(effect(game, newest, known))
+        return summary(table_steps(game, newest, known))
     except Refused as refused:
         return f"{UNREADABLE}: {first_line(refused)}"
 

@@ -50,7 +50,7 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     """
     from pipeline.contracts.catalogue.condition import read_writers
     from pipeline.contracts.catalogue.definitions import read_definitions
-    from pipeline.contracts.catalogue.differences import effect
+    from pipeline.contracts.catalogue.differences import table_steps
     from pipeline.contracts.catalogue.fields import fields_of
 
     context = CommandContext(env_dir)
@@ -61,7 +61,7 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     used = {version.schema_id, *(each.schema_id for each in found.landing_before(version))}
     schemas = read_definitions(context.engine, used)
     fields = fields_of(schemas[version.schema_id], version.placement)
-    steps = effect(found, version, schemas)
+    steps = table_steps(found, version, schemas)
     writers = [each for each in read_writers(context.engine, found).known if each[2] == version.schema_id]
     if as_json:
         ids = [{"registry": registry, "id": named} for registry, named, _ in writers]

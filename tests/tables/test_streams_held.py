@@ -347,7 +347,7 @@ def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, p
 
 @pytest.mark.proves("G192")
 def test_a_replay_asks_for_refused_writers_first(world: ForeignWorld, passes: Passes) -> None:
-    """Law L15: a schema that came late is found by who replays, though no row asks for it; known writers are not."""
+    """Law L15: a schema that came late reaches a replay, which asks for it; no question is about known writers."""
     world.writers |= {("main", SEVEN): Writer(1), ("main", EIGHT): Writer(refused="registry main has no schema 8")}
     world.ingest(good(1), foreign(2, EIGHT), foreign(3), foreign(4, SEVEN, payload=b"\xff"))
     apply(world, passes, both(world))

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, event
 
 from pipeline.contracts.catalogue.condition import read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.differences import changes, effect, summary, text_diff
+from pipeline.contracts.catalogue.differences import changes, summary, table_steps, text_diff
 from pipeline.contracts.catalogue.fields import MOST_LINES, as_text, fields_of
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.contracts.formats.avro.format import AvroFormat
@@ -107,15 +107,15 @@ def test_an_effect_is_what_the_table_got(engine: Engine) -> None:
     register(engine, avro(player="int", rating="long"), "incompatible=side-column", "widen=side-column")
     found = chess(engine)
     schemas = read_definitions(engine, {each.schema_id for each in found.versions})
-    (third,) = [step for step in effect(found, found.version(3), schemas) if step.path == "player"]
+    (third,) = [step for step in table_steps(found, found.version(3), schemas) if step.path == "player"]
     assert (third.policy, third.column) == ("quarantine", None)
-    (fourth,) = [step for step in effect(found, found.version(4), schemas) if step.path == "player"]
+    (fourth,) = [step for step in table_steps(found, found.version(4), schemas) if step.path == "player"]
     assert (fourth.policy, fourth.column) == ("side-column", "player__v2")
     columns = {
         each.path: each.column for each in fields_of(schemas[found.version(4).schema_id], found.version(4).placement)
     }
     assert columns["player"] == "player__v2"
-    assert summary(effect(found, found.version(3), schemas)).startswith("player: its type changed")
+    assert summary(table_steps(found, found.version(3), schemas)).startswith("player: its type changed")
 
 
 def test_fields_of_any_depth_have_their_columns(engine: Engine) -> None:

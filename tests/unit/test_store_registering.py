@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registered, Registration
 from pipeline.control import gate
-from pipeline.control.registering import proposals, requests, trust
+from pipeline.control.registering import requests, trust
 from pipeline.control.registering.proposals import approve, describe, propose, register, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.errors import Refused
@@ -230,7 +230,7 @@ def test_the_requester_hears_who_may_approve(engine: Engine, second_version: Sch
 
 def test_an_attempt_that_cannot_be_planned_is_audited(engine: Engine) -> None:
     """A definition that no table can hold, or a huge one, is refused and stands in the log as a failed act."""
-    for bad in (b"\xff", bytes(proposals.MAX_DEFINITION_BYTES + 1)):
+    for bad in (b"\xff", bytes(1024 * 1024 + 1)):
         with pytest.raises(Refused):
             register(TWO, engine, replace(FIRST, definition=bad), "ann")
         assert acts(engine)[-2:] == [

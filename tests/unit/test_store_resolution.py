@@ -248,7 +248,7 @@ def test_a_later_question_finds_an_absent_schema(world: World, late: type) -> No
 
 
 @pytest.mark.parametrize("late", [Found, Absent, Away])
-def test_refused_writers_are_asked_for_without_a_need_each_ten_minutes(world: World, late: type[Answer]) -> None:
+def test_a_registry_hears_of_refused_writers_each_ten_minutes_without_a_need(world: World, late: type[Answer]) -> None:
     """Law L14: rows of a schema that comes late would go to quarantine for ever; away decides nothing about it."""
     world.answer = Absent("no such id")
     resolution = world.resolution()

@@ -36,7 +36,7 @@ def changes(before: Schema, after: Schema) -> tuple[Step, ...]:
     return evolve(((before, PLAIN),), after, DEFAULTS)[0]
 
 
-def effect(game: GameVersions, version: Version, schemas: Mapping[int, Schema]) -> tuple[Step, ...]:
+def table_steps(game: GameVersions, version: Version, schemas: Mapping[int, Schema]) -> tuple[Step, ...]:
     """Return what the game's table got from a version, by the policies it was registered with.
 
     `schemas` has the version's and those of `landing_before`. A change that was refused to a registry's schema, which

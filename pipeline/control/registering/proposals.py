@@ -25,9 +25,6 @@ from pipeline.store.audit import Act
 from pipeline.store.database.engine import writing
 from pipeline.store.writers import lock
 
-MAX_DEFINITION_BYTES: Final = 10 * 1024 * 1024
-"""Most bytes of a definition that a person gives, as of a registry's answers."""
-
 _SHOWN_NAMES: Final = 5
 
 Outcome: TypeAlias = Registered | SchemaRequest
@@ -69,7 +66,6 @@ def propose(settings: Settings, engine: Engine, registration: Registration) -> S
     Raises:
         Refused: a name, or a definition that no table can hold.
     """
-    _require_size(registration)
     plan = LocalRegistry(engine).plan(registration)
     needs_approval = _needs_approval(settings, plan)
     lines = [*render_plan(plan)]
@@ -100,7 +96,6 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
     act = _act(given, actor, str(DirectAct.REGISTER_SCHEMA), reason)
     gate.permit(settings, engine, actor, DirectAct.REGISTER_SCHEMA)
     try:
-        _require_size(given)
         plan = LocalRegistry(engine).require_possible(given)
     except Refused:
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
@@ -211,8 +206,3 @@ def _act(registration: Registration, actor: str, action: str, reason: str) -> Ac
 def _decision(request: SchemaRequest, actor: str, action: str, reason: str) -> Act:
     act = _act(request.registration, actor, action, reason)
     return replace(act, detail={**act.detail, "request": request.request_id, "requester": request.requester})
-
-
-def _require_size(registration: Registration) -> None:
-    if len(registration.definition) > MAX_DEFINITION_BYTES:
-        raise Refused(f"The definition has more than {MAX_DEFINITION_BYTES // 1024 // 1024} MiB. Give a smaller one.")
