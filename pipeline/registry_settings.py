@@ -84,6 +84,21 @@ def generation_of(registries: Mapping[str, RegistrySettings], name: str) -> str:
     return name if number == 1 else f"{name}.{number}"
 
 
+def key_of(generation: str, message: str | None) -> str:
+    """Return under which name answers to a source are kept, as in bronze's column `registry`.
+
+    It is the registry's generation; then a colon and the source's `message` where no payload of it names its own, empty
+    for a file's only one. So another message in the settings is another question, and changes no answer.
+    """
+    return generation if message is None else f"{generation}:{message}"
+
+
+def split_key(key: str) -> tuple[str, str | None]:
+    """Return the generation and the message of what `key_of` gave."""
+    generation, colon, message = key.partition(":")
+    return generation, message if colon else None
+
+
 def registry_problems(registries: Mapping[str, RegistrySettings]) -> list[str]:
     """Return the problems of all registries' settings, a sentence each; reads no file."""
     problems = []

@@ -472,13 +472,24 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
     overlay(tree, os.environ if environ is None else environ, problems)
     settings = _build(Settings, tree, "", problems)
     if not problems:
-        problems = _check(settings)
+        problems = _check(settings) + _own_landing(settings, paths)
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise Refused(
             f"{len(problems)} wrong setting(s), correct them in {paths.settings_file} or the environment:\n{lines}"
         )
     return settings, paths
+
+
+def _own_landing(settings: Settings, paths: Paths) -> list[str]:
+    """Return the sources that name the environment's landing table by its path: its rows would have two names."""
+    landing = paths.landing.resolve()
+    return [
+        f"{f'sources.{name}' if name else 'source'}.path: expected none for the landing table of the environment, got "
+        f"{source.path!r}"
+        for name, source in settings.every_source.items()
+        if source.path and Path(source.path).resolve() == landing
+    ]
 
 
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:

@@ -120,7 +120,6 @@ def sources_problems(source: Source, several: Mapping[str, Source]) -> list[str]
     if source != Source():
         problems.append("sources: expected either [source] or [sources.NAME], got both")
     named: dict[str, str] = {}
-    messages: dict[str, str] = {}
     for name, each in several.items():
         if _REGISTRY.fullmatch(name) is None:
             problems.append(
@@ -128,11 +127,6 @@ def sources_problems(source: Source, several: Mapping[str, Source]) -> list[str]
             )
         problems += [f"sources.{name}.{problem}" for problem in _problems(each)]
         other = named.setdefault(source_described(each), name)
-        if each.message and messages.setdefault(each.registry, each.message) != each.message:
-            problems.append(
-                f"sources.{name}.message: expected {messages[each.registry]!r}, as another source with the registry "
-                f"{each.registry!r} has it, got {each.message!r}: name that registry in a second table"
-            )
         if other != name:
             problems.append(f"sources.{name}: expected another source than that of sources.{other}, got the same")
     return problems

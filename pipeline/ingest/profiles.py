@@ -4,19 +4,17 @@ So bronze means the same without the store, and a store that was restored from a
 away again, is noticed before a row is written.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.envelopes.declared import profile_of
+from pipeline.contracts.envelopes.declared import kept_by, profile_of
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
-from pipeline.registry_settings import generation_of
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.store.writers import number_of_definition
@@ -26,7 +24,7 @@ DEFAULT: Final = 0
 
 
 def configured(settings: Settings, source: Source | None = None) -> SourceProfile | None:
-    """Return the profile that a source's settings declare, with its registry's generation; None for the default one.
+    """Return the profile that a source's settings declare, with its registry's key of answers; None for the default.
 
     Without a source, of `[source]`.
 
@@ -41,7 +39,7 @@ def configured(settings: Settings, source: Source | None = None) -> SourceProfil
             f"source.registry is {profile.registry!r}, but there is no such registry. "
             f"Add [registries.{profile.registry}] (docs/registries.md)."
         )
-    return replace(profile, registry=generation_of(settings.registries, profile.registry))
+    return kept_by(profile, settings.registries)
 
 
 class Profiles:

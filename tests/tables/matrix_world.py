@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from sqlalchemy import Engine
 
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
@@ -26,7 +26,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest.query import Ingest
 from pipeline.names import bronze_app_id, game_key
-from pipeline.registry_settings import RegistrySettings
+from pipeline.registry_settings import RegistrySettings, split_key
 from pipeline.settings import Demux, Onboarding, Paths, PlacementSettings, Settings, load
 from pipeline.source_settings import source_problems
 from pipeline.store.database.engine import open_store
@@ -206,7 +206,9 @@ class Matrix:
     # ------------------------------------------------------------------------------------------------------- before
 
     def publish(self) -> None:
-        """Give each schema its id where it comes from."""
+        """Give each schema its id where it comes from; the landing table may have headers, as some ways need them."""
+        columns = pa.schema({"key": pa.binary(), "value": pa.binary(), "headers": pa.map_(pa.string(), pa.binary())})
+        DeltaTable.create(self.paths.landing, Schema.from_arrow(columns))
         for game in self.games:
             for version in (0, 1):
                 registry = game.registry(version)
@@ -313,13 +315,11 @@ class Matrix:
         """Let the schemas have their ids, and the records arrive."""
         self.publish()
         policies = {name: parse_policies(BENDING) for name in self.registries if name.removesuffix(".2").endswith("-b")}
-        messages = {
-            each.registry(version): "t.M" for each in self.games for version in (0, 1) if each.way.id == "number"
-        }
         resolvers: dict[str, SchemaResolver] = dict(self.registries)
         self.resolution = Resolution(
-            self.engine, resolvers, clock, policies=policies, messages=messages, patience=patience
-        )
+            self.engine, resolvers, clock, policies=policies, patience=patience,
+            others=lambda key: resolvers[split_key(key)[0]],
+        )  # fmt: skip
         self.land()
 
     def run(self, passes: Passes) -> None:

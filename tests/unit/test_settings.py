@@ -342,3 +342,15 @@ def test_all_problems_of_registries_are_told_at_once(tmp_path: Path) -> None:
         "  - registries.e.key: expected a certificate with the key, got none",
     ]
     assert "hush" not in str(types.value) + str(values.value)
+
+
+@pytest.mark.parametrize("table", ["source", "sources.own"])
+def test_the_landing_table_of_the_environment_has_one_name(tmp_path: Path, table: str) -> None:
+    """By its path it would be another source, whose rows had all landed before under other names."""
+    (tmp_path / "elsewhere").symlink_to(tmp_path)
+    for path in (tmp_path / "landing", tmp_path / "elsewhere" / "landing"):
+        (tmp_path / "turnout.toml").write_text(f'[{table}]\npath = "{path}"\n')
+        with pytest.raises(Refused, match=rf"{table}.path: expected none"):
+            load(tmp_path)
+    (tmp_path / "turnout.toml").write_text(f'[{table}]\npath = "{tmp_path}/other"\n')
+    assert load(tmp_path)

@@ -169,15 +169,35 @@ def test_a_path_without_a_message_is_refused(world: World) -> None:
     assert world.needs == []
 
 
-def test_ids_without_index_paths_have_the_message_of_the_profile(world: World) -> None:
-    """Where an id stands in the wrapper no path follows it, so a person names the message."""
+@pytest.mark.parametrize(("message", "gets"), [("t.N", "t.N"), ("", None)])
+def test_ids_without_index_paths_have_the_message_of_the_profile(world: World, message: str, gets: str | None) -> None:
+    """Where an id stands in the wrapper no path follows it: a person names the message, unless there is only one."""
     world.answer = found({FIRST: "t.M", SECOND: "t.N"})
-    resolution = world.resolution(messages={"main": "t.N"})
-    resolution.note([CHESS])
+    resolution = world.resolution(others=lambda _: world)
+    need = CHESS._replace(registry=f"main:{message}")
+    resolution.note([need])
     world.after(resolution, 0)
-    (schema,) = world.schemas.of(CHESS.game_key)
-    assert schema.message == "t.N"
-    assert world.writer() == Writer(schema.schema_id)
+    kept = world.schemas.writers[need.registry, SEVEN]
+    assert [each.message for each in world.schemas.of(CHESS.game_key)] == ([] if gets is None else [gets])
+    assert (kept.schema_id is None, kept.indexed) == (gets is None, False)
+    assert gets or "set source.message" in (kept.refused or "")
+
+
+def test_another_message_in_the_settings_is_another_question(world: World) -> None:
+    """Else its rows would be decoded as the message that was named before, and the registry be blamed for it."""
+    world.answer = found({FIRST: "t.M", SECOND: "t.N"})
+    resolution = world.resolution(others=lambda _: world)
+    for message in ("t.M", "t.N"):
+        resolution.note([CHESS._replace(registry=f"main:{message}")])
+        world.after(resolution, 0)
+    resolution.note([CHESS])  # a framing with index paths
+    world.after(resolution, 0)
+    resolution.note([CHESS._replace(writer=SEVEN + SECOND)])
+    world.after(resolution, 40_000)  # and samples
+    assert {each.message for each in world.schemas.of(CHESS.game_key)} == {"t.M", "t.N"}
+    assert world.schemas.writers["main", SEVEN].indexed
+    with world.engine.connect() as connection:
+        assert {each.state for each in read_states(connection).values()} == {"ok"}
 
 
 def test_absent_counts_after_three_answers_over_half_a_minute(world: World) -> None:

@@ -15,7 +15,7 @@ from pipeline.contracts.writer_ids import shown_writer
 from pipeline.lists import join_limited
 from pipeline.moments import in_utc
 from pipeline.names import GameKey, plain
-from pipeline.registry_settings import RegistrySettings, generation_of
+from pipeline.registry_settings import RegistrySettings, generation_of, split_key
 from pipeline.store.games import known_names
 from pipeline.store.schema_needs import (
     NeedCount,
@@ -95,7 +95,7 @@ def read_catalogue(engine: Engine, registries: Mapping[str, RegistrySettings]) -
     views = (
         RegistryView(
             name,
-            kinds.get(name),
+            kinds.get(split_key(name)[0]),
             states.get(name),
             answers.get(name, 0),
             sum(each.registry == name for each in counted),

@@ -1,5 +1,7 @@
 """The profile that the settings of a source declare. Called by commands and drivers, before anything is read."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contracts.envelopes.message import problems
@@ -7,6 +9,7 @@ from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile
 from pipeline.errors import Refused
 from pipeline.names import shown
+from pipeline.registry_settings import RegistrySettings, generation_of, key_of
 from pipeline.source_settings import INDEXED, Source
 
 _MAX_BYTES = 1024 * 1024
@@ -35,6 +38,14 @@ def profile_of(source: Source) -> SourceProfile | None:
         lines = "".join(f"\n  - source.envelope_fields.{each}" for each in found)
         raise Refused(f"{len(found)} wrong field(s) of the envelope {shown(source.envelope_message)}:{lines}")
     return None if profile == WRAPPER else profile
+
+
+def kept_by(profile: SourceProfile, registries: Mapping[str, RegistrySettings]) -> SourceProfile:
+    """Return a profile with the key of its registry's answers in place of its registry's name, which must be known."""
+    if profile.registry is None:
+        return profile
+    message = profile.message or ("" if profile.framing == WRAPPER.framing else None)
+    return replace(profile, registry=key_of(generation_of(registries, profile.registry), message))
 
 
 def _definition(source: Source) -> bytes:

@@ -84,12 +84,16 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
         found: the answer.
         writer: the writer of the question.
         wanted: all writers that games wait for; those of the same id are among the result's.
-        message: the name of the message where ids of this registry come without an index path.
+        message: the name of the message where no index path follows the id, empty for the only one of the file; None
+            where a path follows, or the answer itself tells.
     """
     if b"" in found.messages:
         return Understood(writer, found.format, (_meaning(found, b"", found.messages[b""]),), None, found.version)
     if message is not None:
-        return Understood(writer, found.format, (_meaning(found, b"", message),), None, found.version)
+        name = message or (next(iter(found.messages.values())) if len(found.messages) == 1 else None)
+        why = "it has several messages, and the settings name none: set source.message"
+        meaning = Meaning(b"", "", refused=why) if name is None else _meaning(found, b"", name)
+        return Understood(writer, found.format, (meaning,), None, found.version)
     own = writer[: id_length(writer)]
     paths = [each[len(own) :] for each in (writer, *wanted) if each.startswith(own) and each != own]
     first = dict.fromkeys([*paths, *islice(sorted(found.messages), MOST_MESSAGES)])

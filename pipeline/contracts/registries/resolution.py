@@ -33,6 +33,7 @@ from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
+from pipeline.registry_settings import split_key
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.schema_needs import (
@@ -99,10 +100,11 @@ class _Asking:
     wake: threading.Event = field(default_factory=threading.Event)
 
 
-class _NotSet:
+class NotSet:
     """Stands for a registry that the settings lack."""
 
     def __init__(self, registry: str) -> None:
+        """Know its name."""
         self._registry = registry
 
     def resolve(self, _writer: bytes) -> Answer:
@@ -120,23 +122,23 @@ class Resolution:
         clock: Callable[[], float] = time.time,
         *,
         policies: Mapping[str, Policies] = _NOTHING,
-        messages: Mapping[str, str] = _NOTHING,
+        others: Callable[[str], SchemaResolver] = NotSet,
         patience: Patience = DEFAULT_PATIENCE,
     ) -> None:
         """Ask nothing yet.
 
         Args:
             engine: the control store.
-            resolvers: by generation of a registry.
+            resolvers: by the key of answers, see `registry_settings.key_of`.
             clock: Unix seconds.
             policies: of registrations, by generation; the defaults where it has none.
-            messages: the name of the message, by generation, where ids come without an index path.
+            others: makes the client of a further key, such as that of a source that the settings had before.
             patience: how long to wait.
         """
         self._engine = engine
         self._clock = clock
         self._policies = policies
-        self._messages = messages
+        self._others = others
         self._patience = patience
         self._stop: threading.Event | None = None  # None: the threads were not started
         self._asking = {name: self._begun(each) for name, each in resolvers.items()}
@@ -160,7 +162,7 @@ class Resolution:
                     continue
                 self._noted[need] = again or self._noted.get(need, False)
                 if need.registry not in self._asking:
-                    self._asking[need.registry] = self._begun(_NotSet(need.registry))
+                    self._asking[need.registry] = self._begun(self._others(need.registry))
                     if self._stop is not None:
                         self._serve(need.registry, self._stop)
                 self._asking[need.registry].wake.set()
@@ -320,7 +322,7 @@ class Resolution:
 
     def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> bool:
         """Keep a schema; return False where it contradicts an earlier answer, which then counts."""
-        schema, now = understood(found, writer, wanted, self._messages.get(registry)), self._clock()
+        schema, now = understood(found, writer, wanted, split_key(registry)[1]), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             contradiction = record(connection, registry, schema, now)
@@ -347,7 +349,7 @@ class Resolution:
             _note_health(connection, registry, None, now)
 
     def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
-        policies, unread = self._policies.get(registry, DEFAULTS), self._asking[registry].unread
+        policies, unread = self._policies.get(split_key(registry)[0], DEFAULTS), self._asking[registry].unread
         unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
         with self._lock:  # what they need after the message is written again as soon as they report it
             self._written = {need: at for need, at in self._written.items() if need.game_key not in unread}

@@ -10,11 +10,12 @@ from typing import Final, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 
+from pipeline.contracts.envelopes.declared import kept_by, profile_of
 from pipeline.contracts.policies import Policies, parse_policies
 from pipeline.contracts.registries.answers import SchemaResolver
-from pipeline.contracts.registries.resolution import Resolution
+from pipeline.contracts.registries.resolution import NotSet, Resolution
 from pipeline.errors import Refused
-from pipeline.registry_settings import RegistrySettings, generation_of
+from pipeline.registry_settings import RegistrySettings, generation_of, split_key
 from pipeline.settings import Settings
 
 _T = TypeVar("_T")
@@ -27,20 +28,22 @@ def resolution_of(engine: Engine, settings: Settings) -> Resolution:
     Raises:
         Refused: the settings of registries cannot be used; with all problems.
     """
-    in_wrappers = _messages(settings, "wrapper")
-    return Resolution(engine, resolvers(settings), policies=policies(settings.registries), messages=in_wrappers)
+    return Resolution(engine, resolvers(settings), policies=policies(settings.registries), others=_others(settings))
 
 
 def resolvers(settings: Settings) -> Mapping[str, SchemaResolver]:
-    """Return a client of each registry by its generation; asks nothing yet.
+    """Return a client of each registry by its generation, and by each key of a source; asks nothing yet.
 
     Raises:
         Refused: settings cannot be used, such as those of a missing file; with all problems.
     """
-    messages = _messages(settings)
-    return _by_generation(
-        settings.registries, lambda generation, each: KINDS[each.kind](each, messages.get(generation))
-    )
+    made = _by_generation(settings.registries, lambda _, each: KINDS[each.kind](each, None))
+    others, keys = _others(settings), set()
+    for source in settings.every_source.values():
+        profile = profile_of(source)
+        if profile is not None and profile.registry in settings.registries:
+            keys.add(kept_by(profile, settings.registries).registry or "")
+    return made | {key: others(key) for key in sorted(keys - made.keys())}
 
 
 def policies(registries: Mapping[str, RegistrySettings]) -> Mapping[str, Policies]:
@@ -52,16 +55,16 @@ def policies(registries: Mapping[str, RegistrySettings]) -> Mapping[str, Policie
     return _by_generation(registries, lambda _, each: parse_policies(each.auto_register_policies))
 
 
-def _messages(settings: Settings, framing: str | None = None) -> dict[str, str]:
-    """Return the message that a source names for payloads whose framing names none, by its registry's generation.
+def _others(settings: Settings) -> Callable[[str], SchemaResolver]:
+    """Return what makes a client by the key of answers, also of a source that the settings had before."""
+    by_generation = {generation_of(settings.registries, name): each for name, each in settings.registries.items()}
 
-    With `framing`, of sources with that one. Sources with one registry name the same message, see `source_settings`.
-    """
-    return {
-        generation_of(settings.registries, source.registry): source.message
-        for source in settings.every_source.values()
-        if source.message and source.registry in settings.registries and framing in {None, source.framing}
-    }
+    def make(key: str) -> SchemaResolver:
+        generation, message = split_key(key)
+        known = by_generation.get(generation)
+        return NotSet(key) if known is None else KINDS[known.kind](known, message or None)
+
+    return make
 
 
 def _by_generation(
