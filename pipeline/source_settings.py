@@ -19,7 +19,7 @@ INDEXED: Final = ("confluent", "wrapper-or-confluent")
 _OWN: Final = ("protobuf", "avro")
 _ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*)", re.DOTALL)
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-_FULL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_FULL_NAME: Final = re.compile(r"(?=.{1,500}$)[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MAX_HEADERS: Final = 16
 _TOPIC: Final = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _TOPIC_WORDS: Final = "1 to 249 letters, digits, '.', '_' and '-'"

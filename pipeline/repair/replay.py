@@ -36,6 +36,7 @@ from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import target_schema
 
 KILLS_WORKER: Final = "kills_worker"
+_ASKS: Final = 2  # for an id, and then for the message of it that the rows are
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def replay_all(
         chosen = [(game, quarantined.places(game.name, skipped)) for game in games if game.name in names_there]
     replay = Replay(paths, environment, schemas, dry_run=dry_run)
     if ask is not None:
-        ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
+        for _ in range(_ASKS):
+            ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
     return [_one(replay, game, places) for game, places in chosen if places.num_rows]
 
 

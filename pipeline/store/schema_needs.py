@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 
 from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
@@ -18,6 +18,9 @@ from pipeline.store.writers import lock
 
 MOST_NEEDS: Final = 1000
 """Most open needs of one game; its further rows report theirs again once these are answered."""
+
+READ_SECONDS: Final = 300.0
+"""How long a game may take to read its rows again; its later schemas are registered then."""
 
 _WRITERS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 _OK_SECONDS: Final = 60.0  # between two notes that a registry still answers
@@ -37,6 +40,7 @@ class OpenNeed:
     absent_since: float | None = None  # the first of them
     answer: str | None = None  # the last one, a sentence
     again: bool = False  # its registry is asked even where the writer is refused
+    reads_again_at: float | None = None  # when it was answered, and the game's rows must say which message they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,10 @@ class RegistryHealth:
 
 
 def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
-    """Add needs; an open one only takes over `again`."""
+    """Add needs; an open one only takes over `again`.
+
+    One of a message that rows say they are takes the place, in the order of needs, of the one that they were read for.
+    """
     wanted = {(each.registry, each.writer, each.game_key): each for each in needs}
     table = schema_needs
     with writing(engine) as connection:
@@ -80,7 +87,8 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
                     connection.execute(update(table).where(*same).values(again=1))
             elif (left := room.setdefault(need.game_key, MOST_NEEDS)) > 0:
                 room[need.game_key] = left - 1
-                new.append(asdict(need) | {"again": int(need.again)})
+                since = _end_reading(connection, need)
+                new.append(asdict(need) | {"again": int(need.again), "wanted_at": since})
         if new:
             connection.execute(insert(table), new)
 
@@ -97,7 +105,9 @@ def count_needs(connection: Connection) -> list[NeedCount]:
     """Count the open needs of each game and registry, oldest first."""
     table = schema_needs
     oldest = func.min(table.c.wanted_at)
-    query = select(table.c.registry, table.c.game_key, func.max(table.c.game), func.count(), oldest)
+    query = select(table.c.registry, table.c.game_key, func.max(table.c.game), func.count(), oldest).where(
+        table.c.reads_again_at.is_(None)
+    )
     return [
         NeedCount(*row)
         for row in connection.execute(query.group_by(table.c.registry, table.c.game_key).order_by(oldest))
@@ -118,12 +128,61 @@ def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) 
     return [_need(**row) for row in connection.execute(query).mappings()]
 
 
-def end_needs(connection: Connection, registry: str, writers: Collection[bytes]) -> None:
-    """Forget needs that were answered."""
+def games_that_read_again(connection: Connection, now: float) -> set[GameKey]:
+    """Return the games whose rows are read once more, to say which of several messages they are."""
+    at = schema_needs.c.reads_again_at
+    return {GameKey(key) for key in connection.scalars(select(schema_needs.c.game_key).where(at > now - READ_SECONDS))}
+
+
+def read_again(connection: Connection, need: OpenNeed, now: float) -> bool:
+    """Keep an answered need until the rows of its game have said which message they are, for at most `READ_SECONDS`.
+
+    Where they have said it before, end it and return False.
+    """
+    table = schema_needs
+    same = (table.c.registry == need.registry, table.c.game_key == need.game_key)
+    writers = map(bytes, connection.scalars(select(table.c.writer).where(*same)))
+    if any(each != need.writer and each.startswith(need.writer) for each in writers):
+        connection.execute(delete(table).where(*_own(need)))
+        return False
+    connection.execute(update(table).where(*_own(need)).values(reads_again_at=now))
+    return True
+
+
+def end_readings(connection: Connection, now: float) -> None:
+    """Forget the needs whose games have read again for too long."""
+    connection.execute(delete(schema_needs).where(schema_needs.c.reads_again_at <= now - READ_SECONDS))
+
+
+def _end_reading(connection: Connection, need: OpenNeed) -> float:
+    """End the need that a game's rows were read again for; return the time that counts for this one."""
+    table = schema_needs
+    reading = (
+        table.c.registry == need.registry, table.c.game_key == need.game_key, table.c.reads_again_at.is_not(None)
+    )  # fmt: skip
+    since = need.wanted_at
+    for row in connection.execute(select(table).where(*reading)).mappings().all():
+        held = _need(**row)
+        if need.writer.startswith(held.writer):
+            since = min(since, held.wanted_at)
+            connection.execute(delete(table).where(*_own(held)))
+    return since
+
+
+def _own(need: OpenNeed) -> tuple[ColumnElement[bool], ...]:
+    table = schema_needs
+    return table.c.registry == need.registry, table.c.writer == need.writer, table.c.game_key == need.game_key
+
+
+def end_needs(
+    connection: Connection, registry: str, writers: Collection[bytes], but_of: Collection[GameKey] = ()
+) -> None:
+    """Forget needs that were answered, but of some games."""
     table, ended = schema_needs, list(writers)
     for start in range(0, len(ended), _WRITERS_PER_QUERY):
         part = ended[start : start + _WRITERS_PER_QUERY]
-        connection.execute(delete(table).where(table.c.registry == registry, table.c.writer.in_(part)))
+        ours = (table.c.registry == registry, table.c.writer.in_(part), table.c.game_key.not_in(list(but_of)))
+        connection.execute(delete(table).where(*ours))
 
 
 def note_answer(connection: Connection, registry: str, writer: bytes, answer: str, now: float, *, absent: bool) -> None:

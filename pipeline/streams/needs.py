@@ -72,6 +72,12 @@ def lowest(needs: Iterable[Need]) -> tuple[Need, ...]:
     return tuple(first.values())[:MAX_NEEDS]
 
 
+def is_indexed(need: Need, schemas: SchemaSet) -> bool:
+    """Return whether the writer is known by now and has many messages, which rows name."""
+    found = None if need.registry is None else schemas.writers.get((need.registry, need.writer))
+    return found is not None and found.indexed
+
+
 def is_open(need: Need, key: GameKey, schemas: SchemaSet) -> bool:
     """Return whether a schema set still lacks what a game needs."""
     if need.registry is None:

@@ -19,7 +19,7 @@ from pipeline.names import GameKey
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes
-from pipeline.streams.needs import Waiting, is_open
+from pipeline.streams.needs import Waiting, is_indexed, is_open
 from pipeline.streams.writing.writers import GameTable, Writer
 
 
@@ -75,11 +75,16 @@ class Stream:
         return Position(self.generation, self.cursor)
 
     def is_held(self, schemas: SchemaSet) -> bool:
-        """Return whether its next row needs what a schema set still lacks: reading it would land nothing."""
+        """Return whether its next row needs what a schema set still lacks: reading it would land nothing.
+
+        It is read for nothing, but once, where an answer has many messages: its rows say which of them they need.
+        """
         waits = self.waits
         if waits is None or not waits.after <= self.cursor < waits.first.seq:
             return False
-        return is_open(waits.first, self.game_key, schemas)
+        return is_open(waits.first, self.game_key, schemas) and not any(
+            is_indexed(each, schemas) for each in waits.needs
+        )
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""

@@ -359,7 +359,7 @@ class Matrix:
                 self.now += seconds
                 while self.resolution.step(self.now) <= self.now:
                     pass
-        self.split()
+                self.split()
 
     def _waits(self, streams: Mapping[str, Stream], game: Game, landed: int) -> bool:
         """Return whether a game waits for a schema, with so many rows in the files of its table."""

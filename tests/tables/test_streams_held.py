@@ -333,6 +333,24 @@ def test_a_chunk_that_waited_is_judged_by_the_newer_set(world: ForeignWorld, pas
     assert (waiting.lane, waiting.error) == (Lane.CATCHUP, None)
 
 
+@pytest.mark.proves("G191")
+def test_a_game_is_read_again_once_any_of_its_needs_is_an_id_of_many_messages(
+    world: ForeignWorld, passes: Passes
+) -> None:
+    """Its rows say which message it is, also where another need is before it: else both would wait for each other."""
+    world.ingest(foreign(1, EIGHT), foreign(2, INDEXED, payload=b"\x02\x02" + FIRST.payload(points=2)))
+    streams = both(world)
+    apply(world, passes, streams)
+    held = streams[str(CHESS.key)]
+    assert held.is_held(world.schemas())
+    world.writers["main", INDEXED] = Writer(indexed=True)
+    assert not held.is_held(world.schemas())
+    apply(world, passes, streams)
+    assert held.waits is not None
+    assert [each.writer for each in held.waits.needs] == [EIGHT, INDEXED + b"\x02\x02"]
+    assert held.is_held(world.schemas())
+
+
 @pytest.mark.proves("G192")
 def test_a_replay_lands_rows_whose_schema_was_found_later(world: ForeignWorld, passes: Passes) -> None:
     """Law L15: an answer is never changed; a later one decides what was refused by it."""

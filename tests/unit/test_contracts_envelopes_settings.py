@@ -6,12 +6,13 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from pipeline.contracts.envelopes.declared import profile_of
+from pipeline.contracts.envelopes.declared import kept_by, profile_of
 from pipeline.contracts.envelopes.envelope import COLUMNS
 from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.opening import ENVELOPES
 from pipeline.contracts.profile import SourceProfile
 from pipeline.errors import Refused
+from pipeline.registry_settings import RegistrySettings, split_key
 from pipeline.settings import load
 from pipeline.source_settings import ENVELOPE_FIELDS, Source, source_problems
 from pipeline.verify import opening
@@ -181,3 +182,18 @@ def test_a_definition_that_cannot_be_used(tmp_path: Path, content: bytes | None,
         path.write_bytes(content)
     with pytest.raises(Refused, match=words):
         profile_of(source)
+
+
+@pytest.mark.parametrize(
+    ("framing", "message", "key"),
+    [
+        ("confluent", None, "main.2"), ("glue", "t.M", "main.2:t.M"), ("glue", None, "main.2"),
+        ("wrapper", "t.M", "main.2:t.M"), ("wrapper", None, "main.2:"),
+    ],
+)  # fmt: skip
+def test_answers_are_kept_by_what_the_payloads_do_not_name(framing: str, message: str | None, key: str) -> None:
+    """One id means one message to a source and another to the next: their rows have different keys in bronze."""
+    registries = {"main": RegistrySettings(kind="glue", generation=2)}
+    profile = kept_by(SourceProfile("none", "key", framing, "main", message=message), registries)
+    assert profile.registry == key
+    assert split_key(key) == ("main.2", None if framing == "confluent" else message or ("" if ":" in key else None))

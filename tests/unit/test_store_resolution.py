@@ -358,6 +358,38 @@ def test_a_schema_waits_for_the_message_that_rows_before_it_need(world: World) -
     assert world.needs == []
 
 
+def test_two_drivers_keep_the_order_of_a_game_whose_rows_are_read_again(world: World) -> None:
+    """Each asks for all needs: what one knows of the rows to be read again, the other finds in the store."""
+    world.answer = {SEVEN: found({FIRST: "t.M", SECOND: "t.N"}, a="int32"), EIGHT: found(a="int64")}
+    group, ingest = world.resolution(), world.resolution()
+    both = CHESS, CHESS._replace(writer=EIGHT)
+    group.note(both[:1])
+    world.after(group, 0)
+    ingest.note(both[1:])
+    for driver in (ingest, group, ingest):
+        world.after(driver, 1)
+    assert world.schemas.games == {}
+    group.note([CHESS._replace(writer=SEVEN + FIRST), both[1]])
+    world.after(ingest, 1)
+    world.after(group, 1)
+    assert len(world.schemas.of(CHESS.game_key)) == 2
+    assert world.schemas.placements == {}, "int64 continues int32; the other way round it would be refused"
+    assert world.needs == []
+
+
+def test_a_game_that_never_reads_again_gets_its_later_schema(world: World) -> None:
+    """Its rows may be of a message that it has, so they report nothing: what comes later waits for minutes only."""
+    world.answer = {SEVEN: found({FIRST: "t.M", SECOND: "t.N"}), EIGHT: found(b="int64")}
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT)])
+    world.after(resolution, 0)
+    world.after(resolution, 299)
+    assert world.schemas.games == {}
+    world.after(resolution, 1)
+    assert [len(each) for each in world.schemas.games.values()] == [1]
+    assert world.needs == []
+
+
 def test_an_unusable_schema_is_refused_at_once(world: World) -> None:
     """The registry has it, turnout cannot use it: its rows go to quarantine with the reason, on one line."""
     world.answer = {SEVEN: Unusable("its references form a circle\nsecond line"), EIGHT: GARBAGE}

@@ -26,9 +26,15 @@ from pipeline.contracts.registries.answers import Found, Version
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
-from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
-from pipeline.store.schema_needs import OpenNeed, end_needs, needs_of, read_needs
+from pipeline.store.schema_needs import (
+    OpenNeed,
+    end_needs,
+    games_that_read_again,
+    needs_of,
+    read_again,
+    read_needs,
+)
 from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
 
 MOST_MESSAGES: Final = 16
@@ -128,41 +134,37 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
 
 
 def settle(
-    connection: Connection,
-    registry: str,
-    wanted: Collection[bytes],
-    policies: Policies,
-    *,
-    asked: bool,
-    unread: Collection[GameKey] = (),
-) -> set[GameKey]:
+    connection: Connection, registry: str, wanted: Collection[bytes], policies: Policies, now: float, *, asked: bool
+) -> None:
     """Register the schemas of known writers for the games that need them, and end those needs.
 
     A schema that a game's table cannot take is registered too: its rows go to quarantine until a person decides.
-    Needs of refused writers that ask again end only where the registry was `asked`. Return the games whose rows must
-    be read again, as they say which of several messages they are; for `unread` games nothing is registered: rows that
-    are read again report what they need after it, and a game's schemas are registered in that order.
+    Needs of refused writers that ask again end only where the registry was `asked`. Where an id has several messages,
+    the game's rows are read again, to say which one they are; its later needs stay open until they have, as a game's
+    schemas are registered in the order of its rows.
     """
     rows = newest_writers(connection, registry, wanted)
     known: dict[int, list[OpenNeed]] = {}
-    ended, read_again = set(), set()
+    ended, reading = set(), games_that_read_again(connection, now)
     for need in needs_of(connection, registry, wanted):
         row = rows.get(need.writer)
-        if row is None or (row.refused is not None and need.again and not asked):
+        if need.game_key in reading or row is None or (row.refused is not None and need.again and not asked):
             continue
-        ended.add(need.writer)
         if row.indexed:  # which message it is stands in the row, unless the schema has only one
             paths = rows_of_paths(connection, registry, need.writer)
-            row = paths[0] if len(paths) == 1 else row
-            read_again |= {need.game_key} if row.indexed else set()
-        if row.schema_id is not None and need.game_key not in unread:
+            if len(paths) != 1:
+                if read_again(connection, need, now):
+                    reading.add(need.game_key)
+                continue
+            row = paths[0]
+        ended.add(need.writer)
+        if row.schema_id is not None:
             known.setdefault(row.schema_id, []).append(need)
     found = read_schemas(connection, set(known))
     registering = [_registration(need, found[each], policies) for each, needs in known.items() for need in needs]
     if registering:
         RegistrationBatch(connection, registering).write()
-    end_needs(connection, registry, ended)
-    return read_again
+    end_needs(connection, registry, ended, reading)
 
 
 def give_up(engine: Engine, registry: str, now: float) -> int:

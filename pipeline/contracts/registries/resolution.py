@@ -37,8 +37,10 @@ from pipeline.registry_settings import split_key
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.schema_needs import (
+    READ_SECONDS,
     OpenNeed,
     RegistryHealth,
+    end_readings,
     needs_of,
     note_answer,
     read_needs,
@@ -95,7 +97,6 @@ class _Asking:
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
-    unread: set[GameKey] = field(default_factory=set)  # games that report next which message of a schema they need
     unanswered: dict[bytes, int] = field(default_factory=dict)  # how often it was away when asked for a writer
     wake: threading.Event = field(default_factory=threading.Event)
 
@@ -199,7 +200,13 @@ class Resolution:
         waiting: dict[bytes, list[OpenNeed]] = {}
         with self._engine.connect() as connection:
             health = read_states(connection).get(registry)
-            for need in read_needs(connection, registry):
+            needs = read_needs(connection, registry)
+        if any(need.reads_again_at is not None and need.reads_again_at <= now - READ_SECONDS for need in needs):
+            with writing(self._engine) as connection:
+                lock(connection)
+                end_readings(connection, now)
+        for need in needs:
+            if need.reads_again_at is None:
                 waiting.setdefault(need.writer, []).append(need)
         if waiting:
             waiting = self._settle(registry, waiting)
@@ -250,7 +257,6 @@ class Resolution:
             return
         needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
         write_needs(self._engine, needs)
-        self._asking[registry].unread -= {need.game_key for need in noted}
         with self._lock:
             for need, again in noted.items():
                 if self._noted.get(need) == again:
@@ -349,10 +355,8 @@ class Resolution:
             _note_health(connection, registry, None, now)
 
     def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
-        policies, unread = self._policies.get(split_key(registry)[0], DEFAULTS), self._asking[registry].unread
-        unread |= settle(connection, registry, wanted, policies, asked=asked, unread=unread)
-        with self._lock:  # what they need after the message is written again as soon as they report it
-            self._written = {need: at for need, at in self._written.items() if need.game_key not in unread}
+        policies = self._policies.get(split_key(registry)[0], DEFAULTS)
+        settle(connection, registry, wanted, policies, self._clock(), asked=asked)
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""

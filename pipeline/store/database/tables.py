@@ -265,7 +265,7 @@ registrations = store_table(  # which schemas a game may use, in order; append-o
     Column("schema_id", Integer, ForeignKey("schemas.schema_id"), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("actor", Text),  # who registered it; null: nobody, as the schema came from a registry or a simulation
-    Column("registry", String(60)),  # the generation of the registry that it came from; null: from no registry
+    Column("registry", String(600)),  # the generation of the registry that it came from; null: from no registry
     UniqueConstraint("game_key", "version"),
     allowed={"registry": "IS NULL OR actor IS NULL"},
 )
@@ -282,7 +282,7 @@ placements = store_table(  # what a registration chose; no row means that each f
 writers = store_table(  # what registries answered; append-only, the newest row of a writer counts
     "writers",
     Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and profiles
-    Column("registry", String(60), nullable=False),  # a generation of it, such as main or main.2
+    Column("registry", String(600), nullable=False),  # a key of its answers, such as main, main.2 or main:acme.Event
     Column("writer", LargeBinary, nullable=False),  # its id as on the wire, then the index path where it has one
     Column("schema_id", Integer, ForeignKey("schemas.schema_id")),  # null: refused or indexed
     Column("refused", Text),  # why its rows go to quarantine; null: they do not
@@ -309,7 +309,7 @@ profiles = store_table(  # how sources route and pack their records; append-only
 
 registry_states = store_table(  # how registries of others answered last; no row: nobody asked yet
     "registry_states",
-    Column("registry", String(60), primary_key=True),  # a generation of it
+    Column("registry", String(600), primary_key=True),  # a generation of it
     Column("state", String(16), nullable=False),  # ok | away | mistrusted
     Column("since", Float, nullable=False),
     Column("detail", Text),  # one sentence; null where it is ok
@@ -320,7 +320,7 @@ registry_states = store_table(  # how registries of others answered last; no row
 
 schema_needs = store_table(  # what games wait for; a row goes when it is answered
     "schema_needs",
-    Column("registry", String(60), primary_key=True),
+    Column("registry", String(600), primary_key=True),
     Column("writer", LargeBinary, primary_key=True),
     Column("game_key", String(64), primary_key=True),
     Column("game", Text, nullable=False),
@@ -330,6 +330,7 @@ schema_needs = store_table(  # what games wait for; a row goes when it is answer
     Column("absent_since", Float),  # the first of them
     Column("answer", Text),  # the last answer, one sentence
     Column("again", Integer, nullable=False),  # 1: the registry is asked even where the writer is refused
+    Column("reads_again_at", Float),  # when it was answered, and the game's rows must say which message they are
     allowed={"absences": ">= 0", "again": _FLAG},
 )
 

@@ -164,7 +164,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer, nullable=False),
         sa.Column("schema_id", sa.Integer, sa.ForeignKey("schemas.schema_id"), nullable=False),
         sa.Column("created_at", sa.Float, nullable=False), sa.Column("actor", sa.Text),
-        sa.Column("registry", sa.String(60)), sa.UniqueConstraint("game_key", "version"),
+        sa.Column("registry", sa.String(600)), sa.UniqueConstraint("game_key", "version"),
         allowed={"registry": "IS NULL OR actor IS NULL"},
     )  # fmt: skip
     _table(
@@ -176,7 +176,7 @@ def upgrade() -> None:
     _table(
         "writers",
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("registry", sa.String(60), nullable=False), sa.Column("writer", sa.LargeBinary, nullable=False),
+        sa.Column("registry", sa.String(600), nullable=False), sa.Column("writer", sa.LargeBinary, nullable=False),
         sa.Column("schema_id", sa.Integer, sa.ForeignKey("schemas.schema_id")), sa.Column("refused", sa.Text),
         sa.Column("indexed", sa.Integer, nullable=False), sa.Column("fingerprint", sa.String(64)),
         sa.Column("subject", sa.Text), sa.Column("version", sa.Integer),
@@ -195,18 +195,19 @@ def upgrade() -> None:
     )  # fmt: skip
     _table(
         "registry_states",
-        sa.Column("registry", sa.String(60), primary_key=True), sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("registry", sa.String(600), primary_key=True), sa.Column("state", sa.String(16), nullable=False),
         sa.Column("since", sa.Float, nullable=False), sa.Column("detail", sa.Text),
         sa.Column("checked_at", sa.Float, nullable=False), sa.Column("retry_at", sa.Float),
         allowed={"state": ("ok", "away", "mistrusted")},
     )  # fmt: skip
     _table(
         "schema_needs",
-        sa.Column("registry", sa.String(60), primary_key=True), sa.Column("writer", sa.LargeBinary, primary_key=True),
+        sa.Column("registry", sa.String(600), primary_key=True), sa.Column("writer", sa.LargeBinary, primary_key=True),
         sa.Column("game_key", sa.String(64), primary_key=True), sa.Column("game", sa.Text, nullable=False),
         sa.Column("wanted_at", sa.Float, nullable=False), sa.Column("asked_at", sa.Float),
         sa.Column("absences", sa.Integer, nullable=False), sa.Column("absent_since", sa.Float),
         sa.Column("answer", sa.Text), sa.Column("again", sa.Integer, nullable=False),
+        sa.Column("reads_again_at", sa.Float),
         allowed={"absences": ">= 0", "again": "IN (0, 1)"},
     )  # fmt: skip
     _table(
