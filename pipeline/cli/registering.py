@@ -165,6 +165,25 @@ def trust_registry(env_dir: Path, registry: str, reason: str | None, dry_run: bo
         say(trust(context.settings, context.engine, proposal, context.actor, reason or ""))
 
 
+@click.command("give-up")
+@click.argument("registry")
+@click.option("--reason", help="Why it will never answer; required, kept in the audit log.")
+@click.option("--dry-run", is_flag=True, help="Show what games wait for, and change nothing.")
+def give_up_registry(env_dir: Path, registry: str, reason: str | None, dry_run: bool) -> None:
+    """Give up the schemas that games wait for from REGISTRY; its name, with its generation above 1: NAME.2.
+
+    For a registry that will never answer, such as an earlier generation. Rows of these schemas go to quarantine, and
+    their games go on. See docs/registries.md.
+    """
+    from pipeline.control.registering.giving_up import give_up, propose
+
+    context = CommandContext(env_dir)
+    proposal = propose(context.engine, registry)
+    _say_all(proposal.lines)
+    if not dry_run:
+        say(give_up(context.settings, context.engine, proposal, context.actor, reason or ""))
+
+
 def _registration(
     *,
     game: str,

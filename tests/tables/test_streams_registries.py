@@ -17,6 +17,7 @@ from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Need as Wanted
 from pipeline.contracts.registries.resolution import Patience, Resolution
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.control.registering.giving_up import propose
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import Injected
 from pipeline.health.status import IMPROVE_AFTER
@@ -317,7 +318,7 @@ def test_a_person_who_gives_up_lets_the_rows_go_to_quarantine(
     driver = driver_of(world, passes, registry[1])
     driver.round()
     assert points(world) == [5]
-    assert give_up(world.engine, "main", time.time()) == 1
+    assert give_up(world.engine, "main", propose(world.engine, "main").writers, time.time()) == 1
     driver.round()
     assert (points(world), world.refused()) == ([5, 2], [(2, 0)])
     assert driver.state() == ("RUNNING", "None")

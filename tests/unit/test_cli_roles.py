@@ -20,7 +20,7 @@ from pipeline.store.database.tables import schema_requests
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, change, operation, submit
-from pipeline.store.schema_needs import RegistryHealth, write_state
+from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 
 ROOT = Path(__file__).parents[2]
 READS = {
@@ -53,6 +53,7 @@ ACTS = {
     "schemas approve": ((REQUEST,), "approve a schema"),
     "schemas reject": ((REQUEST, "--reason", "no"), "reject a schema"),
     "schemas trust": (("main", "--reason", "rebuilt"), "trust a registry"),
+    "schemas give-up": (("old", "--reason", "rebuilt"), "give up a registry"),
     "ingest adopt": ((), "adopt a source"),
     "stream own-query": (("Go", "on"), "set an own query"),
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
@@ -120,6 +121,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
     "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
     "schemas reject": ("reject a schema", f"game:{game_key('Go')}", {**ASKED, "reason": "no"}),
+    "schemas give-up": ("give up a registry", "registry:old", {"reason": "rebuilt", "writers": ["0000000007"]}),
     "schemas trust": ("trust a registry", "registry:main", {"reason": "rebuilt", "seen": "7 changed", "since": 1.0}),
 }  # fmt: skip
 FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
@@ -145,6 +147,7 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
             definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
         ))  # fmt: skip
         write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
+    write_needs(engine, [OpenNeed("old", b"\0\0\0\0\7", game_key("Go"), "Go", 1.0)])
     before = len(list(audit.entries(engine)))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])
     found = list(audit.entries(engine))[before:]

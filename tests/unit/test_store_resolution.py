@@ -593,7 +593,8 @@ def test_a_registry_that_the_settings_lack_is_away(world: World) -> None:
     health = world.health("old.2")
     assert (health.state, health.detail) == (
         "away",
-        "The settings have no registry old.2. Add its table, with its generation.",
+        "The settings have no registry old.2. Add its table with this generation, or let what games wait for go to "
+        "quarantine by `turnout schemas give-up old.2`.",
     )
 
 
@@ -603,7 +604,7 @@ def test_a_person_gives_up_a_registry_that_never_answers(world: World) -> None:
     resolution = world.resolution()
     resolution.note([CHESS, GO._replace(writer=EIGHT), GO._replace(registry="other")])
     world.after(resolution, 0)
-    assert give_up(world.engine, "main", world.now) == 2
+    assert give_up(world.engine, "main", [SEVEN, EIGHT], world.now) == 2
     assert world.writer(EIGHT) == Writer(refused="a person gave up waiting for schema 8 of main")
     assert [need.registry for need in world.needs] == ["other"]
 

@@ -33,7 +33,6 @@ from pipeline.store.schema_needs import (
     games_that_read_again,
     needs_of,
     read_again,
-    read_needs,
 )
 from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
 
@@ -167,15 +166,14 @@ def settle(
     end_needs(connection, registry, ended, reading)
 
 
-def give_up(engine: Engine, registry: str, now: float) -> int:
-    """Refuse all that games wait for from a registry that will never answer, as a person has decided.
+def give_up(engine: Engine, registry: str, wanted: Collection[bytes], now: float) -> int:
+    """Refuse writers that a registry will never answer about, as a person has decided; their rows go to quarantine.
 
-    Their rows go to quarantine. Return the number of writers.
+    Return how many they were: what was answered meanwhile stays so.
     """
     with writing(engine) as connection:
         lock(connection)
-        wanted = {need.writer for need in read_needs(connection, registry)}
-        unknown = sorted(wanted - newest_writers(connection, registry, wanted).keys())
+        unknown = sorted(set(wanted) - newest_writers(connection, registry, wanted).keys())
         rows = (
             WriterRow(
                 registry, writer, refused=f"a person gave up waiting for schema {shown_writer(writer)} of {registry}"

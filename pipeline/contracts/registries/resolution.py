@@ -110,7 +110,10 @@ class NotSet:
 
     def resolve(self, _writer: bytes) -> Answer:
         """Answer that nothing is known."""
-        return Away(f"The settings have no registry {self._registry}. Add its table, with its generation.")
+        return Away(
+            f"The settings have no registry {self._registry}. Add its table with this generation, or let what games "
+            f"wait for go to quarantine by `turnout schemas give-up {self._registry}`."
+        )
 
 
 class Resolution:
