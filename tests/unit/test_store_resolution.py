@@ -591,10 +591,10 @@ def test_a_registry_that_the_settings_lack_is_away(world: World) -> None:
     world.after(resolution, 0)
     assert world.schemas.version == 0
     health = world.health("old.2")
-    assert (health.state, health.detail) == (
-        "away",
+    assert health.state == "away"
+    assert health.detail == (
         "The settings have no registry old.2. Add its table with this generation, or let what games wait for go to "
-        "quarantine by `turnout schemas give-up old.2`.",
+        "quarantine by `turnout schemas give-up old.2`."
     )
 
 
