@@ -92,6 +92,7 @@ def read_catalogue(engine: Engine, registries: Mapping[str, RegistrySettings]) -
     for each in counted:
         waiting[each.game_key] = (*waiting.get(each.game_key, ()), each)
     kinds: dict[str, str] = {generation_of(registries, name): each.kind for name, each in registries.items()}
+    met = {*states, *answers, *(each.registry for each in counted)}
     views = (
         RegistryView(
             name,
@@ -100,7 +101,7 @@ def read_catalogue(engine: Engine, registries: Mapping[str, RegistrySettings]) -
             answers.get(name, 0),
             sum(each.registry == name for each in counted),
         )
-        for name in sorted({*kinds, *states, *answers, *(each.registry for each in counted)})
+        for name in sorted(met | (kinds.keys() - {split_key(each)[0] for each in met}))
     )
     games = sorted((*found.values(), *without), key=lambda each: (each.game, each.key))
     return Catalogue(tuple(games), tuple(views), waiting, now)
