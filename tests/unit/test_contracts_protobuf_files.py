@@ -6,12 +6,14 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.json_format import ParseDict
 
 from pipeline.contracts.envelopes.index_paths import index_path
 from pipeline.contracts.formats.supported import decoder, format_of
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.kinds import found
+from pipeline.contracts.registries.protobuf_sources import message_paths
 from pipeline.contracts.schemas import Schema
 from tests.unit.test_contracts_decode import message_class, payloads
 
@@ -23,12 +25,12 @@ import "acme/shared.proto";
 import "google/protobuf/struct.proto";
 message First { Car car = 1; google.protobuf.Struct extra = 2; }
 message Outer {
-  map<string, Car> cars = 1;
   message N0 {
     int32 n = 1;
     message Deep { repeated Shared shared = 2; }
   }
   message N1 { N0.Deep deep = 1; google.protobuf.Value any = 2; }
+  map<string, Car> cars = 1;
 }
 """
 IMPORTS = {
@@ -98,3 +100,14 @@ def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: F
     assert b"acme/unit.proto" in unit
     assert b"acme/car.proto" not in unit
     assert b"java_features" not in form
+
+
+def test_a_path_that_clients_count_differently_has_no_message() -> None:
+    """A guess would decode rows as another message without a sign: Python counts the entries of maps, Java does not."""
+    file = FileDescriptorProto(name="f.proto", package="t")
+    outer = file.message_type.add(name="Outer")
+    for name in ("TagsEntry", "Bought", "Sold"):
+        outer.nested_type.add(name=name).options.map_entry = name == "TagsEntry"
+    assert message_paths(file) == {(0,): "t.Outer", (0, 0): "t.Outer.Bought", (0, 2): "t.Outer.Sold"}
+    del outer.nested_type[0]
+    assert message_paths(file) == {(0,): "t.Outer", (0, 0): "t.Outer.Bought", (0, 1): "t.Outer.Sold"}

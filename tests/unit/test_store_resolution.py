@@ -164,7 +164,8 @@ def test_a_path_without_a_message_is_refused(world: World) -> None:
     refused = world.writer(SEVEN + b"\x02\x08")
     assert refused is not None
     assert refused.refused == (
-        "registry main has schema 7 (message 0208), which turnout cannot use: it has no message at that index path"
+        "registry main has schema 7 (message 0208), which turnout cannot use: it has no message at that index path, or "
+        "clients differ about which one it is"
     )
     assert world.needs == []
 

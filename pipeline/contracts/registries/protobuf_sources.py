@@ -107,12 +107,15 @@ def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
 def message_paths(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     """Return the full name of each message by its index path: its place in the file, or in its message.
 
-    Places count as confluent-kafka counts them: all nested messages, also the entries of maps, which have no path here.
+    Confluent's client for Python counts all nested messages, also the entries of maps; the one for Java does not. What
+    means another message to each is left out: its rows are refused. Entries of maps have no path here.
 
     Raises:
         Refused: a name is no text.
     """
-    return dict(islice(_messages(file), MAX_MESSAGES))
+    as_python = dict(islice(_messages(file, counts_entries=True), MAX_MESSAGES))
+    as_java = dict(islice(_messages(file, counts_entries=False), MAX_MESSAGES))
+    return {path: name for path, name in (as_java | as_python).items() if as_java.get(path, name) == name}
 
 
 def only_message(file: FileDescriptorProto, wanted: str | None) -> str:
@@ -121,7 +124,7 @@ def only_message(file: FileDescriptorProto, wanted: str | None) -> str:
     Raises:
         Refused: the file has not this one, or several.
     """
-    names = list(message_paths(file).values())
+    names = [name for _, name in islice(_messages(file, counts_entries=True), MAX_MESSAGES)]
     if wanted is not None:
         if wanted not in names:
             raise Refused(f"The schema has no message {shown(wanted)}, which the source's setting message names.")
@@ -131,7 +134,7 @@ def only_message(file: FileDescriptorProto, wanted: str | None) -> str:
     return names[0]
 
 
-def _messages(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
+def _messages(file: FileDescriptorProto, *, counts_entries: bool) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yield the messages, level by level."""
     package = _checked(file.package)
     prefix = f"{package}." if package else ""
@@ -141,10 +144,9 @@ def _messages(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]
         path, within, message = waiting.popleft()
         name = within + _checked(message.name)
         yield path, name
+        counted = [each for each in message.nested_type if counts_entries or not _is_map_entry(each)]
         waiting.extend(
-            ((*path, place), f"{name}.", nested)
-            for place, nested in enumerate(message.nested_type)
-            if not _is_map_entry(nested)
+            ((*path, place), f"{name}.", nested) for place, nested in enumerate(counted) if not _is_map_entry(nested)
         )
 
 

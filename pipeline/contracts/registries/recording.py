@@ -39,6 +39,7 @@ from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_path
 MOST_MESSAGES: Final = 16
 """Most messages of one schema that are kept at once; each further one is kept when a row needs it."""
 
+_NO_MESSAGE: Final = "it has no message at that index path, or clients differ about which one it is"
 _SHOWN_DIGITS: Final = 16  # of a fingerprint, for people
 
 
@@ -187,7 +188,7 @@ def give_up(engine: Engine, registry: str, wanted: Collection[bytes], now: float
 
 def _meaning(found: Found, path: bytes, message: str | None) -> Meaning:
     if message is None:
-        return Meaning(path, "", refused="it has no message at that index path")
+        return Meaning(path, "", refused=_NO_MESSAGE)
     try:
         definition = format_of(found.format).canonical(message, found.definition)
     except Refused as refused:
