@@ -343,6 +343,24 @@ def as_descriptor(definition: bytes, place: int) -> str:
     return base64.b64encode(file.SerializeToString()).decode()
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_registry_is_away_also_in_the_middle_of_a_question(liar: Liar, status: int) -> None:
+    """Its next answer would be the descriptor, which may order fields otherwise: a contradiction to the text."""
+    liar.pages = {
+        "/schemas/ids/7": protobuf(CAR),
+        "/schemas/ids/7?format=serialized": said(status, {"message": "busy"}),
+    }
+    assert isinstance(resolver(liar).resolve(ID_7), Away)
+
+
+def test_ids_say_the_age_of_their_schemas_where_the_registry_does_not(liar: Liar) -> None:
+    """Schemas that are found together are registered by age: a number grows with each schema, a GUID does not."""
+    liar.pages = {"/schemas/ids/7": protobuf(CAR)}
+    found = resolver(liar).resolve(ID_7)
+    assert isinstance(found, Found)
+    assert found.version == ("ids", 7)
+
+
 def test_protobuf_is_the_same_as_text_and_as_descriptors(liar: Liar) -> None:
     """One schema has one fingerprint however its registry keeps it, with each message's index path."""
     text = {

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from pipeline.contracts.decoded import one_line
-from pipeline.contracts.registries.answers import Absent, Answer, Version, settled, version_of
+from pipeline.contracts.registries.answers import Absent, Answer, Found, Version, settled, version_of
 from pipeline.contracts.registries.bounded_http import (
     ANONYMOUS,
     Conversation,
@@ -32,6 +32,8 @@ MAX_REFERENCE_DEPTH: Final = 32
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _NO_SCHEMA: Final = frozenset({40403})
 _NO_SUBJECT: Final = frozenset({40401, 40402})
+_BUSY: Final = frozenset({401, 403, 408, 429, 502, 503, 504})
+_IDS: Final = "ids"  # in place of a subject
 
 
 class ConfluentResolver:
@@ -72,7 +74,11 @@ class ConfluentResolver:
         with conversation(self._url, self._context, self._seconds) as talk:
             registry = _Registry(talk, self._url, self._headers)
             if writer[:1] == b"\x00" and len(writer) >= 5:
-                return registry.answer([f"/schemas/ids/{int.from_bytes(writer[1:5])}"], _NO_SCHEMA, indexed=True)
+                number = int.from_bytes(writer[1:5])
+                answer = registry.answer([f"/schemas/ids/{number}"], _NO_SCHEMA, indexed=True)
+                if isinstance(answer, Found) and answer.version is None:
+                    return replace(answer, version=version_of(_IDS, number))  # ids grow with age
+                return answer
             if writer[:1] == b"\x01" and len(writer) >= 17:
                 return registry.answer([f"/schemas/guids/{UUID(bytes=writer[1:17])}"], _NO_SCHEMA, indexed=True)
             return registry.answer(_newest(writer), _NO_SUBJECT, indexed=False, message=self._message)
@@ -91,7 +97,7 @@ class _Registered:
     text: str
     references: tuple[_Reference, ...]
     address: str  # under which it was found
-    version: Version | None  # ids grow with age, but GUIDs do not; not all registries tell it
+    version: Version | None  # not all registries tell it
 
 
 class _Registry:
@@ -165,6 +171,8 @@ class _Registry:
             return registered.text
         again = f"{registered.address}{'&' if '?' in registered.address else '?'}format=serialized"
         reply = self._talk.send("GET", self._url + again, self._headers)
+        if reply.status in _BUSY:  # what it would have given might differ from the text, and look like a contradiction
+            raise Transient(_no_answer(reply, _object(reply)))
         text = (_object(reply) or {}).get("schema") if reply.status == 200 else None
         if isinstance(text, str) and serialized(text) is not None:
             return text
