@@ -324,15 +324,15 @@ OUTER = """syntax = "proto3";
 package acme;
 import "acme/car.proto";
 message First { Car car = 1; }
-message Outer { map<string, int32> m = 1; message N0 { int32 n = 1; message Deep {} } message N1 {} }
+message Outer { message N0 { int32 n = 1; message Deep {} } message N1 {} map<string, int32> m = 1; }
 """
 CAR = 'syntax = "proto3"; package acme; message Car { int32 id = 1; }'
 OUTER_MESSAGES = {
     b"\x00": "acme.First",
     b"\x02\x02": "acme.Outer",
-    b"\x04\x02\x02": "acme.Outer.N0",
-    b"\x04\x02\x04": "acme.Outer.N1",
-    b"\x06\x02\x02\x00": "acme.Outer.N0.Deep",
+    b"\x04\x02\x00": "acme.Outer.N0",
+    b"\x04\x02\x02": "acme.Outer.N1",
+    b"\x06\x02\x00\x00": "acme.Outer.N0.Deep",
 }
 CAR_1 = [{"name": "acme/car.proto", "subject": "car", "version": 1}]
 
