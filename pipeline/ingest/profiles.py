@@ -4,11 +4,12 @@ So bronze means the same without the store, and a store that was restored from a
 away again, is noticed before a row is written.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.envelopes.declared import kept_by, profile_of
+from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.opening import open_table
@@ -31,15 +32,16 @@ def configured(settings: Settings, source: Source | None = None) -> SourceProfil
     Raises:
         Refused: the settings lack the registry, or the envelope's definition cannot be used.
     """
-    profile = profile_of(source or settings.source)
+    source = source or settings.source
+    profile = profile_of(source)
     if profile is None or profile.registry is None:
         return profile
-    if profile.registry not in settings.registries:
+    if (key := registry_key(source, settings.registries)) is None:
         raise Refused(
             f"source.registry is {profile.registry!r}, but there is no such registry. "
             f"Add [registries.{profile.registry}] (docs/registries.md)."
         )
-    return kept_by(profile, settings.registries)
+    return replace(profile, registry=key)
 
 
 class Profiles:

@@ -1,19 +1,21 @@
 """A wrong profile is refused with all its problems, before anything is read; a right one is what its settings say."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from pipeline.contracts.envelopes.declared import kept_by, profile_of
+from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.envelopes.envelope import COLUMNS
 from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.opening import ENVELOPES
 from pipeline.contracts.profile import SourceProfile
+from pipeline.contracts.registries.supported import resolvers
 from pipeline.errors import Refused
 from pipeline.registry_settings import RegistrySettings, split_key
-from pipeline.settings import load
+from pipeline.settings import Settings, load
 from pipeline.source_settings import ENVELOPE_FIELDS, Source, source_problems
 from pipeline.verify import opening
 from protos.turnout.v1 import wrapper_pb2
@@ -194,6 +196,14 @@ def test_a_definition_that_cannot_be_used(tmp_path: Path, content: bytes | None,
 def test_answers_are_kept_by_what_the_payloads_do_not_name(framing: str, message: str | None, key: str) -> None:
     """One id means one message to a source and another to the next: their rows have different keys in bronze."""
     registries = {"main": RegistrySettings(kind="glue", generation=2)}
-    profile = kept_by(SourceProfile("none", "key", framing, "main", message=message), registries)
-    assert profile.registry == key
+    source = Source(envelope="none", routing="key", framing=framing, registry="main", message=message or "")  # type: ignore[arg-type]
+    assert registry_key(source, registries) == key
     assert split_key(key) == ("main.2", None if framing == "confluent" else message or ("" if ":" in key else None))
+
+
+def test_who_asks_registries_needs_no_definition_of_an_envelope(tmp_path: Path) -> None:
+    """Ingest opens envelopes, also where its groups run on other machines: these have no such file."""
+    source = replace(own(tmp_path), framing="glue", registry="main", message="t.M")
+    Path(source.envelope_definition).unlink()
+    settings = Settings(source=source, registries={"main": RegistrySettings(kind="glue", region="eu-central-1")})
+    assert sorted(resolvers(settings)) == ["main", "main:t.M"]

@@ -1,7 +1,6 @@
 """The profile that the settings of a source declare. Called by commands and drivers, before anything is read."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contracts.envelopes.message import problems
@@ -40,12 +39,12 @@ def profile_of(source: Source) -> SourceProfile | None:
     return None if profile == WRAPPER else profile
 
 
-def kept_by(profile: SourceProfile, registries: Mapping[str, RegistrySettings]) -> SourceProfile:
-    """Return a profile with the key of its registry's answers in place of its registry's name, which must be known."""
-    if profile.registry is None:
-        return profile
-    message = profile.message or ("" if profile.framing == WRAPPER.framing else None)
-    return replace(profile, registry=key_of(generation_of(registries, profile.registry), message))
+def registry_key(source: Source, registries: Mapping[str, RegistrySettings]) -> str | None:
+    """Return under which key the answers for a source are kept; None where it needs no registry, or it is not set."""
+    if source.registry not in registries:
+        return None
+    message = source.message or ("" if source.framing == WRAPPER.framing else None)
+    return key_of(generation_of(registries, source.registry), message)
 
 
 def _definition(source: Source) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.envelopes.declared import kept_by, profile_of
+from pipeline.contracts.envelopes.declared import registry_key
 from pipeline.contracts.policies import Policies, parse_policies
 from pipeline.contracts.registries.answers import SchemaResolver
 from pipeline.contracts.registries.resolution import NotSet, Resolution
@@ -38,12 +38,9 @@ def resolvers(settings: Settings) -> Mapping[str, SchemaResolver]:
         Refused: settings cannot be used, such as those of a missing file; with all problems.
     """
     made = _by_generation(settings.registries, lambda _, each: KINDS[each.kind](each, None))
-    others, keys = _others(settings), set()
-    for source in settings.every_source.values():
-        profile = profile_of(source)
-        if profile is not None and profile.registry in settings.registries:
-            keys.add(kept_by(profile, settings.registries).registry or "")
-    return made | {key: others(key) for key in sorted(keys - made.keys())}
+    others = _others(settings)
+    keys = (registry_key(each, settings.registries) for each in settings.every_source.values())
+    return made | {key: others(key) for key in keys if key is not None and key not in made}
 
 
 def policies(registries: Mapping[str, RegistrySettings]) -> Mapping[str, Policies]:
