@@ -50,7 +50,6 @@ def ask_drivers(engine: Engine, needs: Sequence[OpenNeed], seconds: float = WAIT
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with engine.connect() as connection:
-            left = [each for each in read_needs(connection) if each.reads_again_at is None]
-        if not wanted & {(each.registry, each.writer, each.game_key) for each in left}:
-            return
+            if not wanted & {(each.registry, each.writer, each.game_key) for each in read_needs(connection)}:
+                return
         time.sleep(_LOOK_SECONDS)

@@ -4,7 +4,7 @@ Written by the threads that ask registries; read by them, by drivers for a game'
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ class OpenNeed:
     absent_since: float | None = None  # the first of them
     answer: str | None = None  # the last one, a sentence
     again: bool = False  # its registry is asked even where the writer is refused
-    reads_again_at: float | None = None  # when it was answered, and the game's rows must say which message they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +71,54 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
     One of a message that rows say they are takes the place, in the order of needs, of the one that they were read for.
     """
     wanted = {(each.registry, each.writer, each.game_key): each for each in needs}
+    if not wanted:
+        return
     table = schema_needs
     with writing(engine) as connection:
         lock(connection)
-        query = select(table.c.registry, table.c.writer, table.c.game_key)
-        held = {(row.registry, bytes(row.writer), row.game_key) for row in connection.execute(query)}
+        outdated = max(each.wanted_at for each in wanted.values()) - READ_SECONDS
+        connection.execute(delete(table).where(table.c.reads_again_at <= outdated))
+        query = select(table.c.registry, table.c.writer, table.c.game_key, table.c.wanted_at, table.c.reads_again_at)
+        rows = connection.execute(query).all()
+        held = {(row.registry, bytes(row.writer), row.game_key) for row in rows}
+        reading = [
+            ((row.registry, bytes(row.writer), row.game_key), row.wanted_at)
+            for row in rows
+            if row.reads_again_at is not None
+        ]
         room = {key: MOST_NEEDS - number for key, number in Counter(key for _, _, key in held).items()}
         new = []
         for own, need in wanted.items():
             if own in held:
                 if need.again:
-                    columns = (table.c.registry, table.c.writer, table.c.game_key)
-                    same = [column == value for column, value in zip(columns, own, strict=True)]
-                    connection.execute(update(table).where(*same).values(again=1))
+                    connection.execute(update(table).where(*_same(own)).values(again=1))
             elif (left := room.setdefault(need.game_key, MOST_NEEDS)) > 0:
                 room[need.game_key] = left - 1
-                since = _end_reading(connection, need)
+                read_for = [each for each in reading if _is_message_of(own, each[0])]
+                since = min([need.wanted_at, *(at for _, at in read_for)])
+                for ended, _ in read_for:
+                    connection.execute(delete(table).where(*_same(ended)))
                 new.append(asdict(need) | {"again": int(need.again), "wanted_at": since})
         if new:
             connection.execute(insert(table), new)
 
 
+def _same(own: tuple[str, bytes, str]) -> Iterator[ColumnElement[bool]]:
+    columns = (schema_needs.c.registry, schema_needs.c.writer, schema_needs.c.game_key)
+    return (column == value for column, value in zip(columns, own, strict=True))
+
+
+def _is_message_of(own: tuple[str, bytes, str], read: tuple[str, bytes, str]) -> bool:
+    """Return whether a need is of one message of the id that its game's rows are read again for."""
+    return (own[0], own[2]) == (read[0], read[2]) and own[1].startswith(read[1])
+
+
 def read_needs(connection: Connection, registry: str | None = None) -> list[OpenNeed]:
     """Return the open needs, oldest first, those of one moment by writer; of one registry, or all."""
-    query = select(schema_needs).order_by(schema_needs.c.wanted_at, schema_needs.c.writer)
+    table = schema_needs
+    query = select(table).where(table.c.reads_again_at.is_(None)).order_by(table.c.wanted_at, table.c.writer)
     if registry is not None:
-        query = query.where(schema_needs.c.registry == registry)
+        query = query.where(table.c.registry == registry)
     return [_need(**row) for row in connection.execute(query).mappings()]
 
 
@@ -116,15 +137,17 @@ def count_needs(connection: Connection) -> list[NeedCount]:
 
 def needs_of_game(connection: Connection, key: str, most: int) -> list[OpenNeed]:
     """Return the oldest open needs of a game."""
-    query = select(schema_needs).where(schema_needs.c.game_key == key)
-    ordered = query.order_by(schema_needs.c.wanted_at, schema_needs.c.writer).limit(most)
+    table = schema_needs
+    query = select(table).where(table.c.game_key == key, table.c.reads_again_at.is_(None))
+    ordered = query.order_by(table.c.wanted_at, table.c.writer).limit(most)
     return [_need(**row) for row in connection.execute(ordered).mappings()]
 
 
 def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:
     """Return the open needs of these writers."""
     table = schema_needs
-    query = select(table).where(table.c.registry == registry, table.c.writer.in_(list(writers)))
+    is_open = table.c.reads_again_at.is_(None)
+    query = select(table).where(table.c.registry == registry, table.c.writer.in_(list(writers)), is_open)
     return [_need(**row) for row in connection.execute(query).mappings()]
 
 
@@ -135,43 +158,19 @@ def games_that_read_again(connection: Connection, now: float) -> set[GameKey]:
 
 
 def read_again(connection: Connection, need: OpenNeed, now: float) -> bool:
-    """Keep an answered need until the rows of its game have said which message they are, for at most `READ_SECONDS`.
+    """Close an answered need until the rows of its game have said which message they are, for at most `READ_SECONDS`.
 
     Where they have said it before, end it and return False.
     """
     table = schema_needs
+    own = (need.registry, need.writer, need.game_key)
     same = (table.c.registry == need.registry, table.c.game_key == need.game_key)
     writers = map(bytes, connection.scalars(select(table.c.writer).where(*same)))
     if any(each != need.writer and each.startswith(need.writer) for each in writers):
-        connection.execute(delete(table).where(*_own(need)))
+        connection.execute(delete(table).where(*_same(own)))
         return False
-    connection.execute(update(table).where(*_own(need)).values(reads_again_at=now))
+    connection.execute(update(table).where(*_same(own)).values(reads_again_at=now))
     return True
-
-
-def end_readings(connection: Connection, now: float) -> None:
-    """Forget the needs whose games have read again for too long."""
-    connection.execute(delete(schema_needs).where(schema_needs.c.reads_again_at <= now - READ_SECONDS))
-
-
-def _end_reading(connection: Connection, need: OpenNeed) -> float:
-    """End the need that a game's rows were read again for; return the time that counts for this one."""
-    table = schema_needs
-    reading = (
-        table.c.registry == need.registry, table.c.game_key == need.game_key, table.c.reads_again_at.is_not(None)
-    )  # fmt: skip
-    since = need.wanted_at
-    for row in connection.execute(select(table).where(*reading)).mappings().all():
-        held = _need(**row)
-        if need.writer.startswith(held.writer):
-            since = min(since, held.wanted_at)
-            connection.execute(delete(table).where(*_own(held)))
-    return since
-
-
-def _own(need: OpenNeed) -> tuple[ColumnElement[bool], ...]:
-    table = schema_needs
-    return table.c.registry == need.registry, table.c.writer == need.writer, table.c.game_key == need.game_key
 
 
 def end_needs(
@@ -232,5 +231,5 @@ def trust_again(engine: Engine, registry: str, now: float, since: float | None =
         return bool(connection.execute(query.values(state="ok", since=now, detail=None, retry_at=None)).rowcount)
 
 
-def _need(*, writer: bytes, again: int, **values: object) -> OpenNeed:
+def _need(*, writer: bytes, again: int, reads_again_at: None, **values: object) -> OpenNeed:  # noqa: ARG001 - a column
     return OpenNeed(writer=bytes(writer), again=bool(again), **values)  # type: ignore[arg-type]  # the table's types

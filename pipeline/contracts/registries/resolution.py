@@ -37,10 +37,8 @@ from pipeline.registry_settings import split_key
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.schema_needs import (
-    READ_SECONDS,
     OpenNeed,
     RegistryHealth,
-    end_readings,
     needs_of,
     note_answer,
     read_needs,
@@ -203,13 +201,7 @@ class Resolution:
         waiting: dict[bytes, list[OpenNeed]] = {}
         with self._engine.connect() as connection:
             health = read_states(connection).get(registry)
-            needs = read_needs(connection, registry)
-        if any(need.reads_again_at is not None and need.reads_again_at <= now - READ_SECONDS for need in needs):
-            with writing(self._engine) as connection:
-                lock(connection)
-                end_readings(connection, now)
-        for need in needs:
-            if need.reads_again_at is None:
+            for need in read_needs(connection, registry):
                 waiting.setdefault(need.writer, []).append(need)
         if waiting:
             waiting = self._settle(registry, waiting)

@@ -37,7 +37,7 @@ def propose(engine: Engine, registry: str) -> GivingUp:
     """
     with engine.connect() as connection:
         everything = read_needs(connection)
-    needs = [each for each in everything if each.registry == registry and each.reads_again_at is None]
+    needs = [each for each in everything if each.registry == registry]
     if not needs:
         others = sorted({each.registry for each in everything})
         which = f"Games wait for {', '.join(others)}." if others else "No game waits for any."
