@@ -17,7 +17,8 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.contracts.registries.resolution import Need, Patience
+from pipeline.contracts.registries.patience import Patience
+from pipeline.contracts.registries.resolution import Need
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.contracts.registries.resolution import Patience
+from pipeline.contracts.registries.patience import Patience
 from pipeline.streams.group import Group
 from tests.tables.matrix_cases import CASES
 from tests.tables.matrix_world import Matrix, games_of

@@ -19,7 +19,8 @@ from sqlalchemy import Engine
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
 from pipeline.contracts.registrations import Registration
 from pipeline.contracts.registries.answers import SchemaResolver
-from pipeline.contracts.registries.resolution import Patience, Resolution
+from pipeline.contracts.registries.patience import Patience
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable

@@ -22,8 +22,9 @@ from pipeline.contracts.registries.answers import (
     by_version,
     version_of,
 )
+from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registries.recording import give_up
-from pipeline.contracts.registries.resolution import Need, Patience, Resolution
+from pipeline.contracts.registries.resolution import Need, Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.failpoints import Injected

@@ -28,6 +28,7 @@ from pipeline.contracts.registries.answers import (
     by_version,
     version_of,
 )
+from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import first_line
@@ -56,24 +57,6 @@ _GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest
 _GATHERED_BYTES: Final = 16 * 1024 * 1024  # or once their definitions have so many bytes
 _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the resolution waits, in seconds."""
-
-    away: float = 1.0  # after a registry did not answer; doubles up to `away_most`
-    away_most: float = 60.0
-    absent: float = 15.0  # between two answers that a schema does not exist
-    absences: int = 3  # how many such answers count,
-    absent_for: float = 30.0  # and the least time from the first to the last of them
-    refused: float = 30.0  # between two questions for a refused writer that somebody asks for
-    refused_unasked: float = 600.0  # between two questions for those that were refused last
-    sample: float = 3600.0  # between two looks whether a known writer still has its schema
-    idle: float = 30.0  # between two looks for what other processes wrote
-
-
-DEFAULT_PATIENCE: Final = Patience()
 
 
 class Need(NamedTuple):
@@ -211,7 +194,7 @@ class Resolution:
             return asking.retry_at
         due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
         asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
-        asks = _in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
+        asks = in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
         asked = self._ask(registry, asks[:_ASKS_PER_STEP], waiting)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
@@ -409,21 +392,3 @@ def _again(needs: Iterable[OpenNeed]) -> bool:
 def _note_health(connection: Connection, registry: str, contradiction: str | None, now: float) -> None:
     state: RegistryState = "ok" if contradiction is None else "mistrusted"
     write_state(connection, RegistryHealth(registry, state, now, contradiction, now))
-
-
-def _in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
-    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other.
-
-    A writer for which the registry was away comes later, with all that its games need after it, as a game's schemas
-    are registered in the order of its needs.
-    """
-    asked: dict[GameKey, int] = {}
-    times: dict[GameKey, int] = {}
-    ranks = {}
-    for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
-        key = needs[0].game_key
-        asked[key] = asked.get(key, -1) + 1
-        late = max([unanswered.get(writer, 0), *(times.get(need.game_key, 0) for need in needs)])
-        times.update((need.game_key, late) for need in needs)
-        ranks[writer] = late, asked[key]
-    return sorted(ranks, key=ranks.__getitem__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.registries.resolution import DEFAULT_PATIENCE
+from pipeline.contracts.registries.patience import DEFAULT_PATIENCE
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
