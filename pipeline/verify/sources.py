@@ -23,7 +23,7 @@ from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source, source_described, sources_described
+from pipeline.source_settings import Source, source_described, sources_described, topic_described
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -207,7 +207,7 @@ def _passed_offsets(record: _Record) -> Iterator[PassedOffsets]:
     """Return what ingest has passed of each topic."""
     start = record.start or {}
     for topic, after in sorted(record.offset.items()):
-        described = f"kafka topic {topic} at {record.source.bootstrap_servers}"
+        described = topic_described(topic, record.source)
         begun = start.get("sources", {}).get(described, start).get("offsets", {})
         accepted = tuple(
             (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)

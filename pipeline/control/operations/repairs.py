@@ -37,8 +37,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import join_limited
 from pipeline.names import GameKey, plain, stream_app_id
-from pipeline.repair import damaged_log, stale_quarantine
-from pipeline.repair.asking import ask_drivers
+from pipeline.repair import asking, damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import GenerationConflict, rebuild
 from pipeline.repair.refusals import unreadable
@@ -252,7 +251,7 @@ def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
 def _replay_all(context: ControlContext, operation: Operation) -> str:
     schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, _chosen(context, operation)
     chosen = selection(operation.parameters, known)
-    ask = partial(ask_drivers, context.engine)
+    ask = partial(asking.ask_drivers, context.engine)
     done = replay_all(context.paths, context.settings.environment, schemas, known, chosen, dry_run=False, ask=ask)
     message = _counted([each.done for each in done])
     failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]

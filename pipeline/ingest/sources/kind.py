@@ -24,6 +24,10 @@ A landing table gives the file as topic, its clock, and null for the rest. Missi
 would make the hand-over to the task that lands them quadratic in the rows.
 """
 
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+"""The type of headers in Spark. No headers are an empty list: Spark looks at a batch's size after each row it hands to
+Python, and where a list is null, Arrow walks back over all nulls before."""
+
 SOURCE: Final = "source"
 """A further column where a query reads several streams: the number of the stream."""
 

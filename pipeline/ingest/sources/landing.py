@@ -47,6 +47,7 @@ class Landing:
         """Keep the folder; reads nothing yet."""
         self.settings = (source,)
         self.landing = self._landing = Path(source.path) if source.path else landing
+        self._prefix: str | None = None
         self._needs_headers = source.routing.startswith("header:")
 
     @property
@@ -65,7 +66,10 @@ class Landing:
 
     def file_prefix(self) -> str:
         """Return what stands before names of its files in bronze: tables may have files of one name."""
-        return f"{bronze_progress.FOREIGN}{open_table(self._landing).metadata().id}/" if self.settings[0].path else ""
+        if self._prefix is None:  # read once: the reader ends where the table has another id
+            own = not self.settings[0].path
+            self._prefix = "" if own else f"{bronze_progress.FOREIGN}{open_table(self._landing).metadata().id}/"
+        return self._prefix
 
     def is_namesake(self, description: str, own: str) -> bool:  # noqa: ARG002 - the kinds' signature
         """Return False: rows of two landing tables differ by their files' names."""

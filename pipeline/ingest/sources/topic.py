@@ -19,7 +19,7 @@ from pipeline.ingest.identity import (
     TopicObservation,
 )
 from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import INPUT, Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
+from pipeline.ingest.sources.kind import HEADERS, INPUT, Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
@@ -34,9 +34,6 @@ _CONNECT_SECONDS: Final = 5.0
 _FETCH_WAIT_MS: Final = 10
 _TOPIC: Final = "kafka topic "
 _LAST_YEAR: Final = 9999  # as for event times
-# Spark looks at a batch's size after each row it hands to Python; where a list is null, Arrow walks back over all nulls
-# before. No headers are an empty list.
-_HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
 class Topic:
@@ -214,7 +211,7 @@ def of_topic(records: DataFrame) -> DataFrame:
     given = {
         "source_clock": clock,
         "source_time": F.when(known, F.col("timestamp")),
-        "headers": F.coalesce("headers", F.array().cast(_HEADERS)),
+        "headers": F.coalesce("headers", F.array().cast(HEADERS)),
     }
     return records.withColumns(given).select(*INPUT)
 

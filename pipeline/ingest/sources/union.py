@@ -30,14 +30,23 @@ from pipeline.ingest.identity import (
     SourceRecord,
     TopicObservation,
 )
-from pipeline.ingest.sources.kind import INPUT, SOURCE, Backlog, Begin, Probe, RowsOf, SampledRecord, SourceKind
+from pipeline.ingest.sources.kind import (
+    HEADERS,
+    INPUT,
+    SOURCE,
+    Backlog,
+    Begin,
+    Probe,
+    RowsOf,
+    SampledRecord,
+    SourceKind,
+)
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, sources_described
 from pipeline.store.sources import Identity
 
 _T = TypeVar("_T")
-_EMPTY: Final = "array<struct<key:string,value:binary>>"
 _ABSENT: Final[Mapping[str, str]] = {
     "key": "binary", "value": "binary", "partition": "int", "offset": "bigint", "source_time": "timestamp",
     "source_clock": "string",
@@ -305,7 +314,7 @@ def _filled(frame: DataFrame, number: int) -> DataFrame:
     """Return a stream with all columns of `INPUT`, and its number."""
     absent = {name: F.lit(None).cast(kind) for name, kind in _ABSENT.items() if name not in frame.columns}
     if "headers" not in frame.columns:  # no null, see `INPUT`
-        absent["headers"] = F.array().cast(_EMPTY)
+        absent["headers"] = F.array().cast(HEADERS)
     return frame.withColumns({**absent, SOURCE: F.lit(str(number))}).select(*INPUT, SOURCE)
 
 
