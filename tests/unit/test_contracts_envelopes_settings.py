@@ -201,7 +201,7 @@ def test_answers_are_kept_by_what_the_payloads_do_not_name(framing: str, message
     assert split_key(key) == ("main.2", None if framing == "confluent" else message or ("" if ":" in key else None))
 
 
-def test_who_asks_registries_needs_no_definition_of_an_envelope(tmp_path: Path) -> None:
+def test_group_drivers_need_no_definition_of_an_envelope(tmp_path: Path) -> None:
     """Ingest opens envelopes, also where its groups run on other machines: these have no such file."""
     source = replace(own(tmp_path), framing="glue", registry="main", message="t.M")
     Path(source.envelope_definition).unlink()

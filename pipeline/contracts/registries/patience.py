@@ -1,4 +1,4 @@
-"""How long and in which order registries are asked."""
+"""The times between questions to a registry, and their order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
