@@ -13,12 +13,16 @@ from pipeline.ingest.sources.union import Union
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, reads_several
 
-SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {
-    "delta": Landing,
-    "kafka": Topic,
-    "topics": Topics,
-}
-"""`source.kind`, or `topics` for several of them → its kind, from the settings and the folder of the landing table."""
+
+def _kafka(source: Source, landing: Path) -> SourceKind:
+    """Return a topic, or several of one cluster; one topic is the same source, however it is named."""
+    if reads_several(source):
+        return Topics(source, landing)
+    return Topic(replace(source, topic=next(iter(source.topics), source.topic), topics=()), landing)
+
+
+SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {"delta": Landing, "kafka": _kafka}
+"""`source.kind` → what makes its kind from the settings and the folder of the landing table."""
 
 
 def configured_source(settings: Settings, paths: Paths) -> SourceKind:
@@ -29,6 +33,4 @@ def configured_source(settings: Settings, paths: Paths) -> SourceKind:
 
 def open_source(source: Source, landing: Path) -> SourceKind:
     """Return the configured source; opens no connection."""
-    if source.kind == "kafka" and len(source.topics) == 1:  # one topic is the same source, however it is named
-        source = replace(source, topic=source.topics[0], topics=())
-    return SOURCES["topics" if source.kind == "kafka" and reads_several(source) else source.kind](source, landing)
+    return SOURCES[source.kind](source, landing)
