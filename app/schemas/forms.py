@@ -17,7 +17,7 @@ from pipeline.contracts.policies import CHOICES, parse_policies
 from pipeline.contracts.registrations import Registration
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering.requests import SchemaRequest
-from pipeline.control.roles import same_person
+from pipeline.control.roles import is_self
 from pipeline.errors import Refused
 
 _FILE: Final = "file"
@@ -134,7 +134,7 @@ def draw_requests(environment: Environment, listed: Sequence[SchemaRequest], rea
 
 
 def _draw_waiting(environment: Environment, each: SchemaRequest, read_at: float) -> None:
-    own = same_person(each.requester, services.actor())
+    own = is_self(environment.settings.access, each.requester, services.actor())
     with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
         ago = formatting.age(read_at - each.requested_at)
         what = f"{formatting.shown(each.message, 120)} ({formatting.shown(each.format, 20)})"

@@ -21,7 +21,7 @@ from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import SchemaProposal
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.registering.trust import TrustProposal
-from pipeline.control.roles import same_person
+from pipeline.control.roles import is_self
 from pipeline.errors import Refused, Transient
 from pipeline.names import game_key
 from pipeline.store.operations import Intent
@@ -79,7 +79,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
     with services.reading():
         store = services.engine(environment)
         wanted = requests.request(store, request_id)
-        if same_person(wanted.requester, services.actor()):
+        if is_self(environment.settings.access, wanted.requester, services.actor()):
             raise Refused("You cannot approve your own request; ask another person.")
         review = proposals.review(store, wanted)
     if review.stale is not None:
@@ -99,7 +99,7 @@ def preview_rejection(environment: Environment, request_id: str) -> Preview:
         wanted = requests.request(services.engine(environment), request_id)
     if wanted.state != "asked":
         raise requests.already_decided(wanted)
-    verb = "Withdraw" if same_person(wanted.requester, services.actor()) else "Reject"
+    verb = "Withdraw" if is_self(environment.settings.access, wanted.requester, services.actor()) else "Reject"
     intent = Intent(DirectAct.REJECT_SCHEMA, _target(wanted.game), services.actor())
     lines = (f"The request of {wanted.requester} ends, and nothing is registered.",)
     submit = partial(_reject, environment, wanted)

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
-from pipeline.settings import Roles, Settings
+from pipeline.settings import Access, Roles, Settings
 from pipeline.store.members import members
 
 CONTROLLER: Final = "(controller)"
@@ -81,6 +81,19 @@ def roles_of(roles: Roles, actor: str) -> tuple[Role, ...] | None:
 def same_person(one: str, other: str) -> bool:
     """Return whether two names of actors are one person's."""
     return _folded(one) == _folded(other)
+
+
+def is_self(access: Access, one: str, other: str) -> bool:
+    """Return whether two names of actors are one person's, also where `access.identities` gives both one principal.
+
+    One person has a system's name at the command line and an e-mail address in a Databricks App.
+    """
+    return not _names(access, one).isdisjoint(_names(access, other))
+
+
+def _names(access: Access, actor: str) -> set[str]:
+    """Return an actor's own name and those of their principals, as they are compared."""
+    return {_folded(actor), *(_folded(name) for each, name in access.identities.items() if same_person(each, actor))}
 
 
 def _folded(name: str) -> str:

@@ -96,10 +96,12 @@ def observe(
     periods = []
     for number, text, source_id in sorted(generations):
         identity = store.identity(engine, number)
+        if identity is None:  # it is recorded before the first row
+            continue
         topic, base = _topic(text, source_id), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
         ids.setdefault(topic, set()).add(source_id)
-        periods.append(SourcePeriod(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
+        periods.append(SourcePeriod(topic, identity.since_seq, source_id or f"{base} (unknown id)"))
     apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:

@@ -147,6 +147,19 @@ def test_one_topic_is_not_read_by_two_sources(monkeypatch: pytest.MonkeyPatch, t
         source.observe(None)
 
 
+def test_topics_of_one_name_at_two_clusters_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Law L1: bronze could not tell their rows apart, and no position behind bronze would be known ever after."""
+
+    def seen(source: Source) -> TopicObservation:
+        return TopicObservation("t", source.bootstrap_servers, {0: 0}, {0: 5})
+
+    monkeypatch.setattr(topic_observation, "observe_topic", seen)
+    elsewhere = Source(kind="kafka", topic="t", bootstrap_servers="b:1")
+    source = Union({name: open_source(each, tmp_path) for name, each in (("one", TOPIC), ("two", elsewhere))})
+    with pytest.raises(Refused, match=r"topics of one name.*: kafka topic t at b:1 and kafka topic t at a:1"):
+        source.observe(None)
+
+
 def test_a_source_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ingest waits as a whole, and its reason begins with the name in the settings."""
     source = several(monkeypatch, tmp_path)

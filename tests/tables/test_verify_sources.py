@@ -93,6 +93,17 @@ def test_topics_of_one_name_on_several_clusters_are_not_compared(world: ValueWor
     assert "was read from several clusters" in as_dict(balance)["source_not_compared"][0]
 
 
+def test_a_generation_without_rows_confuses_no_sources(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
+    """A set of sources that changed opens generations that never read a row: the others' records are compared."""
+    landing(1)
+    for number in range(2):
+        replaced = store.open_generation(world.engine, f"landing table /x/{number} (until generation 9 was replaced)")
+        assert store.identity(world.engine, replaced) is None
+    arrive(world, 2, offset=0)
+    balance = check(world, landing(1))
+    assert (balance.totals.source_duplicates, balance.lagging and balance.lagging.not_compared) == (2, ())
+
+
 def test_without_a_look_at_the_source_nothing_is_said_of_it(world: ValueWorld) -> None:
     """Unknown is not zero: without sources there is no such key."""
     arrive(world, 1)

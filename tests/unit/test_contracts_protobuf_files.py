@@ -1,5 +1,8 @@
 """Definitions as registries keep them: several files that refer to each other, several messages in one file."""
 
+import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,12 @@ from google.protobuf.json_format import ParseDict
 
 from pipeline.contracts.envelopes.index_paths import index_path
 from pipeline.contracts.formats.supported import decoder, format_of
+from pipeline.contracts.registries import protobuf_sources
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import message_paths
 from pipeline.contracts.schemas import Schema
+from pipeline.errors import Refused, Transient
 from tests.unit.test_contracts_decode import message_class, payloads
 
 MAIN = """
@@ -100,6 +105,40 @@ def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: F
     assert b"acme/unit.proto" in unit
     assert b"acme/car.proto" not in unit
     assert b"java_features" not in form
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ('syntax = "proto3"; message A { B b = 1; }', "no valid .proto file: payload.proto:1:32"),
+        ('syntax = "proto3"; import "b.proto"; message A {}', "no valid .proto file: b.proto: File not found"),
+    ],
+)
+def test_what_protoc_finds_wrong_with_a_file_is_the_files_fault(kind: str, wanted: str) -> None:
+    """Law L13: a schema that no client could use makes its rows refused ones, with protoc's reason."""
+    with pytest.raises(Refused, match=re.escape(wanted)):
+        found("PROTOBUF", kind, {}, indexed=True)
+
+
+@pytest.mark.parametrize("trouble", ["killed", "full", "no folder"])
+def test_a_machine_in_trouble_is_no_fault_of_a_schema(
+    trouble: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Law L13: a game waits where protoc was killed or had no room, and its rows are not refused for ever."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; }'
+    code = {
+        "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "full": "import sys; sys.exit('../compiled: No space left on device')",
+        "no folder": "",
+    }[trouble]
+    if trouble == "no folder":
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "away"))
+    else:
+        monkeypatch.setattr(protobuf_sources, "_PROTOC", code)
+    with pytest.raises(Transient, match=r"The compiler of \.proto files"):
+        found("PROTOBUF", text, {}, indexed=True)
+    monkeypatch.undo()
+    assert found("PROTOBUF", text, {}, indexed=True).messages
 
 
 def test_a_path_that_clients_count_differently_has_no_message() -> None:

@@ -15,7 +15,7 @@ from pipeline.control.registering.proposals import approve, describe, propose, r
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.settings import Roles, Schemas, Settings
+from pipeline.settings import Access, Roles, Schemas, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations
@@ -125,6 +125,17 @@ def test_a_breaking_change_waits_for_a_second_person(engine: Engine, second_vers
         ("max", "approve a schema", "begun", None),
         ("max", "approve a schema", "ended", "succeeded"),
     ]
+
+
+def test_another_name_of_the_requester_is_no_second_person(engine: Engine, second_version: SchemaRequest) -> None:
+    """Four eyes: a person's name at the command line and their address in the app are one, as the settings say."""
+    known = replace(TWO, access=Access(identities={"ann": "Ann@example.com", "eve": "eve@example.com"}))
+    for name in ("ann@example.com", "Ann@Example.com"):
+        settings = replace(known, roles=Roles(operators=("ann", name, "eve")))
+        with pytest.raises(Refused, match="cannot approve your own request"):
+            approve(settings, engine, second_version, name)
+        assert "One of these must approve it: eve." in describe(settings, engine, second_version)
+    assert reject(settings, engine, second_version, "Ann@Example.com", "no need").state == "withdrawn"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ Text is compiled by protoc in a process of its own, which sees only the given fi
 
 import base64
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
@@ -20,7 +21,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import one_line
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import shown
 
 MAX_MESSAGES: Final = 256
@@ -43,6 +44,7 @@ _CLIENTS_FILES: Final[Mapping[str, str]] = {  # Confluent's clients never send t
     "confluent/type/variant.proto": "confluent_kafka.schema_registry.confluent.type.variant_pb2",
     "confluent/types/decimal.proto": "confluent_kafka.schema_registry.confluent.types.decimal_pb2",
 }
+_OVER_A_LIMIT: Final = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGXCPU, -signal.SIGXFSZ)
 # Its limits: 20 seconds of a processor, 1 GiB of memory, 32 MiB in a file. The rest of the command line is protoc's.
 _PROTOC: Final = """
 import os, resource, sys
@@ -79,7 +81,7 @@ def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
 
     Raises:
         Refused: a file is not valid, or an import is missing.
-        Transient: the compiler did not end in time.
+        Transient: the compiler did not end in time, was killed, or found no room for its files.
     """
     for name in imports:
         if len(name) > _MAX_PATH or not _PATH.fullmatch(name):
@@ -200,39 +202,56 @@ def _ordered(own: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDes
     return list(ordered.values())
 
 
-def _compiled(texts: Mapping[str, str], known: Iterable[FileDescriptorProto]) -> Sequence[FileDescriptorProto]:
+def _compiled(texts: Mapping[str, str], known: Collection[FileDescriptorProto]) -> Sequence[FileDescriptorProto]:
     """Compile texts, which may import each other and what is known."""
-    with tempfile.TemporaryDirectory(prefix="turnout-protoc-") as made:
-        folder = Path(made)
-        sources = folder / "sources"
+    try:
+        with tempfile.TemporaryDirectory(prefix="turnout-protoc-") as made:
+            folder = Path(made)
+            code, said = _run(folder, texts, known)
+            if code != 0:
+                raise _failed(code, said, (*texts, *(file.name for file in known)))
+            return FileDescriptorSet.FromString((folder / "compiled").read_bytes()).file
+    except (OSError, DecodeError) as error:
+        raise Transient(f"The compiler of .proto files cannot work on this machine: {first_line(error)}") from error
+
+
+def _failed(code: int, said: Sequence[str], names: Collection[str]) -> Refused | Transient:
+    """Return whether the files are wrong, of which protoc names one or for which it needs too much, or the machine."""
+    lines = [line for line in said if "absl::" not in line and "parser.cc" not in line]
+    complaint = one_line(" ".join(lines)).strip() or f"protoc ended with {code}"
+    if code in _OVER_A_LIMIT or any(line.startswith(f"{name}:") for line in lines for name in names):
+        return Refused(f"The schema is no valid .proto file: {complaint}")
+    return Transient(f"The compiler of .proto files failed on this machine: {complaint}")
+
+
+def _run(folder: Path, texts: Mapping[str, str], known: Collection[FileDescriptorProto]) -> tuple[int, Sequence[str]]:
+    """Run protoc in a folder; return how it ended and the first lines that it wrote."""
+    sources = folder / "sources"
+    try:
+        for name, text in texts.items():
+            path = sources / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    except (FileExistsError, NotADirectoryError, IsADirectoryError, UnicodeEncodeError) as error:
+        # A name is a file and a folder, or a text has half a surrogate.
+        raise Refused("The schema's references cannot be files beside each other.") from error
+    command = [sys.executable, "-I", "-c", _PROTOC, "--descriptor_set_out=../compiled"]
+    known_set = FileDescriptorSet(file=known)
+    if known_set.file:
+        (folder / "known").write_bytes(known_set.SerializeToString())
+        command.append("--descriptor_set_in=../known")
+    with (folder / "said").open("w+b") as said:
         try:
-            for name, text in texts.items():
-                path = sources / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, "utf-8")
-        except (OSError, UnicodeEncodeError) as error:  # a name is a file and a folder, or half a surrogate
-            raise Refused("The schema's references cannot be files beside each other.") from error
-        command = [sys.executable, "-I", "-c", _PROTOC, "--descriptor_set_out=../compiled"]
-        known_set = FileDescriptorSet(file=known)
-        if known_set.file:
-            (folder / "known").write_bytes(known_set.SerializeToString())
-            command.append("--descriptor_set_in=../known")
-        with (folder / "said").open("w+b") as said:
-            try:
-                code = subprocess.run(
-                    [*command, *texts],
-                    cwd=sources,
-                    env={},  # it needs none, and ours has secrets
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    timeout=_COMPILE_SECONDS,
-                ).returncode
-            except subprocess.TimeoutExpired as error:
-                raise Transient("The compiler of .proto files did not end in time.") from error
-            said.seek(0)
-            lines = said.read(10_000).decode("utf-8", "replace").splitlines()
-            complaint = one_line(" ".join(line for line in lines if "absl::" not in line and "parser.cc" not in line))
-        if code != 0:
-            raise Refused(f"The schema is no valid .proto file: {complaint.strip() or f'protoc ended with {code}'}")
-        return FileDescriptorSet.FromString((folder / "compiled").read_bytes()).file
+            code = subprocess.run(
+                [*command, *texts],
+                cwd=sources,
+                env={},  # it needs none, and ours has secrets
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                timeout=_COMPILE_SECONDS,
+            ).returncode
+        except subprocess.TimeoutExpired as error:
+            raise Transient("The compiler of .proto files did not end in time.") from error
+        said.seek(0)
+        return code, said.read(10_000).decode("utf-8", "replace").splitlines()

@@ -16,7 +16,7 @@ from pipeline.control import gate, roles
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
-from pipeline.control.roles import same_person
+from pipeline.control.roles import is_self
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import game_key
@@ -144,7 +144,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
 
     act = _decision(request, actor, str(DirectAct.APPROVE_SCHEMA), reason)
     with gate.acting(settings, engine, DirectAct.APPROVE_SCHEMA, act):
-        if same_person(actor, request.requester):
+        if is_self(settings.access, actor, request.requester):
             raise Refused("You cannot approve your own request; ask another person.")
         if request.state != "asked":
             raise requests.already_decided(request)
@@ -157,7 +157,7 @@ def reject(settings: Settings, engine: Engine, request: SchemaRequest, actor: st
     Raises:
         Refused: the actor has not the role, gives no reason, or another person has decided meanwhile.
     """
-    is_own = same_person(actor, request.requester)
+    is_own = is_self(settings.access, actor, request.requester)
     act = _decision(request, actor, "withdraw a schema" if is_own else str(DirectAct.REJECT_SCHEMA), reason)
     with gate.acting(settings, engine, DirectAct.REJECT_SCHEMA, act), writing(engine) as connection:
         lock(connection)
@@ -183,7 +183,7 @@ def _who_approves(settings: Settings, engine: Engine, requester: str) -> str:
     people = [
         each
         for each in dict.fromkeys([*now.operators, *now.movers])
-        if not each.startswith("group:") and not same_person(each, requester)
+        if not each.startswith("group:") and not is_self(settings.access, each, requester)
     ]
     if not people:
         return f"Nobody else has the role {needed}, which approving needs: add a person to roles.{needed}s."

@@ -110,7 +110,8 @@ class Union:
         """Observe each source.
 
         Raises:
-            Refused: two of them are the same, or one cannot be asked, so that what bronze has of it is unknown.
+            Refused: two of them are the same, or topics of one name, or one cannot be asked, so that what bronze has
+                of it is unknown.
             Transient: one of them does not answer.
         """
         of: dict[str, TopicObservation | LandingObservation] = {}
@@ -124,6 +125,12 @@ class Union:
                 same = next((other for other, known in of.items() if other == described or known.id == each.id), None)
                 if same is not None:
                     raise Refused(f"Two sources read the same: {described} and {same}. Remove one from the settings.")
+                namesake = next((other for other in of if member.is_namesake(other, described)), None)
+                if namesake is not None:
+                    raise Refused(
+                        f"Two sources read topics of one name, whose rows bronze cannot tell apart: {described} and "
+                        f"{namesake}. Remove one from the settings, or read it in another environment."
+                    )
                 of[described] = each
         return Observations(of)
 
