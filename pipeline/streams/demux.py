@@ -62,6 +62,7 @@ class Demux:
         self._gate = threading.Lock()  # held during a pass
         self._stopping = threading.Event()
         self._fresh = True  # the next micro-batch may be a replay
+        self._resumed = False  # from a checkpoint, which another driver may have moved since
         self.frontier_seq = 0  # the last bronze seq passed; the next micro-batch may have more files of it
         self._whole_seq = 0  # the last seq without further files
         # Complete at the end of the last pass: what they lack is in the next one.
@@ -74,7 +75,8 @@ class Demux:
         """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
         self._bronze.refresh()
         self._fresh = True
-        if not can_resume(self._checkpoint / "query", self._bronze):
+        self._resumed = can_resume(self._checkpoint / "query", self._bronze)
+        if not self._resumed:
             # Catch-up reads the rows before the first micro-batch (law L2).
             self._along, self._whole_seq = {}, self._bronze.cursor or 0
             self.frontier_seq = self._whole_seq
@@ -205,10 +207,10 @@ class Demux:
     def _is_whole(self, stream: Stream, *, heard: bool) -> bool:
         """Return whether a stream has all rows of its game that bronze held before the pass that starts.
 
-        A query that has just started has no position. The store has ingest's reports then: ingest reports a commit
-        before it makes the next one, so all commits before this pass are reported.
+        A query that has just started does not know its position. The store has ingest's reports then: ingest reports
+        a commit before it makes the next one, so all commits before this pass are reported.
         """
-        if self.frontier_seq == 0:
+        if self.frontier_seq == 0 or (self._fresh and self._resumed):
             return heard and stream.last_seq <= stream.complete_through
         return self.due(stream) <= stream.complete_through
 

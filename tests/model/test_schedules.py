@@ -78,6 +78,7 @@ def first_of_commit() -> int:
     ("first", "count"),
     [
         pytest.param(first_of_commit(), SCHEDULES, id="of-this-commit"),
+        pytest.param(1918882697, 1, id="a-rival-moved-the-checkpoint"),
         pytest.param(1, LONG_SCHEDULES, id="the-first", marks=pytest.mark.long),
     ],
 )
