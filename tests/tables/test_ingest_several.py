@@ -150,10 +150,10 @@ def test_one_topic_is_not_read_by_two_sources(monkeypatch: pytest.MonkeyPatch, t
 def test_topics_of_one_name_at_two_clusters_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Law L1: bronze could not tell their rows apart, and no position behind bronze would be known ever after."""
 
-    def seen(source: Source) -> TopicObservation:
+    def described(source: Source) -> TopicObservation:
         return TopicObservation("t", source.bootstrap_servers, {0: 0}, {0: 5})
 
-    monkeypatch.setattr(topic_observation, "observe_topic", seen)
+    monkeypatch.setattr(topic_observation, "observe_topic", described)
     elsewhere = Source(kind="kafka", topic="t", bootstrap_servers="b:1")
     source = Union({name: open_source(each, tmp_path) for name, each in (("one", TOPIC), ("two", elsewhere))})
     with pytest.raises(Refused, match=r"topics of one name.*: kafka topic t at b:1 and kafka topic t at a:1"):

@@ -108,16 +108,16 @@ def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: F
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted"),
+    ("text", "wanted"),
     [
         ('syntax = "proto3"; message A { B b = 1; }', "no valid .proto file: payload.proto:1:32"),
         ('syntax = "proto3"; import "b.proto"; message A {}', "no valid .proto file: b.proto: File not found"),
     ],
 )
-def test_errors_of_a_file_refuse_its_rows(kind: str, wanted: str) -> None:
+def test_errors_of_a_file_refuse_its_rows(text: str, wanted: str) -> None:
     """Law L13: a schema that no client could use makes its rows refused ones, with protoc's reason."""
     with pytest.raises(Refused, match=re.escape(wanted)):
-        found("PROTOBUF", kind, {}, indexed=True)
+        found("PROTOBUF", text, {}, indexed=True)
 
 
 @pytest.mark.parametrize("trouble", ["killed", "full", "no folder"])
