@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.state import identity
+from app.state import breaking, identity
 from pipeline.errors import Refused
 
 st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed")
@@ -21,6 +21,7 @@ st.navigation(
         st.Page("views/access.py", title="Access"),
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
+        *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
     position="hidden",
 ).run()

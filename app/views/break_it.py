@@ -1,0 +1,127 @@
+"""Break it: the faults of the running demo, to learn turnout by them. No other environment has this page."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import formatting
+from app.components import header
+from app.state import breaking, services
+from app.state.services import Environment
+from pipeline.control.acts import DirectAct
+from pipeline.demo.breaking.channel import Active, Answer
+from pipeline.demo.breaking.faults import FAULTS, Fault, TargetKind
+from pipeline.errors import Refused
+from pipeline.store.fleet import Fleet
+
+_SAID = "break_it_said"
+_PER_LINE = 2
+
+
+def _live(environment: Environment) -> None:
+    header.lines(environment)
+    try:
+        answer, fleet = breaking.look(environment), services.fleet(environment)
+    except Refused as refused:
+        header.headline("No demo to break", trouble=False)
+        st.info(formatting.escaped(str(refused)), icon=":material/link_off:")
+        return
+    header.headline(_sentence(answer), trouble=False)
+    _draw_said()
+    names = {row.game_key: row.game for row in fleet.rows}
+    lacking = services.missing_role(environment, DirectAct.BREAK_IT)
+    for each in answer.active:
+        _draw_active(environment, each, answer.at, names)
+    faults = [*FAULTS.values()]
+    for begin in range(0, len(faults), _PER_LINE):
+        for fault, place in zip(faults[begin : begin + _PER_LINE], st.columns(_PER_LINE, gap="small"), strict=False):
+            with place, st.container(border=True, key=f"card_fault_{fault.name}", gap="small"):
+                _draw_fault(environment, fault, _targets(fleet, names), lacking)
+
+
+def _sentence(answer: Answer) -> str:
+    if not answer.active:
+        return "Nothing is broken: choose a fault, then find, explain and mend it by the other pages"
+    number = len(answer.active)
+    return f"{number} {'fault lasts' if number == 1 else 'faults last'}: the other pages show what it does"
+
+
+def _draw_said() -> None:
+    """Draw what the last click did, until the next one."""
+    said, well = st.session_state.get(_SAID, ("", True))
+    if said:
+        (st.info if well else st.warning)(formatting.escaped(said))
+
+
+def _draw_active(environment: Environment, active: Active, now: float, names: dict[str, str]) -> None:
+    fault = FAULTS[active.fault]
+    with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"inc_{_key(active)}"):
+        lasted, rest = formatting.duration(now - active.since), formatting.duration(active.until - now)
+        st.text(f"▲ {fault.title}: {active.said}", width="stretch")
+        st.text(f"for {lasted}, ends by itself in {rest}")
+        st.button(
+            fault.undo or "End it",
+            key=f"undo_{_key(active)}",
+            on_click=_undo,
+            args=(environment, active.fault, active.target),
+            help=formatting.escaped(f"Ends this fault of {names.get(active.target, active.target) or 'the source'}."),
+        )
+
+
+def _draw_fault(
+    environment: Environment, fault: Fault, targets: dict[TargetKind, dict[str, str]], lacking: str | None
+) -> None:
+    st.text(fault.title)
+    st.caption(formatting.escaped(fault.does))
+    known = targets[fault.target]
+    with st.container(horizontal=True, vertical_alignment="bottom", key=f"ask_{fault.name}"):
+        chosen: str | None = ""
+        if fault.target != "source":
+            chosen = st.selectbox(
+                "Game" if fault.target == "game" else "Driver of",
+                list(known),
+                key=f"target_{fault.name}",
+                format_func=lambda each: known.get(each, each),
+                width=260,
+            )
+        st.button(
+            fault.title,
+            key=f"break_{fault.name}",
+            on_click=_begin,
+            args=(environment, fault.name, f"target_{fault.name}" if fault.target != "source" else None),
+            disabled=lacking is not None or chosen is None,
+            help=lacking if chosen is not None else "The demo has none yet: wait about a minute after its start.",
+        )
+    for sign in fault.signs:
+        st.text(f"within {sign.seconds} s · {sign.where}: {sign.what}")
+    st.caption(formatting.escaped(f"Mend it: {fault.mend}"))
+
+
+def _targets(fleet: Fleet, names: dict[str, str]) -> dict[TargetKind, dict[str, str]]:
+    """Return what each kind of fault may choose: target → text."""
+    games = {key: formatting.game_text(key, name) for key, name in sorted(names.items(), key=lambda each: each[1])}
+    groups = {name: f"group {formatting.shown(name)}" for name in fleet.groups}
+    return {"group": groups, "driver": {**groups, "ingest": "ingest"}, "game": games, "source": {}}
+
+
+def _begin(environment: Environment, fault: str, chooser: str | None) -> None:
+    target = "" if chooser is None else st.session_state.get(chooser) or ""
+    _act(lambda: breaking.begin(environment, fault, target))
+
+
+def _undo(environment: Environment, fault: str, target: str) -> None:
+    _act(lambda: breaking.undo(environment, fault, target))
+
+
+def _act(act: Callable[[], str]) -> None:
+    try:
+        st.session_state[_SAID] = act(), True
+    except Refused as refused:
+        st.session_state[_SAID] = str(refused), False
+
+
+def _key(active: Active) -> str:
+    return f"{active.fault}_{active.target or 'source'}"
+
+
+header.keep_drawing(_live)
