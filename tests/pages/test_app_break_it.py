@@ -18,7 +18,7 @@ from tests.unit.app_world import KEY, ROOT, again, four_games, name_roles, pages
 
 
 class Fake:
-    """A demo that keeps what it is asked to do."""
+    """A demo that records requests."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -89,7 +89,7 @@ def test_people_of_a_platform_break_nothing(fleet: Paths, monkeypatch: pytest.Mo
 
 
 def test_a_fault_is_done_and_ended_by_buttons(fleet: Paths) -> None:
-    """Each fault has a button that gives the chosen target by its key, and one that ends it while it lasts."""
+    """Each fault has a button that gives the chosen target by its key; a second button ends a lasting fault."""
     fake = Fake()
     with offered(fleet, fake):
         app = opened()
@@ -108,7 +108,7 @@ def test_a_fault_is_done_and_ended_by_buttons(fleet: Paths) -> None:
 
 
 def test_a_fault_needs_the_role(fleet: Paths) -> None:
-    """Who may not act sees why; the demo is not even asked."""
+    """A person without the role sees the reason; the demo gets no request."""
     fake = Fake()
     with ExitStack() as stack:
         stack.enter_context(offered(fleet, fake))

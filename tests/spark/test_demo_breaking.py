@@ -124,7 +124,7 @@ def test_a_killed_driver_is_seen_and_restarted(demo: Demo) -> None:
 
 
 def test_a_frozen_driver_is_unknown_and_never_healthy(demo: Demo) -> None:
-    """What it reported counts no more; thawed it goes on."""
+    """Its reports count no more; thawed it goes on."""
     until(demo.well, _READY_SECONDS)
     demo.begin("freeze", "a")
     until(lambda: demo.driver("group", "a") == "unknown", within("freeze", 0))

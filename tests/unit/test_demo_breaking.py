@@ -280,7 +280,7 @@ def test_every_fault_is_audited_by_the_user_of_the_demo(demo: House) -> None:
 
 
 def test_a_fault_ends_by_itself(demo: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time is bounded, and one that cannot go on is over at once."""
+    """Its time is bounded, and it is over at once where it cannot go on."""
     demo.breaker.begin("poison", "Chess")
     (active,) = demo.breaker.active
     monkeypatch.setattr("pipeline.demo.breaking.breaker.time.time", lambda: active.until + 1)

@@ -18,7 +18,7 @@ LASTING = Active("freeze", "a", 1.0, 2.0, "frozen")
 
 
 class Fake:
-    """Keeps what it is asked to do."""
+    """Records requests."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -140,7 +140,7 @@ def test_requests_are_served_one_at_a_time(demo: tuple[Paths, Fake]) -> None:
 
 
 def test_a_fault_that_fails_is_answered_and_ends_nothing(demo: tuple[Paths, Fake]) -> None:
-    """What a fault raises becomes a sentence; a bug's text stays in the demo's log, and the demo serves on."""
+    """A refusal of a fault becomes a sentence; a bug's text stays in the demo's log, and the demo serves on."""
     paths, fake = demo
     with pytest.raises(Refused, match="the broker is away"):
         channel.begin(paths, "away", "a")
