@@ -34,6 +34,28 @@ from protos.turnout.v1.wrapper_pb2 import Wrapper
 CHESS = game_key("Chess")
 _DRIVER = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
 
+_WRITER = """
+import subprocess, sys
+WORKER = '''
+import sys
+for _ in sys.stdin:
+    try:
+        with open(sys.argv[1], "ab", buffering=0) as file:
+            file.write(b"x")
+        print("wrote", flush=True)
+    except OSError as error:
+        print(error.strerror, flush=True)
+'''
+worker = subprocess.Popen([sys.executable, "-c", WORKER, sys.argv[2]], stdin=-1, stdout=-1, text=True)
+for line in sys.stdin:
+    with open(sys.argv[1], "ab", buffering=0) as file:
+        file.write(b"x")
+    print(line, file=worker.stdin, flush=True, end="")
+    print("driver wrote, worker", worker.stdout.readline(), end="", flush=True)
+worker.stdin.close()
+"""
+"""A driver with one worker: both append to a file for each line that they read."""
+
 
 class Source:
     """The demo's simulator, which only counts."""
@@ -161,6 +183,44 @@ def test_a_frozen_driver_that_was_killed_is_forgotten(demo: House, driver: "subp
     driver.wait(20)
     demo.breaker.look()
     assert demo.breaker.active == ()
+
+
+def test_each_further_driver_is_killed_until_the_fault_ends(demo: House, driver: "subprocess.Popen[bytes]") -> None:
+    """A crash loop kills whatever holds the group's lease, once a second, and nothing after its end."""
+    demo.breaker.begin("crash", "a")
+    assert driver.wait(20) == -signal.SIGKILL
+    demo.breaker.look()  # no driver yet: it waits for the next one
+    for dies in (True, False):
+        with subprocess.Popen([sys.executable, "-c", _DRIVER], start_new_session=True) as further:
+            Lease(demo.engine, "group", "a", 600.0, Process.of(further.pid)).acquire()
+            demo.breaker.look()
+            if dies:
+                assert further.wait(20) == -signal.SIGKILL
+                demo.breaker.undo("crash", "a")
+            else:
+                assert further.poll() is None
+                os.killpg(further.pid, signal.SIGKILL)
+
+
+def test_a_full_disk_fails_writes_and_ends_no_process(demo: House, tmp_path: Path) -> None:
+    """A worker's write fails with the system's reason; the driver's own writes go on, and so do both after the end."""
+    command = [sys.executable, "-c", _WRITER, str(tmp_path / "driver"), str(tmp_path / "worker")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, start_new_session=True, text=True, **pipes) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        Lease(demo.engine, "group", "a", 600.0, Process.of(writer.pid)).acquire()
+
+        def writes() -> str:
+            print("write", file=writer.stdin, flush=True)
+            return writer.stdout.readline().strip() if writer.stdout else ""
+
+        assert writes() == "driver wrote, worker wrote"
+        demo.breaker.begin("disk", "a")
+        assert writes() == "driver wrote, worker File too large"
+        demo.breaker.undo("disk", "a")
+        assert writes() == "driver wrote, worker wrote"
+        writer.stdin.close()
 
 
 def test_a_process_that_is_no_driver_of_the_demo_is_left_alone(demo: House) -> None:

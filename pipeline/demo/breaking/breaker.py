@@ -6,10 +6,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
+
+from sqlalchemy import Engine
 
 from pipeline.actor import current_user
 from pipeline.contracts.policies import Policies
@@ -22,7 +24,7 @@ from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.channel import Active
 from pipeline.demo.breaking.faults import FAULTS, Fault
 from pipeline.demo.breaking.rows import batches, garbage
-from pipeline.demo.breaking.sessions import find_driver, signal_session
+from pipeline.demo.breaking.sessions import find_driver, limit_files, signal_session
 from pipeline.demo.samples.conflicts import Conflict, conflicts
 from pipeline.demo.simulator import Event, family
 from pipeline.errors import Refused, Transient, first_line
@@ -95,6 +97,8 @@ class Breaker:
         self._begin: Final = {
             "kill": self._kill,
             "freeze": self._freeze,
+            "crash": self._crash,
+            "disk": self._fill_disk,
             "silence": self._silence,
             "poison": self._poison,
             "quarantine": self._fill_quarantine,
@@ -164,6 +168,16 @@ class Breaker:
                 return f"Froze the driver of {target}: {number} processes stand still.", _Frozen(driver, target)
             signal_session(driver, signal.SIGCONT)  # it held the store's lock, and would freeze everybody
         raise Refused(f"The driver of {target} writes to the control store all the time. Try again.")
+
+    def _crash(self, target: str) -> tuple[str, _Lasting]:
+        crash = _CrashLoop(self._engine, target)
+        crash.kill()
+        return f"Each driver of {target} is killed as soon as it drives.", crash
+
+    def _fill_disk(self, target: str) -> tuple[str, _Lasting]:
+        disk = _FullDisk(self._engine, target)
+        number = disk.fill()
+        return f"No file can be written by the workers of {target}: {number} now, and each further one.", disk
 
     def _silence(self, _target: str) -> tuple[str, _Lasting]:
         self._world.source.stop()
@@ -278,6 +292,44 @@ class _Frozen:
 
     def over(self) -> str | None:
         return "the driver was killed meanwhile" if self.driver.is_dead() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _CrashLoop:
+    """A group whose drivers die, one after another."""
+
+    engine: Engine
+    group: str
+
+    def kill(self) -> None:
+        signal_session(find_driver(self.engine, "group", self.group), signal.SIGKILL)
+
+    def end(self) -> str:
+        return f"The next driver of {self.group} lives: the controller starts it after its pause."
+
+    def over(self) -> None:
+        with suppress(Refused):  # there is none yet
+            self.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class _FullDisk:
+    """A group whose workers can write no file."""
+
+    engine: Engine
+    group: str
+
+    def fill(self) -> int:
+        return limit_files(find_driver(self.engine, "group", self.group), 0)
+
+    def end(self) -> str:
+        with suppress(Refused):  # it has ended, and the next one has no limit
+            limit_files(find_driver(self.engine, "group", self.group), None)
+        return f"The workers of {self.group} can write again."
+
+    def over(self) -> None:
+        with suppress(Refused):
+            self.fill()  # those that were started meanwhile, too
 
 
 @dataclass(frozen=True, slots=True)

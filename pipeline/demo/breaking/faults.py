@@ -67,6 +67,32 @@ _ALL: Final = (
         900.0,
     ),
     Fault(
+        "crash",
+        "Let driver crash",
+        "group",
+        "Kills a group's driver, and each further one as soon as it drives the group.",
+        (
+            Sign(10, "Fleet", "the group has no driver, and its games say so"),
+            Sign(90, "Groups", "several deaths in a row, and a longer pause before each further start"),
+        ),
+        "Move the group's games to the other group on the page Groups: they land again while it crashes.",
+        "Let it live",
+        900.0,
+    ),
+    Fault(
+        "disk",
+        "Fill the disk",
+        "group",
+        "Lets every write of a group's workers fail, as on a full disk. Reads, heartbeats and the control store go on.",
+        (
+            Sign(30, "Fleet", "all games of the group fail for one reason: File too large"),
+            Sign(30, "Game", "nothing lands, the backlog grows, and no row is refused"),
+        ),
+        "Free the disk: the games catch up by themselves. A game that was parked meanwhile needs a retry on its page.",
+        "Free the disk",
+        900.0,
+    ),
+    Fault(
         "silence",
         "Stop the source",
         "source",
@@ -109,7 +135,7 @@ _ALL: Final = (
         "Send a breaking schema",
         "game",
         "Deploys a release of one game in which a text has become a number. The default policy refuses that schema, "
-        "so the release registers it with the policy `quarantine` and begins to send.",
+        "so the release registers it with the policy quarantine and begins to send.",
         (
             Sign(15, "Schemas", "a version whose rows go to quarantine; Audit has the registration that was refused"),
             Sign(15, "Game", "refused rows as quarantined_schema beside good rows of the older versions"),

@@ -1,6 +1,7 @@
 """Signals to all processes of one driver: those of its session, which a driver of this machine leads. Linux only."""
 
 import os
+import resource
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,30 @@ def signal_session(leader: Process, number: signal.Signals) -> int:
                 os.kill(pid, number)
             reached.add(pid)
     return len(reached)
+
+
+def limit_files(leader: Process, most: int | None) -> int:
+    """Limit the bytes of a file that a driver's Python workers may write, None for no limit; return their number.
+
+    A write above it fails with "File too large", as on a full disk. The driver itself and its JVM go on. A worker in
+    which that would end the process is left alone: turnout would blame the record that it was at.
+    """
+    reached = 0
+    for pid in _members(leader.pid):
+        place = Path("/proc") / str(pid)
+        with suppress(OSError):  # it has ended just now
+            is_worker = pid != leader.pid and (place / "exe").samefile(f"/proc/{leader.pid}/exe")
+            if is_worker and _ignores_limit(place):
+                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard if most is None else most, hard))
+                reached += 1
+    return reached
+
+
+def _ignores_limit(place: Path) -> bool:
+    """Tell whether a process ignores the signal of a write above the limit, as Python does."""
+    ignored = next(line for line in (place / "status").read_text().splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) >> (signal.SIGXFSZ - 1) & 1)
 
 
 def _members(session: int) -> list[int]:
