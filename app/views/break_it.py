@@ -92,9 +92,15 @@ def _draw_fault(
             disabled=lacking is not None or chosen is None,
             help=lacking if chosen is not None else "The demo has none yet: wait about a minute after its start.",
         )
-    for sign in fault.signs:
-        st.text(f"within {sign.seconds} s · {sign.where}: {sign.what}")
-    st.caption(formatting.escaped(f"Mend it: {fault.mend}"))
+    with st.expander("What to see where, and how it is mended", key=f"signs_{fault.name}"):
+        for sign in fault.signs:
+            is_game = fault.target == "game" and sign.where in {"Game", "Schemas"}
+            st.page_link(
+                f"views/{sign.where.lower()}.py",
+                label=formatting.escaped(f"{sign.where}, within {sign.seconds} s: {sign.what}"),
+                query_params={"game": chosen} if is_game and chosen else None,
+            )
+        st.caption(formatting.escaped(fault.mend))
 
 
 def _targets(fleet: Fleet, names: dict[str, str]) -> dict[TargetKind, dict[str, str]]:

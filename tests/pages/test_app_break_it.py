@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app import formatting
 from app.state import breaking, services
 from pipeline.actor import current_user
 from pipeline.demo.breaking.channel import Active, offered
 from pipeline.demo.breaking.faults import FAULTS
 from pipeline.errors import Refused
 from pipeline.settings import Paths
-from tests.unit.app_world import KEY, ROOT, again, four_games, name_roles, pages_of, sign_in, texts
+from tests.unit.app_world import KEY, ROOT, again, four_games, links, name_roles, pages_of, sign_in, texts
 
 
 class Fake:
@@ -94,7 +95,9 @@ def test_a_fault_is_done_and_ended_by_buttons(fleet: Paths) -> None:
     with offered(fleet, fake):
         app = opened()
         assert {f"break_{name}" for name in FAULTS} <= buttons(app)
-        assert all(sign.what in texts(app) for fault in FAULTS.values() for sign in fault.signs)
+        signs = [sign for fault in FAULTS.values() for sign in fault.signs]
+        said = [formatting.escaped(f"{each.where}, within {each.seconds} s: {each.what}") for each in signs]
+        assert set(said) <= set(links(app))
         app.selectbox(key="target_poison").set_value(KEY["Go"])
         app.button(key="break_poison").click()
         again(app)

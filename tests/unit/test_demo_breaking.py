@@ -16,6 +16,7 @@ from pipeline.actor import current_user
 from pipeline.contracts.formats.supported import FORMATS
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.control.processes.child_processes import Children
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.breaker import Breaker, World
 from pipeline.demo.breaking.faults import FAULTS
@@ -229,6 +230,20 @@ def test_a_process_that_is_no_driver_of_the_demo_is_left_alone(demo: House) -> N
     for fault in ("kill", "freeze"):
         with pytest.raises(Refused, match="left alone"):
             demo.breaker.begin(fault, "a")
+
+
+def test_a_child_that_is_held_is_not_started_again(tmp_path: Path) -> None:
+    """The demo restarts what dies, but not what a fault has ended; once started again it is watched as before."""
+    with Children(tmp_path / "logs") as children:
+        child = children.start("simulate", ["sleep", "600"])
+        children.hold("simulate", 20)
+        assert child.process is not None
+        assert child.process.poll() is not None
+        assert children.dead() == []
+        children.start("simulate", ["sleep", "601"])
+        assert (child.process.poll(), child.command) == (None, ["sleep", "601"])
+        children.end("simulate", 20)
+        assert children.dead() == [child]
 
 
 def test_the_source_is_silent_until_the_fault_ends(demo: House) -> None:

@@ -99,7 +99,7 @@ _ALL: Final = (
         "Ends the simulator, so that no event arrives. Drivers, broker and tables are well.",
         (
             Sign(30, "Fleet", "no events arrive; no game is behind"),
-            Sign(60, "Game", "the last row ages, and the backlog stays 0"),
+            Sign(60, "Groups", "every driver runs and has nothing to do"),
         ),
         "turnout is well: the producers are not. Start the source again.",
         "Start the source",
