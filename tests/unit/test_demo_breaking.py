@@ -203,6 +203,17 @@ def test_each_further_driver_is_killed_until_the_fault_ends(demo: House, driver:
                 os.killpg(further.pid, signal.SIGKILL)
 
 
+def test_a_starved_driver_stands_and_runs_in_turn(demo: House, driver: "subprocess.Popen[bytes]") -> None:
+    """It is stopped and goes on, again and again; when the fault ends it runs."""
+    demo.breaker.begin("starve", "a")
+    for _ in range(2):
+        os.waitid(os.P_PID, driver.pid, os.WSTOPPED)
+        os.waitid(os.P_PID, driver.pid, os.WCONTINUED)
+    demo.breaker.undo("starve", "a")
+    assert "T" not in states(driver.pid)
+    assert driver.poll() is None
+
+
 def test_a_full_disk_fails_writes_and_ends_no_process(demo: House, tmp_path: Path) -> None:
     """A worker's write fails with the system's reason; the driver's own writes go on, and so do both after the end."""
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "driver"), str(tmp_path / "worker")]

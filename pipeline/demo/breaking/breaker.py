@@ -43,6 +43,8 @@ _BATCH: Final = faults.POISON_PER_SECOND // 2  # events
 _END_SECONDS: Final = 40.0  # of a thread that sends: Kafka may take so long to confirm
 _FREEZE_TRIES: Final = 20
 _LOCK_SECONDS: Final = 1.0
+_RUNS_SECONDS: Final = 0.1
+_STANDS_SECONDS: Final = 0.9
 _RELEASE: Final = "break it: a careless release"  # the reason of its registrations
 
 Sending = Callable[[Iterator[Sequence[Event]], float | None, int | None, threading.Event], int]
@@ -98,6 +100,7 @@ class Breaker:
             "kill": self._kill,
             "freeze": self._freeze,
             "crash": self._crash,
+            "starve": self._starve,
             "disk": self._fill_disk,
             "silence": self._silence,
             "poison": self._poison,
@@ -173,6 +176,10 @@ class Breaker:
         crash = _CrashLoop(self._engine, target)
         crash.kill()
         return f"Each driver of {target} is killed as soon as it drives.", crash
+
+    def _starve(self, target: str) -> tuple[str, _Lasting]:
+        driver = find_driver(self._engine, *_driver(target))
+        return f"The driver of {target} runs for a tenth of each second.", _Starved(driver, target)
 
     def _fill_disk(self, target: str) -> tuple[str, _Lasting]:
         disk = _FullDisk(self._engine, target)
@@ -310,6 +317,37 @@ class _CrashLoop:
     def over(self) -> None:
         with suppress(Refused):  # there is none yet
             self.kill()
+
+
+@dataclass(slots=True)
+class _Starved:
+    """A driver that a thread stops again and again; a lock that it holds is held a second longer at most."""
+
+    driver: Process
+    target: str
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="break it: starve", daemon=True)
+        self._thread.start()
+
+    def end(self) -> str:
+        self._stop.set()
+        self._thread.join()
+        return f"The driver of {self.target} has the whole machine again."
+
+    def over(self) -> str | None:
+        return "the driver has ended" if self.driver.is_dead() else None
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_RUNS_SECONDS) and not self.driver.is_dead():
+                signal_session(self.driver, signal.SIGSTOP)
+                self._stop.wait(_STANDS_SECONDS)
+                signal_session(self.driver, signal.SIGCONT)
+        finally:
+            signal_session(self.driver, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,19 @@ _ALL: Final = (
         900.0,
     ),
     Fault(
+        "starve",
+        "Starve driver",
+        "driver",
+        "Stops a driver and its processes for nine tenths of each second, as a machine without free CPU does.",
+        (
+            Sign(60, "Fleet", "passes take several times as long as before; where they cannot keep up, games lag"),
+            Sign(60, "Groups", "the driver beats and fails in nothing; the load of its group rises"),
+        ),
+        "Move games to the other group on the page Groups until the group keeps up.",
+        "Feed driver",
+        900.0,
+    ),
+    Fault(
         "disk",
         "Fill the disk",
         "group",
