@@ -62,7 +62,7 @@ _ALL: Final = (
             Sign(30, "Fleet", "the driver is silent: heartbeats are missing, its games are unknown and never healthy"),
             Sign(330, "Groups", "the controller has killed it, because it hung, and has started another one"),
         ),
-        "Restart the group on the page Groups, or wait: after 5 minutes of silence the controller kills the driver.",
+        "Restart the group on the page Groups: after a minute the controller kills the driver, and another one starts.",
         "Thaw driver",
         900.0,
     ),
