@@ -76,7 +76,7 @@ def _draw_fault(
     known = targets[fault.target]
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"ask_{fault.name}"):
         chosen: str | None = ""
-        if fault.target != "source":
+        if fault.is_named:
             chosen = st.selectbox(
                 "Game" if fault.target == "game" else "Driver of",
                 list(known),
@@ -88,7 +88,7 @@ def _draw_fault(
             fault.title,
             key=f"break_{fault.name}",
             on_click=_begin,
-            args=(environment, fault.name, f"target_{fault.name}" if fault.target != "source" else None),
+            args=(environment, fault.name, f"target_{fault.name}" if fault.is_named else None),
             disabled=lacking is not None or chosen is None,
             help=lacking if chosen is not None else "The demo has none yet: wait about a minute after its start.",
         )
@@ -107,7 +107,7 @@ def _targets(fleet: Fleet, names: dict[str, str]) -> dict[TargetKind, dict[str, 
     """Return what each kind of fault may choose: target → text."""
     games = {key: formatting.game_text(key, name) for key, name in sorted(names.items(), key=lambda each: each[1])}
     groups = {name: f"group {formatting.shown(name)}" for name in fleet.groups}
-    return {"group": groups, "driver": {**groups, "ingest": "ingest"}, "game": games, "source": {}}
+    return {"group": groups, "driver": {**groups, "ingest": "ingest"}, "game": games, "source": {}, "store": {}}
 
 
 def _begin(environment: Environment, fault: str, chooser: str | None) -> None:

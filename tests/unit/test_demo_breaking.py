@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -233,6 +235,37 @@ def test_a_full_disk_fails_writes_and_ends_no_process(demo: House, tmp_path: Pat
         demo.breaker.undo("disk", "a")
         assert writes() == "driver wrote, worker wrote"
         writer.stdin.close()
+
+
+def test_a_locked_store_takes_no_write_until_the_fault_ends(demo: House) -> None:
+    """The act is in the audit log before nobody can write, and its end once everybody can."""
+
+    def can_write() -> bool:
+        with closing(sqlite3.connect(demo.paths.control_db, timeout=0.0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+    demo.breaker.begin("lock", "")
+    demo.breaker.look()
+    assert not can_write()
+    assert demo.acts()[-1] == ("break it: lock", "ended", "succeeded")
+    demo.breaker.undo("lock", "")
+    assert can_write()
+    assert demo.acts()[-1] == ("break it: end lock", "ended", "succeeded")
+
+
+def test_a_fault_ends_also_where_nobody_may_act_any_more(demo: House) -> None:
+    """A role that was taken away keeps a person from ending it, and never the demo."""
+    demo.breaker.begin("silence", "")
+    demo.paths.settings_file.write_text('[roles]\noperators = ["nobody@example.com"]\n')
+    with pytest.raises(Refused, match="may not break the demo"):
+        demo.breaker.undo("silence", "")
+    assert demo.source.did == ["stop"]
+    demo.breaker.end_all()
+    assert demo.source.did == ["stop", "start"]
 
 
 def test_a_process_that_is_no_driver_of_the_demo_is_left_alone(demo: House) -> None:

@@ -5,13 +5,10 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
-
-from sqlalchemy import Engine
+from typing import Final
 
 from pipeline.actor import current_user
 from pipeline.contracts.policies import Policies
@@ -23,42 +20,38 @@ from pipeline.control.registering.requests import SchemaRequest
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.channel import Active
 from pipeline.demo.breaking.faults import FAULTS, Fault
+from pipeline.demo.breaking.lasting import (
+    CrashLoop,
+    Feed,
+    Frozen,
+    FullDisk,
+    Lasting,
+    LockedStore,
+    Sending,
+    Silence,
+    Source,
+    Starved,
+)
 from pipeline.demo.breaking.rows import batches, garbage
-from pipeline.demo.breaking.sessions import find_driver, limit_files, signal_session
+from pipeline.demo.breaking.sessions import find_driver, signal_session
 from pipeline.demo.samples.conflicts import Conflict, conflicts
-from pipeline.demo.simulator import Event, family
-from pipeline.errors import Refused, Transient, first_line
+from pipeline.demo.simulator import family
+from pipeline.errors import Refused, Transient
 from pipeline.names import shown
 from pipeline.settings import Paths, Settings, load
+from pipeline.store import audit
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import open_store
 from pipeline.store.fleet import SchemaVersion, read_schemas
 from pipeline.store.games import find, known_games
 from pipeline.store.groups import read_groups
-from pipeline.store.processes.leases import Process
 
 _log = logging.getLogger("turnout")
 _MOST_ACTIVE: Final = 8
 _BATCH: Final = faults.POISON_PER_SECOND // 2  # events
-_END_SECONDS: Final = 40.0  # of a thread that sends: Kafka may take so long to confirm
 _FREEZE_TRIES: Final = 20
 _LOCK_SECONDS: Final = 1.0
-_RUNS_SECONDS: Final = 0.1
-_STANDS_SECONDS: Final = 0.9
 _RELEASE: Final = "break it: a careless release"  # the reason of its registrations
-
-Sending = Callable[[Iterator[Sequence[Event]], float | None, int | None, threading.Event], int]
-"""Sends batches to the demo's source, at a rate, a number of them; returns how many events failed."""
-
-
-class Source(Protocol):
-    """The simulator of the demo, which may be ended and started again."""
-
-    def stop(self) -> None:
-        """End it, so that nothing starts it again."""
-
-    def start(self) -> None:
-        """Start it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +64,10 @@ class World:
     versions: int  # schema versions per game
 
 
-class _Lasting(Protocol):
-    """A fault that has begun and lasts."""
-
-    def end(self) -> str:
-        """End it, and return what was done."""
-
-    def over(self) -> str | None:
-        """Return why it has ended by itself, None while it lasts."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Begun:
     active: Active
-    lasting: _Lasting
+    lasting: Lasting
 
 
 class Breaker:
@@ -102,6 +85,7 @@ class Breaker:
             "crash": self._crash,
             "starve": self._starve,
             "disk": self._fill_disk,
+            "lock": self._lock_store,
             "silence": self._silence,
             "poison": self._poison,
             "quarantine": self._fill_quarantine,
@@ -126,7 +110,8 @@ class Breaker:
             raise Refused(f"{fault.title}: this has been done and lasts. End it first.")
         if fault.limit_seconds and len(self._begun) >= _MOST_ACTIVE:
             raise Refused(f"{_MOST_ACTIVE} faults last already. End one first.")
-        with self._audited(fault, name, target):
+        act = _act(fault, name, target, "break it")
+        with gate.acting(self._settings, self._engine, DirectAct.BREAK_IT, act):
             said, lasting = self._begin[name](target)
         if lasting is not None:
             now = time.time()
@@ -140,6 +125,7 @@ class Breaker:
         begun = self._begun.get((name, target))
         if begun is None:
             raise Refused(f"{fault.title}: there is nothing to end. It is over, or was never done.")
+        gate.permit(self._settings, self._engine, current_user(), DirectAct.BREAK_IT)
         return self._end(begun, "a person ended it")
 
     def look(self) -> None:
@@ -163,38 +149,41 @@ class Breaker:
         number = signal_session(driver, signal.SIGKILL)
         return f"Killed the driver of {target}: process {driver.pid} and {number - 1} that it started.", None
 
-    def _freeze(self, target: str) -> tuple[str, _Lasting]:
+    def _freeze(self, target: str) -> tuple[str, Lasting]:
         driver = find_driver(self._engine, *_driver(target))
         for _ in range(_FREEZE_TRIES):
             number = signal_session(driver, signal.SIGSTOP)
             if _store_is_free(self._paths.control_db):
-                return f"Froze the driver of {target}: {number} processes stand still.", _Frozen(driver, target)
+                return f"Froze the driver of {target}: {number} processes stand still.", Frozen(driver, target)
             signal_session(driver, signal.SIGCONT)  # it held the store's lock, and would freeze everybody
         raise Refused(f"The driver of {target} writes to the control store all the time. Try again.")
 
-    def _crash(self, target: str) -> tuple[str, _Lasting]:
-        crash = _CrashLoop(self._engine, target)
+    def _crash(self, target: str) -> tuple[str, Lasting]:
+        crash = CrashLoop(self._engine, target)
         crash.kill()
         return f"Each driver of {target} is killed as soon as it drives.", crash
 
-    def _starve(self, target: str) -> tuple[str, _Lasting]:
+    def _starve(self, target: str) -> tuple[str, Lasting]:
         driver = find_driver(self._engine, *_driver(target))
-        return f"The driver of {target} runs for a tenth of each second.", _Starved(driver, target)
+        return f"The driver of {target} runs for a tenth of each second.", Starved(driver, target)
 
-    def _fill_disk(self, target: str) -> tuple[str, _Lasting]:
-        disk = _FullDisk(self._engine, target)
+    def _fill_disk(self, target: str) -> tuple[str, Lasting]:
+        disk = FullDisk(self._engine, target)
         number = disk.fill()
         return f"No file can be written by the workers of {target}: {number} now, and each further one.", disk
 
-    def _silence(self, _target: str) -> tuple[str, _Lasting]:
-        self._world.source.stop()
-        return "Stopped the simulator: no event arrives.", _Silence(self._world.source)
+    def _lock_store(self, _target: str) -> tuple[str, Lasting]:
+        return "No process can write to the control store, within a second.", LockedStore(self._paths.control_db)
 
-    def _poison(self, target: str) -> tuple[str, _Lasting]:
+    def _silence(self, _target: str) -> tuple[str, Lasting]:
+        self._world.source.stop()
+        return "Stopped the simulator: no event arrives.", Silence(self._world.source)
+
+    def _poison(self, target: str) -> tuple[str, Lasting]:
         game, schema = self._game(target)
         sent = batches(game, schema.schema_id, garbage, _BATCH, "malformed_payload")
         said = f"{shown(game)} gets {faults.POISON_PER_SECOND} malformed rows a second."
-        return said, _Feed(self._world.send, sent, f"{shown(game)} gets no malformed rows any more.")
+        return said, Feed(self._world.send, sent, f"{shown(game)} gets no malformed rows any more.")
 
     def _fill_quarantine(self, target: str) -> tuple[str, None]:
         game, schema = self._game(target)
@@ -205,7 +194,7 @@ class Breaker:
             raise Transient(f"The broker did not confirm {failed} of {rows} rows. Try again.")
         return f"Sent {rows} malformed rows of {shown(game)}.", None
 
-    def _deploy_schema(self, target: str) -> tuple[str, _Lasting]:
+    def _deploy_schema(self, target: str) -> tuple[str, Lasting]:
         game, schema = self._game(target)
         registration, conflict, change = self._breaking_release(game, schema.format)
         self._have_refused(registration)
@@ -215,7 +204,7 @@ class Breaker:
             raise Refused("By the setting schemas.second_person this release waits for another person. Turn it off.")
         sent = batches(game, done.schema_id, conflict.payload, _BATCH, "quarantined_schema")
         said = f"{shown(game)} sends version {done.version}, which turnout refused first: {change}"
-        return said, _Feed(self._world.send, sent, f"{shown(game)} sends its older versions alone again.")
+        return said, Feed(self._world.send, sent, f"{shown(game)} sends its older versions alone again.")
 
     def _have_refused(self, registration: Registration) -> None:
         """Have the release's schema refused, as the audit log then says."""
@@ -237,14 +226,14 @@ class Breaker:
     # ------------------------------------------------------------------------------------------------------- targets
 
     def _target(self, fault: Fault, target: str) -> str:
-        """Return a target as faults keep it: a game's key, a group's name, `ingest`, or nothing for the source.
+        """Return a target as faults keep it: a game's key, a group's name, `ingest`, or nothing where it has no name.
 
         Raises:
             Refused: there is no such one.
         """
-        if fault.target == "source":
+        if not fault.is_named:
             if target:
-                raise Refused(f"{fault.title} takes no target: a demo has one source.")
+                raise Refused(f"{fault.title} takes no target: a demo has one {fault.target}.")
             return ""
         if fault.target == "game":
             return str(find(target, {str(key): name for key, name in known_games(self._engine).items()}).key)
@@ -267,11 +256,12 @@ class Breaker:
     # --------------------------------------------------------------------------------------------------------- endings
 
     def _end(self, begun: _Begun, why: str) -> str:
-        """End a fault; it is forgotten whatever comes of it, and what it did is in the audit log."""
+        """End a fault first, as nothing may keep it from ending; then write that into the audit log."""
         active, fault = begun.active, FAULTS[begun.active.fault]
         del self._begun[active.fault, active.target]
-        with self._audited(fault, f"end {active.fault}", active.target, why):
-            return begun.lasting.end()
+        said = begun.lasting.end()
+        with audit.acting(self._engine, _act(fault, f"end {active.fault}", active.target, why)):
+            return said
 
     def _end_quietly(self, begun: _Begun, why: str) -> None:
         try:
@@ -279,142 +269,11 @@ class Breaker:
         except Exception:  # noqa: BLE001 - the others must end, too
             _log.exception("break it: %s did not end in order", begun.active.fault)
 
-    def _audited(self, fault: Fault, what: str, target: str, why: str = "break it") -> AbstractContextManager[None]:
-        kind = "group" if fault.target == "driver" else fault.target
-        targets = (f"{kind}:{target}" if target else kind,)
-        act = Act(current_user(), f"break it: {what}", targets, None, {"reason": why})
-        return gate.acting(self._settings, self._engine, DirectAct.BREAK_IT, act)
 
-
-@dataclass(frozen=True, slots=True)
-class _Frozen:
-    """A driver that stands still."""
-
-    driver: Process
-    target: str
-
-    def end(self) -> str:
-        signal_session(self.driver, signal.SIGCONT)  # also what outlived a driver that was killed meanwhile
-        return f"The driver of {self.target} goes on."
-
-    def over(self) -> str | None:
-        return "the driver was killed meanwhile" if self.driver.is_dead() else None
-
-
-@dataclass(frozen=True, slots=True)
-class _CrashLoop:
-    """A group whose drivers die, one after another."""
-
-    engine: Engine
-    group: str
-
-    def kill(self) -> None:
-        signal_session(find_driver(self.engine, "group", self.group), signal.SIGKILL)
-
-    def end(self) -> str:
-        return f"The next driver of {self.group} lives: the controller starts it after its pause."
-
-    def over(self) -> None:
-        with suppress(Refused):  # there is none yet
-            self.kill()
-
-
-@dataclass(slots=True)
-class _Starved:
-    """A driver that a thread stops again and again; a lock that it holds is held a second longer at most."""
-
-    driver: Process
-    target: str
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="break it: starve", daemon=True)
-        self._thread.start()
-
-    def end(self) -> str:
-        self._stop.set()
-        self._thread.join()
-        return f"The driver of {self.target} has the whole machine again."
-
-    def over(self) -> str | None:
-        return "the driver has ended" if self.driver.is_dead() else None
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(_RUNS_SECONDS) and not self.driver.is_dead():
-                signal_session(self.driver, signal.SIGSTOP)
-                self._stop.wait(_STANDS_SECONDS)
-                signal_session(self.driver, signal.SIGCONT)
-        finally:
-            signal_session(self.driver, signal.SIGCONT)
-
-
-@dataclass(frozen=True, slots=True)
-class _FullDisk:
-    """A group whose workers can write no file."""
-
-    engine: Engine
-    group: str
-
-    def fill(self) -> int:
-        return limit_files(find_driver(self.engine, "group", self.group), 0)
-
-    def end(self) -> str:
-        with suppress(Refused):  # it has ended, and the next one has no limit
-            limit_files(find_driver(self.engine, "group", self.group), None)
-        return f"The workers of {self.group} can write again."
-
-    def over(self) -> None:
-        with suppress(Refused):
-            self.fill()  # those that were started meanwhile, too
-
-
-@dataclass(frozen=True, slots=True)
-class _Silence:
-    """A source without producers."""
-
-    source: Source
-
-    def end(self) -> str:
-        self.source.start()
-        return "The simulator sends again."
-
-    def over(self) -> None:
-        return None
-
-
-@dataclass(slots=True)
-class _Feed:
-    """Rows that a thread sends until it is ended."""
-
-    send: Sending
-    rows: Iterator[Sequence[Event]]
-    said: str
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _failed: str | None = None
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="break it: rows", daemon=True)
-        self._thread.start()
-
-    def end(self) -> str:
-        self._stop.set()
-        self._thread.join(_END_SECONDS)
-        return self.said
-
-    def over(self) -> str | None:
-        return self._failed
-
-    def _run(self) -> None:
-        try:
-            self.send(self.rows, faults.POISON_PER_SECOND, None, self._stop)
-        except (Refused, Transient) as error:
-            self._failed = first_line(error)
-        except Exception as error:  # noqa: BLE001 - it ends this fault, and the terminal has it
-            _log.exception("break it: rows are not sent any more")
-            self._failed = first_line(error)
+def _act(fault: Fault, what: str, target: str, why: str) -> Act:
+    kind = "group" if fault.target == "driver" else fault.target
+    targets = (f"{kind}:{target}" if target else kind,)
+    return Act(current_user(), f"break it: {what}", targets, None, {"reason": why})
 
 
 def _known(name: str) -> Fault:

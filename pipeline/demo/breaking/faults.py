@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-TargetKind = Literal["group", "driver", "game", "source"]
-"""`driver`: a group, or `ingest`. `source`: the demo has one, and it has no name."""
+TargetKind = Literal["group", "driver", "game", "source", "store"]
+"""`driver`: a group, or `ingest`. `source` and `store`: the demo has one of each, without a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,11 @@ class Fault:
     mend: str  # by the dashboard
     undo: str | None  # the button that ends it; None: it is over once it is done
     limit_seconds: float = 0.0  # it ends by itself then; 0: it is over once it is done
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a person names the target."""
+        return self.target not in {"source", "store"}
 
 
 POISON_PER_SECOND: Final = 20
@@ -104,6 +109,19 @@ _ALL: Final = (
         "Free the disk: the games catch up by themselves. A game that was parked meanwhile needs a retry on its page.",
         "Free the disk",
         900.0,
+    ),
+    Fault(
+        "lock",
+        "Lock the control store",
+        "store",
+        "Holds the lock for writes of the control store's file, as a backup that hangs does. Reads go on.",
+        (
+            Sign(30, "Fleet", "every driver is silent, since no heartbeat can be written; nothing is shown as healthy"),
+            Sign(30, "Operations", "nothing can be submitted, and the page says why"),
+        ),
+        "Release the lock. Rows land all the while: tables do not need the control store.",
+        "Release the lock",
+        120.0,
     ),
     Fault(
         "silence",
