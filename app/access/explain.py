@@ -17,7 +17,7 @@ from pipeline.lists import first_lines
 
 GAME, WHO = "why_game", "why_who"
 LINKED: Final = {"why_game": GAME, "why_who": WHO}
-_MET: Final = {True: "✓ there", False: "✕ missing", None: "? not known"}
+_MET: Final = {True: "✓ there", False: "✗ missing", None: "? not known"}
 _NEEDS: Final = {
     "need": st.column_config.TextColumn("Needed", width=110),
     "on": st.column_config.TextColumn("On", width=300),

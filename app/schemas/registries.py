@@ -13,7 +13,7 @@ from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue, RegistryView
 from pipeline.control.acts import DirectAct
 
-_STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✕ mistrusted"}
+_STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✗ mistrusted"}
 
 
 def draw(environment: Environment, catalogue: Catalogue) -> None:

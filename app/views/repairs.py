@@ -144,9 +144,9 @@ def _possible(facts: GameFacts | None) -> str:
     if facts is None:
         return formatting.UNKNOWN_VALUE
     if (busy := facts.busy or facts.group_busy) is not None:
-        return f"✕ busy: {formatting.shown(busy, 40)}"
+        return f"✗ busy: {formatting.shown(busy, 40)}"
     names = [each.name for each in capabilities.repairs(facts) if each.possible]
-    return f"✓ {', '.join(names)}" if names else "✕ nothing"
+    return f"✓ {', '.join(names)}" if names else "✗ nothing"
 
 
 def _draw_repair(environment: Environment, steering: ControlState) -> None:

@@ -63,7 +63,7 @@ def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> Non
     assert headline.endswith("1 game waits for a schema: Ludo")
     assert "▲ away · main" in texts(app)
     assert "connection refused" in texts(app)
-    assert table(app, "state") == ["✕ refuses rows", "△ waits", "● lands"]
+    assert table(app, "state") == ["✗ refuses rows", "△ waits", "● lands"]
     assert table(app, "format") == ["avro", "–", "avro"]
     assert table(app, "change")[0].startswith("version 3: player: its type changed from string to int")
 
@@ -96,7 +96,7 @@ def test_the_newest_change_is_compared_by_default_and_choices_reach_the_url(stor
     """Without versions in the URL the last two are compared; another choice stands in the URL, the default does not."""
     app = opening("schemas", game=CHESS)
     assert "What changes from version 2 to version 3" in texts(app)
-    assert "✕ Rows of version 3 go to quarantine since " in texts(app)
+    assert "✗ Rows of version 3 go to quarantine since " in texts(app)
     app.selectbox(key=f"schema_from_{CHESS}").set_value("1").run()
     assert "What changes from version 1 to version 3" in texts(app)
     assert {name: app.query_params[name] for name in app.query_params} == {"game": CHESS, "from": "1"}

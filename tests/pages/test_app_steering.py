@@ -243,7 +243,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     fill(app, reason="b is busy").button(key=f"ask_game_{KEY['Ludo']}").click().run()
     tick(ControlContext(Settings(), store, Paths(tmp_path)), KINDS)
     again(app)
-    assert "✕ failed: Nothing was done: it has changed since you looked" in texts(app)
+    assert "✗ failed: Nothing was done: it has changed since you looked" in texts(app)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) ->
     assert "▲ needs a person" in texts(app)
     assert "Nobody tells of it." in texts(app)
     (row,) = app.dataframe[0].value.to_dict("records")
-    assert (row["state"], row["targets"], row["reason"]) == ("✕ failed", "Go", "–")
+    assert (row["state"], row["targets"], row["reason"]) == ("✗ failed", "Go", "–")
     assert row["page"] == ended.operation_id[:8]
     badges = "".join(element.value for element in opening("groups").markdown)
     assert ":orange-badge[:material/person_alert: 1 needs a person]" in badges
@@ -446,7 +446,7 @@ def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening:
     with store.begin() as connection:
         connection.execute(update(tables.audit).where(tables.audit.c.actor == "bob").values(actor="eve"))
     app.button(key="verify_again").click().run()
-    assert "✕ NOT intact" in texts(app)
+    assert "✗ NOT intact" in texts(app)
     assert "is not what was written" in texts(app)
 
 
