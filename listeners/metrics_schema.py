@@ -113,6 +113,7 @@ INGEST_MINUTE: Final = MetricsTable(  # one row per minute in which the ingest d
         [
             ("event_date", pa.date32()),
             ("minute", _TIME),
+            ("backlog_age_seconds", pa.float64()),  # of the source, the largest; null when unknown
             ("rows", pa.int64()),
             ("refused", pa.int64()),
             ("commits", pa.int64()),
@@ -179,6 +180,7 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
                 {
                     "event_date": _day(item.at),
                     "minute": moment(item.at),
+                    "backlog_age_seconds": item.backlog_age_seconds,
                     "rows": item.rows,
                     "refused": item.refused,
                     "commits": item.commits,

@@ -163,6 +163,7 @@ class IngestMinute:
     rows: int  # into bronze, refused ones included
     refused: int
     commits: int
+    backlog_age_seconds: float | None = None  # the largest age of the oldest row waiting in the source; None: unknown
 
 
 def progress_from_json(text: str) -> Progress:
