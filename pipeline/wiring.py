@@ -328,6 +328,7 @@ class _Driver:
             return False
         self._telemetry.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
         self._telemetry.exposition.set_controller_metrics(controller_metrics)
+        self._telemetry.waiting(controller_metrics.source_age_seconds)
         return True
 
 
@@ -340,6 +341,7 @@ def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
         committed_at=landed.committed_at,
         clocks=landed.clocks,
     )
+    telemetry.landed(landed.committed_at, landed.rows, refused)
 
 
 def _said(error: Exception) -> str:
