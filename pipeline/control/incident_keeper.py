@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.signals.incidents import Causes, Incident, group_incidents
 from pipeline.signals.judging import judge_all
@@ -29,7 +31,19 @@ class IncidentKeeper:
         self._looked_at: float | None = None
 
     def look(self, fleet: Fleet | None = None) -> tuple[Incident, ...]:
-        """Judge the fleet as it was read just now, and keep the incidents; return those that are open or just ended."""
+        """Judge the fleet as it was read just now, and keep the incidents; return those that are open or just ended.
+
+        Raises:
+            SQLAlchemyError: the control store is away.
+        """
+        try:
+            return self._look(fleet)
+        except Refused as error:
+            if isinstance(error.__cause__, SQLAlchemyError):
+                raise error.__cause__ from error  # for a process that waits for the store, not for a person
+            raise
+
+    def _look(self, fleet: Fleet | None) -> tuple[Incident, ...]:
         heartbeat_seconds = self._settings.metrics.heartbeat_seconds
         if fleet is None:
             fleet = read_fleet(

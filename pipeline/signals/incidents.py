@@ -179,13 +179,28 @@ def _begun(
     recent = [each for each in before if each.ended_at is not None and each.key == key]
     recent = [each for each in recent if 0 <= evidence.now - (each.ended_at or 0.0) <= REOPEN_SECONDS]
     recent = [each for each in recent if finding.scope or set(each.games) & set(games)]
-    since = min((causes.games[game].since for game in games), default=evidence.now)
+    since = min((_since(game, causes, evidence) for game in games), default=_source_since(causes, evidence))
     again = max(recent, key=lambda each: each.ended_at or 0.0, default=None)
     if again is None:
         blank = Incident(new_id(), finding, games, None, since, None, None, "late", evidence.now)
     else:
         blank = replace(again, ended_at=None, joined_at=evidence.now)
     return _made(blank, finding, games, set(games), evidence)
+
+
+def _since(key: str, causes: Causes, evidence: Evidence) -> float:
+    """Return since when a game is in trouble, or else has its cause."""
+    seen, settled = evidence.games[key].seen, causes.games.get(key)
+    if seen.in_trouble and seen.since is not None:
+        return min(seen.since, evidence.now)
+    return evidence.now if settled is None else settled.since
+
+
+def _source_since(causes: Causes, evidence: Evidence) -> float:
+    ingest = evidence.source.seen.ingest
+    if not ingest.is_live and ingest.since is not None:
+        return min(ingest.since, evidence.now)
+    return evidence.now if causes.source is None else causes.source.since
 
 
 def _made(

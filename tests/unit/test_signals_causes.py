@@ -229,6 +229,7 @@ def right(cause: Cause, runs: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("cause", Cause)
+@pytest.mark.proves("G210")
 def test_faults_have_their_cause(cause: Cause) -> None:
     """A seeded fault of each kind is found for what it is."""
     runs = len(FAULTS[cause])
@@ -246,6 +247,7 @@ def test_nine_of_ten_faults_have_their_cause() -> None:
     assert {cause: wrong for cause, (number, wrong) in table.items() if number < 180} == {}
 
 
+@pytest.mark.proves("G210")
 def test_a_calm_day_raises_nothing() -> None:
     """A day with its night, gaps, bursts, single bad rows, a pause and a planned move has no incident."""
     fleet, keeper, random = Fleet.made("calm"), Keeper(), Random("calm")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from pipeline.health.liveness import Liveness
 from pipeline.signals.causes import Cause
 from pipeline.signals.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
@@ -38,6 +40,7 @@ def refused(key: str, group: str = "a", version: int = 7) -> GameSeen:
     return game(key, group, refused={"quarantined_schema": 500}, schema=schema)
 
 
+@pytest.mark.proves("G210")
 def test_a_groups_death_is_one_incident_of_the_group() -> None:
     """Twenty games of a dead driver are one line, with the group, its driver's end and what to do."""
     games = [unknown(f"g{number:02}") for number in range(20)]
@@ -46,6 +49,7 @@ def test_a_groups_death_is_one_incident_of_the_group() -> None:
         (Cause.DRIVER_GONE, "a", 20, "bad")
     ]
     assert found[0].finding.title == "The driver of group a is gone"
+    assert found[0].since == NOW - 60, "when the games' status changed, not when it was judged"
 
 
 def test_two_groups_are_two_incidents() -> None:
@@ -54,6 +58,7 @@ def test_two_groups_are_two_incidents() -> None:
     assert [each.group for each in found] == ["a", "b"]
 
 
+@pytest.mark.proves("G210")
 def test_games_with_one_cause_share_a_title() -> None:
     """The title counts the games; half of a group is named by it; one game is named."""
     time = Time()
@@ -172,6 +177,7 @@ def test_two_that_keep_incidents_agree_again() -> None:
     assert found[0].games == ("x", "y")
 
 
+@pytest.mark.proves("G210")
 def test_a_new_process_goes_on_with_what_is_open() -> None:
     """A successor knows the settled causes from the incidents, so none ends or begins."""
     time = Time()

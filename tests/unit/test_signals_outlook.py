@@ -46,6 +46,7 @@ def held(seeds: range) -> tuple[int, int, int]:
     return hits, bands, all_of
 
 
+@pytest.mark.proves("G211")
 def test_the_band_holds_in_four_of_five_outages() -> None:
     """Over 600 replayed outages the band holds in 75 to 85 of 100, and most outages have one."""
     hits, bands, all_of = held(range(600))
@@ -66,6 +67,7 @@ def test_the_band_holds_in_four_of_five_outages() -> None:
     ],
     ids=["nothing", "level", "rising", "unknown", "45 seconds", "days", "to and fro"],
 )
+@pytest.mark.proves("G211")
 def test_where_nobody_can_know_there_is_no_outlook(ages: list[float | None]) -> None:
     """No estimate is made from a backlog that does not fall, not long or not steadily enough, or is unknown."""
     assert look_ahead([Point(STEP * number, age) for number, age in enumerate(ages)]) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, func, select, update
+from sqlalchemy.exc import OperationalError
 
 from listeners.sample import GameResult, Lane
 from pipeline.control.incident_keeper import IncidentKeeper
@@ -199,6 +200,15 @@ def test_a_keeper_finds_keeps_and_ends_an_incident(fleet_store: Engine) -> None:
     assert (ended.incident_id, ended.ended_at is not None) == (found.incident_id, True)
     with fleet_store.connect() as connection:
         assert connection.scalar(select(incident_looks.c.kept_by)) == "ingest"
+
+
+def test_a_store_that_is_away_is_no_refusal_to_the_controller(fleet_store: Engine, tmp_path: Path) -> None:
+    """The process that judges goes on when the store is back: it gets the store's own error, not one for people."""
+    empty = create_engine(f"sqlite:///{tmp_path / 'empty.db'}")
+    with pytest.raises(OperationalError):
+        IncidentKeeper(empty, Settings(), "controller").look()
+    with pytest.raises(OperationalError):
+        IncidentKeeper(empty, Settings(), "ingest").look(read_fleet(fleet_store))
 
 
 def test_refused_rows_and_slow_commits_reach_the_store(fleet_store: Engine) -> None:
