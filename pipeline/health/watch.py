@@ -60,6 +60,8 @@ class _Memory:
     latencies: deque[tuple[float, tuple[int, ...]]] = field(default_factory=deque)
     latency_sums: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_EDGES_SECONDS) + 1))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
+    recent_rows: int = 0
     commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
     rows_total: int = 0
     rejects_total: int = 0
@@ -131,6 +133,7 @@ class Watch:
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
             refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            landed=memory.recent_rows,
             commit_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
         )
 
@@ -152,6 +155,9 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
     if any(result.latency_counts):
         memory.latencies.append((at, result.latency_counts))
         memory.latency_sums = [a + b for a, b in zip(memory.latency_sums, result.latency_counts, strict=True)]
+    if result.rows:
+        memory.recent.append((at, result.rows))
+        memory.recent_rows += result.rows
     if any(result.rejects.values()):
         memory.refused.append((at, result.rejects))
     if result.committed_at is not None:
@@ -172,6 +178,8 @@ def _forget_old(memory: _Memory, now: float) -> None:
         memory.latency_sums = [a - b for a, b in zip(memory.latency_sums, counts, strict=True)]
     while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
         memory.refused.popleft()
+    while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
+        memory.recent_rows -= memory.recent.popleft()[1]
     while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
         memory.commits.popleft()
 

@@ -107,7 +107,7 @@ def upgrade() -> None:
         sa.Column("rejects_total", sa.BigInteger, nullable=False), sa.Column("last_error", sa.Text),
         sa.Column("updated_at", sa.Float, nullable=False), sa.Column("bytes_per_second", sa.Float),
         sa.Column("commits_per_second", sa.Float), sa.Column("waits_for", sa.Text),
-        sa.Column("refused", sa.Text), sa.Column("commit_seconds", sa.Float),
+        sa.Column("refused", sa.Text), sa.Column("landed", sa.BigInteger), sa.Column("commit_seconds", sa.Float),
         allowed={
             "lane": ("RUN", "CATCHUP", "QUARANTINED", "PAUSED"), "status": _STATUSES, "cursor_seq": ">= 0",
             "rows_total": ">= 0", "rejects_total": ">= 0",
