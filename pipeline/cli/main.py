@@ -138,6 +138,7 @@ _COMMANDS: Final = (
         LazyCommand("mend", "pipeline.cli.simulation:demo_mend"),
     ),
     LazyCommand("status", "pipeline.cli.status:status"),
+    LazyCommand("incidents", "pipeline.cli.incidents:incidents"),
     group(
         "quarantine",
         "Refused rows.",

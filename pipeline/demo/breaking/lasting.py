@@ -187,7 +187,7 @@ class Silence:
 
     def over(self) -> None:
         """See `Lasting`."""
-        return None
+        return
 
 
 @dataclass(slots=True)
