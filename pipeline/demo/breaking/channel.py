@@ -59,7 +59,7 @@ class Answer:
 
     said: str
     active: tuple[Active, ...]
-    at: float  # Unix seconds
+    read_at: float  # Unix seconds
 
 
 class Breaking(Protocol):
