@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select
 
 from pipeline.cli.main import cli
 from pipeline.contracts.policies import Policies
@@ -22,6 +22,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.tables import group_runs
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -50,6 +51,12 @@ class Demo:
     def driver(self, kind: str, name: str) -> str:
         state = self.fleet().state(kind, name)
         return "none" if state is None else state.liveness.state
+
+    def deaths(self, group: str) -> int:
+        """Return how many drivers of a group have died."""
+        died = select(func.count()).where(group_runs.c.group_name == group, group_runs.c.died == 1)
+        with self.engine.connect() as connection:
+            return connection.scalar(died) or 0
 
     def well(self) -> bool:
         statuses = {row.verdict.status for row in self.fleet().rows}
@@ -110,6 +117,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     acts = [each.action for each in audit.entries(made.engine) if each.phase == "ended"]
     assert {"break it: end freeze", "break it: end silence"} <= set(acts)
     assert made.driver("group", "b") == "stopped"
+    proof = json.loads(made.run("verify", "--json").output.splitlines()[-1])
+    assert proof["ok"] is True  # nothing is lost, doubled or misrouted, whatever was broken
     made.engine.dispose()
 
 
@@ -130,6 +139,49 @@ def test_a_frozen_driver_is_unknown_and_never_healthy(demo: Demo) -> None:
     until(lambda: demo.driver("group", "a") == "unknown", within("freeze", 0))
     assert "RUNNING" not in {row.verdict.status for row in demo.fleet().rows if row.group == "a"}
     demo.mend("freeze", "a")
+    until(demo.well, _READY_SECONDS)
+
+
+def test_a_crash_loop_is_seen_and_ends(demo: Demo) -> None:
+    """Several deaths stand in the record of the group, the other group is well, and so is this one afterwards."""
+    until(demo.well, _READY_SECONDS)
+    before = demo.deaths("a")
+    demo.begin("crash", "a")
+    until(lambda: demo.deaths("a") >= before + 2, within("crash", 1))
+    assert {row.verdict.status for row in demo.fleet().rows if row.group == "b"} == {"RUNNING"}
+    demo.mend("crash", "a")
+    until(demo.well, _READY_SECONDS)
+
+
+def test_a_full_disk_fails_streams_and_refuses_no_row(demo: Demo) -> None:
+    """All games of the group fail for the system's reason; with room again they land everything."""
+    until(demo.well, _READY_SECONDS)
+    games = [row.game_key for row in demo.fleet().rows if row.group == "a"]
+    refused = {key: demo.refused(key) for key in games}
+    demo.begin("disk", "a")
+    until(lambda: {demo.game(key).verdict.status for key in games} == {"FAILED"}, within("disk", 0))
+    assert all("File too large" in str(demo.game(key).reported) for key in games)
+    demo.mend("disk", "a")
+    until(demo.well, _READY_SECONDS)
+    assert {key: demo.refused(key) for key in games} == refused
+
+
+def test_a_starved_driver_recovers(demo: Demo) -> None:
+    """It goes on slowly, and well again afterwards."""
+    until(demo.well, _READY_SECONDS)
+    demo.begin("starve", "b")
+    until(lambda: channel.look(demo.paths).active != (), 5.0)
+    demo.mend("starve", "b")
+    until(demo.well, _READY_SECONDS)
+
+
+def test_a_locked_store_is_never_shown_as_well(demo: Demo) -> None:
+    """No heartbeat is written, so nothing counts as known; afterwards all drivers go on by themselves."""
+    until(demo.well, _READY_SECONDS)
+    demo.begin("lock")
+    until(lambda: {demo.driver("group", each) for each in "ab"} == {"unknown"}, within("lock", 0))
+    assert "RUNNING" not in {row.verdict.status for row in demo.fleet().rows}
+    demo.mend("lock")
     until(demo.well, _READY_SECONDS)
 
 

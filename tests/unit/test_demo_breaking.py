@@ -219,8 +219,9 @@ def test_a_starved_driver_stands_and_runs_in_turn(demo: House, driver: "subproce
 def test_a_full_disk_fails_writes_and_ends_no_process(demo: House, tmp_path: Path) -> None:
     """A worker's write fails with the system's reason; the driver's own writes go on, and so do both after the end."""
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "driver"), str(tmp_path / "worker")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, start_new_session=True, text=True, **pipes) as writer:
+    with subprocess.Popen(
+        command, start_new_session=True, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
         Lease(demo.engine, "group", "a", 600.0, Process.of(writer.pid)).acquire()
