@@ -62,7 +62,7 @@ def test_a_minute_has_what_was_seen_in_it() -> None:
     assert len(minutes) == 0
 
 
-def test_what_nobody_reported_is_unknown() -> None:
+def test_unreported_numbers_are_unknown() -> None:
     """Series: a result alone has no status and no backlog; a failed result adds nothing, for its rows come again."""
     minutes = Minutes()
     refused_only = result(at=None, rows=0, latency_counts=NONE, caught_up_rows=0)
@@ -92,12 +92,14 @@ def test_a_time_in_the_future_counts_now() -> None:
 def test_ingest_without_rows_is_zero_and_without_a_driver_unknown() -> None:
     """Series: a heartbeat makes a minute of 0 rows; without one there is no row at all."""
     minutes = Minutes()
-    minutes.add_heartbeat(NOW + 4)
+    minutes.add_heartbeat(None, NOW + 4)
+    minutes.add_heartbeat(7.06, NOW + 181)
+    minutes.add_heartbeat(None, NOW + 186)
     minutes.add_landed(NOW + 200, 100, 3, NOW + 201)
     minutes.add_landed(NOW + 210, 50, 0, NOW + 211)
     assert minutes.close(NOW + 240 + GRACE_SECONDS) == [
         IngestMinute(NOW, 0, 0, 0),
-        IngestMinute(NOW + 180, 150, 3, 2),
+        IngestMinute(NOW + 180, 150, 3, 2, 7.1),
     ]
 
 
@@ -117,7 +119,8 @@ STATES = st.tuples(
 @given(st.lists(RESULTS | STATES, max_size=40), st.lists(st.integers(0, 600), max_size=8), st.randoms())
 def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int], rng: Any) -> None:
     """Series: whenever minutes close and in whatever order items come, the rows of each minute and game add up."""
-    minutes, rows = Minutes(), []
+    minutes = Minutes()
+    rows: list[Any] = []
     work = [*items, *closings]
     rng.shuffle(work)
     sums: dict[tuple[float, str], Counter[Any]] = defaultdict(Counter)
@@ -138,7 +141,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         minutes.add_pass(passed(game), NOW + 600)
         if not failed:
             sums[key].update(rows=landed, refused=refused, commits=1, caught_up=1)
-            sums[key].update({place: count for place, count in enumerate(counts)})
+            sums[key].update(dict(enumerate(counts)))
     rows += minutes.release()
     found: dict[tuple[float, str], Counter[Any]] = defaultdict(Counter)
     found_worst: dict[tuple[float, str], tuple[int, float]] = {}
@@ -146,7 +149,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         assert isinstance(row, StreamMinute)
         key = (row.at, row.game_key)
         found[key].update(rows=row.rows, refused=row.refused, commits=row.commits, caught_up=row.caught_up_rows)
-        found[key].update({place: count for place, count in enumerate(row.latency_counts)})
+        found[key].update(dict(enumerate(row.latency_counts)))
         if row.status is not None:
             rank, age = found_worst.get(key, (-1, -1.0))
             mine = -1.0 if row.backlog_age_seconds is None else row.backlog_age_seconds
