@@ -127,7 +127,7 @@ def test_with_ingest_dead_no_game_runs_and_no_lag_is_zero(tmp_path: Path, openin
 
 
 def test_a_late_source_is_one_sentence_and_the_lag_of_every_game(tmp_path: Path, opening: Opening) -> None:
-    """What waits in the source is a floor of each game's lag, on all pages."""
+    """Events that wait in the source are a floor of each game's lag, on all pages."""
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
     seed(tmp_path, games, now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))
