@@ -166,7 +166,7 @@ def test_foreign_texts_are_escaped_and_cut() -> None:
     finding = found(game("k" * 12, status="FAILED", failure=failure, game="\u202eab" + "n" * 99 + "{}"))
     texts = (finding.title, *finding.evidence, finding.about("{}"))
     assert all(each.isprintable() and len(each) < 260 for each in texts)
-    assert finding.title.startswith("\\u202eab")
+    assert finding.title.startswith("Commits of \\u202eab")
 
 
 def test_runbooks_of_findings_exist() -> None:
