@@ -11,7 +11,7 @@ _MOST_WEIGHTLESS: Final = 10_000
 
 
 def excerpt(definition: bytes, payload: bytes) -> Excerpt:
-    """Return the fields of a payload of this record, up to the first defect; after it no byte can be told."""
+    """Return the fields of a payload of this record, up to the first defect; after it no byte has a known meaning."""
     found: list[tuple[str, str]] = []
     try:
         for name, kind, value in fields_in_turn(definition, payload, _MOST_WEIGHTLESS):
