@@ -103,6 +103,11 @@ def calm(text: str) -> str:
     return f'<div class="t-calm"><i>✓</i>{_text(text)}</div>'
 
 
+def note(text: str) -> str:
+    """Return a quiet line: a scope, a hint, what is not possible."""
+    return f'<div class="t-note">{_text(text)}</div>'
+
+
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Return lines of a label and a value."""
     lines = "".join(f"<dt>{_text(label)}</dt><dd>{_text(value)}</dd>" for label, value in pairs)

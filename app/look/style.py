@@ -15,11 +15,15 @@ _FRAME: Final = """
 .st-key-context{min-height:2.6rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
 [data-testid="stButtonGroup"] button[kind$="Active"]{color:var(--ink)}
+[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
+.st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
+.st-key-keys:focus-within{opacity:1;pointer-events:auto}
+.st-key-keys button{min-height:2rem;padding:.1rem .7rem}
 @media(max-width:900px){.st-key-whoami{display:none}}
 """
 
 _CARDS: Final = """
-[class*="st-key-card_"],[class*="st-key-strip"],[class*="st-key-panel_"],[class*="st-key-tile_"],[class*="st-key-operation_"],[class*="st-key-confirm_"],[class*="st-key-resume_box"]{background:var(--card);border-color:var(--line);border-radius:8px}
+[class*="st-key-card_"],[class*="st-key-strip"],[class*="st-key-panel_"],[class*="st-key-plan_"],[class*="_box"],[class*="st-key-verdict_"],[class*="st-key-tile_"],[class*="st-key-operation_"],[class*="st-key-confirm_"],[class*="st-key-resume_box"]{background:var(--card);border-color:var(--line);border-radius:8px}
 [class*="st-key-inc_"]{border-radius:6px;padding:.5rem .9rem;border-left-width:4px;background:var(--card)}
 [class*="st-key-inc_bad"]{background:var(--bad-ground);border-color:var(--bad-line);border-left-color:var(--bad)}
 [class*="st-key-inc_late"],[class*="st-key-inc_risk"]{background:var(--late-ground);border-color:var(--late-line);border-left-color:var(--late)}
@@ -85,6 +89,7 @@ _PARTS: Final = """
 .t-incident p{margin:.1rem 0 0!important;font-size:.9rem;color:var(--mute)}
 .t-incident>span{flex:none;font-size:.9rem;color:var(--mute)}
 .t-calm{color:var(--mute);display:flex;gap:.6rem}.t-calm i{font-style:normal;color:var(--ok)}
+.t-note{font-size:.86rem;color:var(--mute);overflow-wrap:anywhere}
 .t-facts{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.25rem .8rem;margin:0!important;padding:0!important;color:var(--ink)}
 .t-facts dt{font-weight:400;font-size:.86rem;color:var(--mute);line-height:1.6}
 .t-facts dd{margin:0!important;padding:0!important;overflow-wrap:anywhere}

@@ -34,8 +34,8 @@ _COLUMNS = {
 
 
 def _live(environment: Environment) -> None:
-    lines = header.lines(environment)
-    header.headline("Audit log", trouble=False)
+    lines = header.lines(environment, ranged=False)
+    header.headline("Audit log", tone="plain", meta="each act: by whom, on what, and why")
     _draw_verdict(environment)
     filters = _draw_filters()
     log = header.show(environment, lines, partial(control_queries.audit_log, filters=filters), "audit", repr(filters))

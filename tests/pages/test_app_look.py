@@ -44,6 +44,7 @@ def _all_parts(text: str) -> dict[str, str]:
         "section": parts.section(text, text, [("series-1", text), (text, text)]),
         "incident": parts.incident(text, text, text, text, "late"),
         "calm": parts.calm(text),
+        "note": parts.note(text),
         "facts": parts.facts([(text, text)]),
         "numbers": parts.numbers([(text, text)]),
         "pill": parts.pill(text, "well"),

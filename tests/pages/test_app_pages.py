@@ -24,7 +24,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app_world import sign_in, started_app
+from tests.unit.app_world import drawn_html, sign_in, started_app
 
 ROOT = Path(__file__).parents[2]
 Opening = Callable[..., AppTest]
@@ -55,7 +55,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening
 
 
 def texts(app: AppTest) -> str:
-    return "\n".join(element.value for element in app.text)
+    return "\n".join([*(element.value for element in app.text), *drawn_html(app)])
 
 
 def test_a_healthy_fleet_says_so(tmp_path: Path, opening: Opening) -> None:

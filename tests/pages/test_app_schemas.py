@@ -15,7 +15,7 @@ from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, pages_of, texts
+from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, pages_of, texts
 from tests.unit.test_store_catalogue import avro, register
 
 CHESS = game_key("Chess")
@@ -57,7 +57,7 @@ def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> Non
     away(store, "away")
     write_needs(store, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", time.time() - 30)])
     app = opening("schemas")
-    headline = app.text[1].value
+    headline = drawn_html(app)[0]
     assert headline.startswith("Rows of version 3 of Chess go to quarantine since ")
     assert "registry main is away since " in headline
     assert headline.endswith("1 game waits for a schema: Ludo")
