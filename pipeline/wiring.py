@@ -340,6 +340,7 @@ def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
         committed_at=landed.committed_at,
         clocks=landed.clocks,
     )
+    telemetry.landed(landed.committed_at, landed.rows, refused)
 
 
 def _said(error: Exception) -> str:
