@@ -35,8 +35,9 @@ class Click:
 def draw(steering: ControlState, click: Click) -> None:
     """Draw a card per group, four in a row."""
     names = steering.fleet.groups
-    for first in range(0, len(names), _IN_A_ROW):
-        for column, name in zip(st.columns(_IN_A_ROW, gap="small"), names[first : first + _IN_A_ROW], strict=False):
+    beside = min(_IN_A_ROW, len(names))
+    for first in range(0, len(names), beside):
+        for column, name in zip(st.columns(beside, gap="small"), names[first : first + beside], strict=False):
             with column, st.container(border=True, key=f"card_group_{name}", gap="xsmall"):
                 _draw_card(steering, name, click)
 
@@ -100,10 +101,10 @@ def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:
 
 
 def _line(group: GroupLoad, after: float, name: str | None = None) -> parts.Load:
-    """Return a bar; a group without a limit has no share, so it shows its cores and no bar."""
+    """Return a bar; a group without a limit compares as one of `COMPARED_CORES`, and has no tick."""
     said = formatting.shown(f"group {group.name}", 46) if name is None else name
     if group.capacity_cores is None:
-        return parts.Load(said, None, None, f"{group.cores:.2f} cores")
+        return parts.Load(said, group.share, after, f"{group.cores:.2f} cores, no limit", limited=False)
     before = f"{group.share:.0%}".replace("%", " %")
     changed = abs(after - group.share) >= 0.005
     return parts.Load(said, group.share, after, f"{before} → {after:.0%}".replace("%", " %") if changed else before)

@@ -21,6 +21,7 @@ FONT: Final = "'Source Sans', sans-serif"
 WHEN: Final = {"calculate": "utcFormat(datum.t, '%d %b %H:%M')", "as": "when"}
 _MOST_EVENTS: Final = 6
 _CLOSE: Final = 0.12  # of the range: the words of two events would overlap
+_IN_SECONDS: Final = 120
 _LOW: Final = 150  # a chart below this height has few ticks
 
 
@@ -66,7 +67,7 @@ def timed_chart(
     words: str | None = None,
 ) -> Chart:
     """Return a chart over time: what is drawn, then the objective, then the events above it."""
-    said = words or (f"objective {formatting.age(objective)}" if objective is not None else "")
+    said = words or (f"objective {_aim(objective)}" if objective is not None else "")
     datasets = {
         **datasets,
         "frame": table(
@@ -74,7 +75,8 @@ def timed_chart(
             {"t": pa.float64(), "y": pa.float32(), "label": pa.string()},
         ),
         "objective": table(
-            [] if objective is None else [{"y": objective, "label": said}], {"y": pa.float32(), "label": pa.string()}
+            [{"y": floor if objective is None else objective, "label": said, "on": 0 if objective is None else 1}],
+            {"y": pa.float32(), "label": pa.string(), "on": pa.int8()},
         ),
         "events": _events(frame),
     }
@@ -104,7 +106,13 @@ def timed_chart(
             },
             {
                 "data": {"name": "objective"},
-                "mark": {"type": "rule", "strokeDash": [5, 4], "color": warm, "strokeWidth": 1.3},
+                "mark": {
+                    "type": "rule",
+                    "strokeDash": [5, 4],
+                    "color": warm,
+                    "strokeWidth": 1.3,
+                    "opacity": {"expr": "datum.on"},
+                },
                 "encoding": {"y": high},
             },
             {
@@ -180,6 +188,11 @@ def tooltip() -> list[dict[str, Any]]:
     """Return what a mark says under the pointer; its layer transforms with `WHEN`."""
     words = {"when": "from, UTC", "what": "series", "said": "value"}
     return [{"field": name, "type": "nominal", "title": title} for name, title in words.items()]
+
+
+def _aim(seconds: float) -> str:
+    """Return an objective as people say it: 60 s, not 1 min."""
+    return f"{seconds:g} s" if seconds <= _IN_SECONDS else formatting.age(seconds)
 
 
 def _events(frame: Frame) -> pa.Table:

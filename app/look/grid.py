@@ -62,7 +62,7 @@ def grid(blocks: Sequence[Block], mode: Mode, *, blind: bool = False) -> Chart:
     step = f"({width} + {_GAP}) / {per_line}"
     at = f"{left} + datum.c * ({step})"
     layers = [
-        _boxes(mode, at, f"{step} - {_GAP}", height),
+        _boxes(mode, f"{at} + ({step} - {_GAP}) / 2", f"{step} - {_GAP}", height),
         _glyphs(mode, at, step, height, named=named),
         *_heads(mode, left, width),
     ]
@@ -87,13 +87,13 @@ def _boxes(mode: Mode, x: str, width: str, height: int) -> dict[str, Any]:
             "type": "rect",
             "cornerRadius": 3,
             "cursor": "pointer",
-            "x": {"expr": x},
-            "y": {"expr": "datum.y"},
+            "x": {"expr": x},  # its middle, and so is y
+            "y": {"expr": f"datum.y + {height / 2:g}"},
             "width": {"expr": width},
             "height": height,
         },
         "encoding": {
-            "color": axes.palette(mode, _fills()),
+            "fill": axes.palette(mode, _fills()),
             "tooltip": [
                 {"field": "name", "type": "nominal", "title": "game"},
                 {"field": "key", "type": "nominal", "title": "key"},

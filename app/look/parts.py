@@ -49,12 +49,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full something is before and after a plan, as shares of what it may use; None: not known or not limited."""
+    """How full something is before and after a plan, as shares of what it may use; None is not known."""
 
     name: str
     before: float | None
     after: float | None
     words: str
+    limited: bool = True
 
 
 def sentence(text: str, meta: str, tone: Tone) -> str:
@@ -149,7 +150,8 @@ def loads(items: Sequence[Load], limit: float | None) -> str:
     """Return loads before and after a plan: a gain strong, a loss faded, the limit a tick."""
     tick = f'<s style="left:{_percent(limit)}%"></s>' if limit is not None else ""
     lines = "".join(
-        f"<dt>{_text(each.name)}</dt><dd>{_bar(each, tick)}</dd><dd>{_text(each.words)}</dd>" for each in items
+        f"<dt>{_text(each.name)}</dt><dd>{_bar(each, tick if each.limited else '')}</dd><dd>{_text(each.words)}</dd>"
+        for each in items
     )
     return f'<dl class="t-loads">{lines}</dl>'
 

@@ -11,10 +11,10 @@ _FRAME: Final = """
 [data-testid="stHeader"]{background:var(--card);border-bottom:1px solid var(--line)}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
-.st-key-whoami p{margin:0;color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
-.st-key-context{min-height:2.6rem}
+.st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
+.st-key-context{min-height:2.6rem;margin-top:.9rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
-[data-testid="stButtonGroup"] button[kind$="Active"]{color:var(--ink)}
+button[data-testid$="Active"],button[data-testid$="Active"] p{color:var(--ink)!important}
 [data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
 .st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
 .st-key-keys:focus-within{opacity:1;pointer-events:auto}
@@ -30,6 +30,12 @@ _CARDS: Final = """
 [class*="st-key-inc_busy"]{border-left-color:var(--busy)}
 [class*="st-key-inc_blind"]{border-left-color:var(--blind)}
 [class*="st-key-inc_"] button,[class*="st-key-row_"] button{min-height:2rem;padding:.15rem .75rem}
+[data-testid="stAlertContainer"]{background:var(--card);border:1px solid var(--line);border-left:4px solid var(--busy);border-radius:6px;padding:.55rem .9rem;color:var(--ink)}
+[data-testid="stAlertContainer"] p{color:var(--ink)}
+[data-testid="stAlertContainer"]:has([data-testid="stAlertContentWarning"]){background:var(--late-ground);border-color:var(--late-line);border-left-color:var(--late)}
+[data-testid="stAlertContainer"]:has([data-testid="stAlertContentError"]){background:var(--bad-ground);border-color:var(--bad-line);border-left-color:var(--bad)}
+[data-testid="stAlertContainer"]:has([data-testid="stAlertContentInfo"]){border-left-color:var(--line);color:var(--mute)}
+[data-testid="stAlertContainer"]:has([data-testid="stAlertContentInfo"]) p{color:var(--mute)}
 [class*="st-key-operation_stuck"],.st-key-resume_box,[class*="st-key-tile_bad"]{border-left:4px solid var(--late)}
 [class*="st-key-tile_bad"]{border-left-color:var(--bad)}
 [class*="st-key-card_cannot"]{opacity:.75}
@@ -99,7 +105,7 @@ _PARTS: Final = """
 .t-numbers dd{margin:0!important;padding:0!important;font-weight:600;color:var(--ink);white-space:nowrap}
 .t-pill{display:inline-block;border-radius:99px;padding:.05rem .55rem;font-size:.86rem;line-height:1.45;white-space:nowrap}
 PILLS
-.t-title{display:flex;align-items:baseline;flex-wrap:wrap;gap:.2rem .6rem;color:var(--ink)}
+.t-title{display:flex;align-items:center;flex-wrap:wrap;gap:.2rem .6rem;color:var(--ink)}
 .t-title b{font-size:1.1rem;font-weight:600;overflow-wrap:anywhere}
 .t-title>span:not(.t-pill){font-size:.86rem;color:var(--mute);overflow-wrap:anywhere}
 .t-title .t-right{margin-left:auto}

@@ -20,6 +20,12 @@ __all__ = [
 ]  # fmt: skip
 
 _DECADES: Final = [1, 10, 60, 600, 3600, 36000]  # seconds, ticks of a latency
+_STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)  # seconds between ticks
+_TIME_TICKS: Final = (
+    "sequence(0, domain('y')[1] * 1.001, "
+    + "".join(f"domain('y')[1] <= {3.5 * step:g} ? {step} : " for step in _STEPS)
+    + "86400)"
+)
 _RATE_LABEL: Final = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' M' : "
     "datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' k' : format(datum.value, '~g')"
@@ -98,7 +104,7 @@ def latency(frame: Frame, quantiles: Mapping[str, Values], objective: float | No
             "color": axes.palette(frame.mode, [token for token, _ in QUANTILES]),
             "strokeWidth": {
                 "field": "code",
-                "type": "nominal",
+                "type": "ordinal",
                 "scale": {"domain": [0, 1, 2], "range": [1.4, 1.8, 2.2]},
                 "legend": None,
             },
@@ -121,7 +127,7 @@ def bars(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str = "/
 def backlog(frame: Frame, seconds: Values, objective: float | None) -> Chart:
     """Return the age of the oldest waiting event per slot, in seconds."""
     data = _stacked(frame, [("backlog", "series-3", seconds)], None, middle=False)
-    rects = _rects(frame, ["series-3"], _TIME_LABEL)
+    rects = _rects(frame, ["series-3"], _TIME_LABEL, {"expr": _TIME_TICKS})
     return axes.timed_chart(frame, [rects], {"series": data}, floor=30.0, objective=objective)
 
 
@@ -135,10 +141,10 @@ def load(frame: Frame, shares: Values, limit: float | None) -> Chart:
     return axes.timed_chart(frame, [rects], {"series": data}, floor=100.0, objective=aim, words=words)
 
 
-def _rects(frame: Frame, names: Sequence[str], label: str, ticks: Sequence[float] = ()) -> dict[str, Any]:
+def _rects(frame: Frame, names: Sequence[str], label: str, ticks: Any = None) -> dict[str, Any]:
     y = axes.value_axis("low", frame, label)
-    if ticks:
-        y["axis"] |= {"values": list(ticks)}
+    if ticks is not None:
+        y["axis"] |= {"values": ticks}
     return {
         "data": {"name": "series"},
         "transform": [axes.WHEN],

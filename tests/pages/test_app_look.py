@@ -207,7 +207,7 @@ def test_a_fleet_nobody_knows_of_is_grey() -> None:
     """Law: where nothing is known of the whole fleet no cell keeps the colour of its last status."""
     cells = [vega.Cell(str(n), str(n), "RUNNING") for n in range(3)]
     chart = vega.grid([vega.Block("a", "", "", cells)], "light", blind=True)
-    fills = chart.spec["layer"][0]["encoding"]["color"]["scale"]["range"]
+    fills = chart.spec["layer"][0]["encoding"]["fill"]["scale"]["range"]
     assert {tokens.colour("still", "light")} == {fills[code] for code in chart.datasets["cells"]["code"].to_pylist()}
 
 
