@@ -113,6 +113,8 @@ class StreamState:
     bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
     commits_per_second: float | None = None
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
+    refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
+    commit_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
 
 
 @dataclass(frozen=True, slots=True)
