@@ -6,7 +6,6 @@ that of the whole process, threads included. See docs/performance.md.
 
 import argparse
 import random
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,8 @@ class Drivers:
         Raises:
             AssertionError: the disk is full, say.
         """
-        if not all([writer.flush() for writer in (*self._writers, self._ingest)]):
+        outcomes = [writer.flush() for writer in (*self._writers, self._ingest)]
+        if not all(outcomes):
             raise AssertionError("minutes could not be written")
 
     def _minute(self, at: float, game: int, group: int) -> StreamMinute:
@@ -142,8 +142,8 @@ def report(result: dict[str, Any]) -> str:
     return "\n".join(
         [
             milliseconds("CPU time of a reading", result["cpu_seconds"]),
-            f"merged files: {result['merged_bytes'] / 1e6:.1f} MB, "
-            f"{result['bytes_per_game_and_minute']:.1f} bytes per game and minute",
+            f"merged files: {result['merged_bytes'] / 1e6:.1f} MB",
+            f"of one game and minute: {result['bytes_per_game_and_minute']:.1f} bytes",
             f"arrays of a series: {arrays}",
         ]
     )

@@ -1,6 +1,7 @@
 """The metrics Delta tables: their columns, and the rows of results and events.
 
-Written by `metrics_table`, read by `history` and `minutes.reader`. Types stay plain so that every Delta engine can read and write them.
+Written by `metrics_table`, read by `history` and `minutes.reader`. Types stay plain so that every Delta engine can read
+and write them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -159,7 +159,7 @@ class StreamMinute:
 
 @dataclass(frozen=True, slots=True)
 class IngestMinute:
-    """The ingest driver's numbers of one minute; one without rows says that it ran."""
+    """The ingest driver's numbers of one minute, also of one without rows."""
 
     at: float  # Unix seconds: the minute's beginning
     rows: int  # into bronze, refused ones included

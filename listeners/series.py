@@ -61,8 +61,10 @@ class Series:
 
     def total(self, name: Name) -> FloatArray:
         """Return one number per slot: the games' sum, of backlog and status the largest; nan: nobody reported."""
-        if name == "events" or name == "refused_early":
-            return self.events if name == "events" else self.refused_early
+        if name == "events":
+            return self.events
+        if name == "refused_early":
+            return self.refused_early
         if name == "backlog":
             return _largest(self.backlog)
         if name == "status":
@@ -107,7 +109,8 @@ class Series:
 
 def _largest(values: FloatArray) -> FloatArray:
     """Return the largest known value of each column, nan where none is known."""
-    return np.fmax.reduce(values, axis=0, initial=np.nan)
+    largest: FloatArray = np.fmax.reduce(values, axis=0, initial=np.nan)
+    return largest
 
 
 def _quantiles(counts: IntArray, share: float) -> FloatArray:

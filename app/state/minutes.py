@@ -24,8 +24,8 @@ _WRITE_SECONDS: Final = 2.0
 def open_reader(paths: Paths) -> SeriesReader:
     """Return a reader of an environment's minute tables, for each range."""
     widths = {slot_seconds for slot_seconds, _ in RANGES.values()}
-    places = [_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE)]
-    return SeriesReader(*places, dict.fromkeys(widths, _KEPT_SLOTS))
+    streams, ingest = (_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE))
+    return SeriesReader(streams, ingest, dict.fromkeys(widths, _KEPT_SLOTS))
 
 
 def settled_seconds(metrics: Metrics) -> float:

@@ -61,8 +61,7 @@ class SeriesReader:
         `now` is a monotonic clock's. The same series is returned until something was added.
 
         Raises:
-            DeltaError: a log cannot be read.
-            OSError: a file cannot be read.
+            OSError: a file cannot be read; a log that cannot be read raises deltalake's own errors.
             KeyError: no window has slots of this width.
         """
         until = until // MINUTE_SECONDS * MINUTE_SECONDS

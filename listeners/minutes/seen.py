@@ -1,4 +1,4 @@
-"""Which numbered rows of a metrics table were read: a retry can double a batch, and a merge moves rows to other files."""
+"""Which numbered rows of a metrics table were read: a retry may double a batch, a merge moves rows to new files."""
 
 from typing import Final
 

@@ -106,7 +106,7 @@ class Window:
         group_codes, groups = encoded(rows["cluster_group"])
         # Of each game the row of its latest slot: the order sorts by game, then by slot.
         order = np.lexsort((slots, codes))
-        last = order[np.flatnonzero(np.append(codes[order][1:] != codes[order][:-1], True))]  # noqa: FBT003 - a value
+        last = order[np.flatnonzero(np.append(codes[order][1:] != codes[order][:-1], True))]
         places = np.zeros(len(games), np.int64)
         for row in last.tolist():
             game, slot, group = games[codes[row]], int(slots[row]), groups[group_codes[row]]
@@ -158,7 +158,7 @@ def _empty(games: int, slots: int) -> dict[str, Any]:
 
 
 def _reported(arrays: dict[str, Any]) -> NDArray[np.bool_]:
-    """Tell of each game whether anything was reported in these slots."""
+    """Return which games had a report in these slots."""
     known = (arrays["status"] >= 0) | (arrays["rows"] > 0) | (arrays["refused"] > 0) | (arrays["commits"] > 0)
     answer: NDArray[np.bool_] = known.any(axis=1)
     return answer
@@ -171,7 +171,7 @@ def _numbers(rows: pa.Table, name: str, missing: float) -> NDArray[Any]:
 
 def _counts(column: pa.ChunkedArray) -> tuple[IntArray, IntArray]:
     """Return which rows have latency counts, and these; another number of buckets is another version's."""
-    is_ours = pc.fill_null(pc.equal(pc.list_value_length(column), BUCKETS), False)  # noqa: FBT003 - a value
+    is_ours = pc.fill_null(pc.equal(pc.list_value_length(column), BUCKETS), False)
     counted = np.flatnonzero(is_ours.to_numpy())
     if not len(counted):
         return counted, np.zeros((0, BUCKETS), np.int64)
@@ -185,7 +185,7 @@ def _add_rows(sums: IntArray, at: IntArray, more: IntArray) -> None:
         return
     order = np.argsort(at, kind="stable")
     places = at[order]
-    begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))  # noqa: FBT003 - a value
+    begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
     sums[places[begins]] += np.add.reduceat(more[order], begins, axis=0)
 
 

@@ -62,7 +62,7 @@ def test_a_minute_has_what_was_seen_in_it() -> None:
     assert len(minutes) == 0
 
 
-def test_what_nobody_reported_is_unknown() -> None:
+def test_unreported_numbers_are_unknown() -> None:
     """Series: a result alone has no status and no backlog; a failed result adds nothing, for its rows come again."""
     minutes = Minutes()
     refused_only = result(at=None, rows=0, latency_counts=NONE, caught_up_rows=0)
@@ -117,7 +117,8 @@ STATES = st.tuples(
 @given(st.lists(RESULTS | STATES, max_size=40), st.lists(st.integers(0, 600), max_size=8), st.randoms())
 def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int], rng: Any) -> None:
     """Series: whenever minutes close and in whatever order items come, the rows of each minute and game add up."""
-    minutes, rows = Minutes(), []
+    minutes = Minutes()
+    rows: list[Any] = []
     work = [*items, *closings]
     rng.shuffle(work)
     sums: dict[tuple[float, str], Counter[Any]] = defaultdict(Counter)
@@ -138,7 +139,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         minutes.add_pass(passed(game), NOW + 600)
         if not failed:
             sums[key].update(rows=landed, refused=refused, commits=1, caught_up=1)
-            sums[key].update({place: count for place, count in enumerate(counts)})
+            sums[key].update(dict(enumerate(counts)))
     rows += minutes.release()
     found: dict[tuple[float, str], Counter[Any]] = defaultdict(Counter)
     found_worst: dict[tuple[float, str], tuple[int, float]] = {}
@@ -146,7 +147,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         assert isinstance(row, StreamMinute)
         key = (row.at, row.game_key)
         found[key].update(rows=row.rows, refused=row.refused, commits=row.commits, caught_up=row.caught_up_rows)
-        found[key].update({place: count for place, count in enumerate(row.latency_counts)})
+        found[key].update(dict(enumerate(row.latency_counts)))
         if row.status is not None:
             rank, age = found_worst.get(key, (-1, -1.0))
             mine = -1.0 if row.backlog_age_seconds is None else row.backlog_age_seconds

@@ -15,6 +15,7 @@ from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.metrics_table import MetricsTables
 from listeners.minutes import reader as reader_module
 from listeners.minutes.reader import Place, SeriesReader
+from listeners.minutes.window import Window
 from listeners.sample import STATUSES, IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
 
@@ -64,22 +65,22 @@ def merged(world: World, table: MetricsTable = STREAM_MINUTE) -> None:
 
 def test_minutes_are_read_as_they_were_written(world: World) -> None:
     """Series: each number stands in its game's row and its minute's slot, and unknown stays unknown."""
-    assert () == world.read(NOW + 120).games
+    assert world.read(NOW + 120).games == ()
     quiet = replace(MINUTE, at=NOW + 60, rows=0, refused=0, commits=0, latency_counts=(), backlog_age_seconds=None)
     other = replace(MINUTE, game_key="go_b", group="eu-2", status=None, caught_up_rows=3)
     write(world, MINUTE, quiet, other, IngestMinute(NOW + 60, 9, 2, 1))
     series = world.read(NOW + 120, slots=4)
-    assert (NOW - 120, 60, ("chess_a", "go_b"), ("eu-1", "eu-2")) == (
+    assert (
         series.since,
         series.slot_seconds,
         series.games,
         series.groups,
-    )
-    assert [[0, 0, 4, 0], [0, 0, 4, 0]] == series.rows.tolist()
-    assert [[0, 0, 0, 0], [0, 0, 3, 0]] == series.caught_up.tolist()
-    assert [[0, 0, 1, 0], [0, 0, 1, 0]] == series.refused.tolist()
-    assert [[0, 0, 1, 0], [0, 0, 1, 0]] == series.commits.tolist()
-    assert [[-1, -1, 0, 0], [-1, -1, -1, -1]] == series.status.tolist()
+    ) == (NOW - 120, 60, ("chess_a", "go_b"), ("eu-1", "eu-2"))
+    assert series.rows.tolist() == [[0, 0, 4, 0], [0, 0, 4, 0]]
+    assert series.caught_up.tolist() == [[0, 0, 0, 0], [0, 0, 3, 0]]
+    assert series.refused.tolist() == [[0, 0, 1, 0], [0, 0, 1, 0]]
+    assert series.commits.tolist() == [[0, 0, 1, 0], [0, 0, 1, 0]]
+    assert series.status.tolist() == [[-1, -1, 0, 0], [-1, -1, -1, -1]]
     np.testing.assert_array_equal([[np.nan, np.nan, 2, np.nan]] * 2, series.backlog)
     assert [list(COUNTS), [0] * BUCKETS] == series.counts[0, 2:].tolist()
     np.testing.assert_array_equal([np.nan, np.nan, np.nan, 9], series.events)
@@ -87,56 +88,56 @@ def test_minutes_are_read_as_they_were_written(world: World) -> None:
 
 
 def test_rows_of_one_minute_add_up(world: World) -> None:
-    """A move, a restart and late results make several rows of one minute: sums add, the worst and the latest group count."""
+    """A move, a restart and late results make several rows of one minute: they add up, and the latest group counts."""
     write(world, MINUTE, replace(MINUTE, status="LAGGING", backlog_age_seconds=None))
     before = world.read()
-    assert 8 == before.rows.sum()
+    assert before.rows.sum() == 8
     write(world, replace(MINUTE, group="eu-2", status=None, backlog_age_seconds=9.0), IngestMinute(NOW, 1, 0, 1))
     write(world, IngestMinute(NOW, 2, 1, 1))
     series = world.read()
-    assert (12, 3, 3) == (series.rows.sum(), series.refused.sum(), series.commits.sum())
-    assert [12] == series.counts.sum(axis=(0, 1))[1:2].tolist()
-    assert ("eu-2",) == series.groups
+    assert (series.rows.sum(), series.refused.sum(), series.commits.sum()) == (12, 3, 3)
+    assert series.counts.sum(axis=(0, 1))[1:2].tolist() == [12]
+    assert series.groups == ("eu-2",)
     assert STATUSES.index("LAGGING") == series.status.max()
-    assert 9.0 == np.nanmax(series.backlog)
-    assert (3, 1) == (np.nansum(series.events), np.nansum(series.refused_early))
-    assert 8 == before.rows.sum()  # what a viewer has does not change
+    assert np.nanmax(series.backlog) == 9.0
+    assert (np.nansum(series.events), np.nansum(series.refused_early)) == (3.0, 1.0)
+    assert before.rows.sum() == 8  # what a viewer has does not change
 
 
 def test_coarse_slots_have_the_sums_of_their_minutes(world: World) -> None:
     """A day's chart adds up to the same rows as an hour's, and its last slot has only closed minutes."""
     write(world, *(replace(MINUTE, at=NOW + 60 * at, status=STATUSES[at % 5]) for at in range(10)))
     series = world.read(NOW + 540, slot_seconds=360)
-    assert [24, 12] == series.rows[0, -2:].tolist()
-    assert [4, 3] == series.status[0, -2:].tolist()
-    assert [360, 180] == series.seconds[-2:].tolist()
-    assert [36] == world.read(NOW + 540).rows.sum(axis=1).tolist()
+    assert series.rows[0, -2:].tolist() == [24, 12]
+    assert series.status[0, -2:].tolist() == [4, 3]
+    assert series.seconds[-2:].tolist() == [360, 180]
+    assert world.read(NOW + 540).rows.sum(axis=1).tolist() == [36]
 
 
 def test_an_open_minute_waits_until_it_is_closed(world: World) -> None:
     """Closed slots do not grow by minutes that other drivers have not reported yet."""
     write(world, MINUTE, replace(MINUTE, at=NOW + 60), IngestMinute(NOW + 60, 5, 0, 1))
-    assert (4, True) == (world.read(NOW + 119).rows.sum(), bool(np.isnan(world.read(NOW + 119).events).all()))
-    assert (8, 5.0) == (world.read(NOW + 120).rows.sum(), np.nansum(world.read(NOW + 120).events))
+    assert (world.read(NOW + 119).rows.sum(), bool(np.isnan(world.read(NOW + 119).events).all())) == (4, True)
+    assert (world.read(NOW + 120).rows.sum(), np.nansum(world.read(NOW + 120).events)) == (8, 5.0)
 
 
 def test_a_driver_with_a_clock_ahead_is_unknown(world: World) -> None:
     """A clock two hours ahead fills no slot, neither now nor later."""
     write(world, replace(MINUTE, at=NOW + 7200))
-    assert () == world.read(NOW + 60).games
-    assert () == world.read(NOW + 7800, slots=30).games
+    assert world.read(NOW + 60).games == ()
+    assert world.read(NOW + 7800, slots=30).games == ()
 
 
 def test_old_slots_and_their_games_are_forgotten(world: World) -> None:
     """Bounded: what leaves the window is gone, also for a game that never comes back, and the rest keeps its place."""
     writer = write(world, MINUTE, replace(MINUTE, at=NOW + 600, game_key="go_b"), IngestMinute(NOW, 1, 0, 1))
-    assert ("chess_a", "go_b") == world.read(NOW + 660).games
+    assert world.read(NOW + 660).games == ("chess_a", "go_b")
     write(world, replace(MINUTE, at=NOW + 3660, game_key="abalone_c"), writer=writer)
     series = world.read(NOW + 3720)
-    assert ("abalone_c", "go_b") == series.games
-    assert [NOW + 600] == (series.since + 60 * np.flatnonzero(series.rows[1])).tolist()
+    assert series.games == ("abalone_c", "go_b")
+    assert (series.since + 60 * np.flatnonzero(series.rows[1])).tolist() == [NOW + 600]
     assert np.isnan(series.events).all()
-    assert () == world.read(NOW + 36_000).games
+    assert world.read(NOW + 36_000).games == ()
 
 
 def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,11 +152,11 @@ def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reader_module._Table, "batches", spied)
     writer = write(world, MINUTE, replace(MINUTE, at=NOW + 60))
     first = world.read()
-    assert 1 == len(read)
+    assert len(read) == 1
     assert first is world.read(now=1.0)
     write(world, replace(MINUTE, at=NOW + 120), writer=writer)
-    assert 12 == world.read(now=2.0).rows.sum()
-    assert (2, 2) == (len(read), len(set(read)))
+    assert world.read(now=2.0).rows.sum() == 12
+    assert (len(read), len(set(read))) == (2, 2)
 
 
 def test_merged_files_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +164,13 @@ def test_merged_files_change_nothing(world: World, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(reader_module, "BATCH_ROWS", 1)
     writer = write(world, MINUTE, IngestMinute(NOW, 1, 0, 1))
     write(world, MINUTE, IngestMinute(NOW, 1, 0, 1))
-    assert 8 == world.read().rows.sum()
+    assert world.read().rows.sum() == 8
     merged(world)
     merged(world, INGEST_MINUTE)
-    assert (8, 2.0) == (world.read().rows.sum(), np.nansum(world.read().events))
+    assert (world.read().rows.sum(), np.nansum(world.read().events)) == (8, 2.0)
     write(world, replace(MINUTE, at=NOW + 60), writer=writer)
     merged(world)
-    assert (12, 12) == (world.read().rows.sum(), World(world.folder).read().rows.sum())
+    assert (world.read().rows.sum(), World(world.folder).read().rows.sum()) == (12, 12)
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
@@ -184,15 +185,15 @@ def test_a_doubled_batch_counts_once(world: World, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(metrics_table, "write_deltalake", keep)
     write(world, MINUTE, replace(MINUTE, game_key="go_b"))
     early = World(world.folder)
-    assert 8 == early.read().rows.sum()
+    assert early.read().rows.sum() == 8
     write_deltalake(world.folder / STREAM_MINUTE.name, kept[0], mode="append")
     if is_merged:
         merged(world)
-    assert (8, 8) == (early.read().rows.sum(), world.read().rows.sum())
+    assert (early.read().rows.sum(), world.read().rows.sum()) == (8, 8)
 
 
 def test_a_writer_that_was_killed_doubles_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed after its commit and before the answer, a driver's successor neither writes the rows again nor hides them."""
+    """A driver is killed after its commit, before the answer: its successor's rows neither double nor hide its own."""
 
     class Killed(BaseException):
         pass
@@ -208,24 +209,24 @@ def test_a_writer_that_was_killed_doubles_nothing(world: World, monkeypatch: pyt
         with pytest.raises(Killed):
             writer.flush()
     write(world, MINUTE)
-    assert 8 == world.read().rows.sum()
+    assert world.read().rows.sum() == 8
 
 
 @pytest.mark.parametrize("seconds_later", [1.0, 3600.0])
 def test_a_table_made_again_replaces_the_old_one(world: World, seconds_later: float) -> None:
-    """Series show the rows of the table that is there, not of one that was deleted."""
+    """Series show the rows of the table that is there, not of a deleted table."""
     writer = write(world, *(replace(MINUTE, at=NOW + 60 * at) for at in range(5)))
     write(world, MINUTE, IngestMinute(NOW, 1, 0, 1), writer=writer)
-    assert 24 == world.read().rows.sum()
+    assert world.read().rows.sum() == 24
     shutil.rmtree(world.folder / STREAM_MINUTE.name)
     for at in range(3):
         write(world, replace(MINUTE, at=NOW + 60 * at, game_key="go_b"))
     series = world.read(now=seconds_later)
     if seconds_later < 60:  # within a minute nothing says so yet
         series = world.read(now=100.0)
-    assert (("go_b",), 12, 1.0) == (series.games, series.rows.sum(), np.nansum(series.events))
+    assert (series.games, series.rows.sum(), np.nansum(series.events)) == (("go_b",), 12, 1.0)
     shutil.rmtree(world.folder / STREAM_MINUTE.name)
-    assert () == world.read(now=10_000.0).games
+    assert world.read(now=10_000.0).games == ()
 
 
 def test_a_store_that_is_away_hides_nothing_afterwards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,10 +237,10 @@ def test_a_store_that_is_away_hides_nothing_afterwards(world: World, monkeypatch
         raise OSError("no route to host")
 
     with monkeypatch.context() as patched:
-        patched.setattr(reader_module.Window, "add_streams", fail)
+        patched.setattr(Window, "add_streams", fail)
         with pytest.raises(OSError, match="no route"):
             world.read()
-    assert 4 == world.read().rows.sum()
+    assert world.read().rows.sum() == 4
 
 
 def test_viewers_share_arrays_that_nobody_can_change(world: World) -> None:

@@ -26,12 +26,12 @@ def test_writers_do_not_hide_each_others_rows() -> None:
     assert memory.mark("a", np.array([0, 1]), 5.0).all()
     assert memory.mark("b", np.array([0, 1]), 9.0).all()
     memory.forget(6.0)
-    assert (True, False) == (memory.has_new("a", np.array([0])), memory.has_new("b", np.array([0])))
+    assert (memory.has_new("a", np.array([0])), memory.has_new("b", np.array([0]))) == (True, False)
 
 
 def test_the_memory_is_bounded() -> None:
-    """A writer of months, or a number from nowhere, takes no more than the bound; what is far behind counts as read."""
+    """A writer of months, or a number from nowhere, takes no more than the bound; numbers far behind count as read."""
     memory = Seen()
     assert memory.mark("w", np.array([0, 1, 2**40]), 0.0).tolist() == [False, False, True]
     assert not memory.has_new("w", np.array([0]))
-    assert seen._KEPT == len(memory._writers["w"]._marks)
+    assert len(memory._writers["w"]._marks) == seen._KEPT

@@ -48,7 +48,7 @@ def test_a_slot_that_nobody_reported_has_no_number() -> None:
 def test_groups_have_the_totals_of_their_games() -> None:
     """A group's numbers are its games' and no others', and unknown where only other groups reported."""
     rows = some().by_group("rows")
-    assert ["x", "y"] == list(rows)
+    assert list(rows) == ["x", "y"]
     np.testing.assert_array_equal([6, math.nan, math.nan], rows["x"])
     np.testing.assert_array_equal([1, 0, math.nan], rows["y"])
 
@@ -56,16 +56,16 @@ def test_groups_have_the_totals_of_their_games() -> None:
 def test_some_games_are_those_games() -> None:
     """A selection keeps each array of the right games, in order, and leaves out a game without reports."""
     series = some().of(["c", "nobody", "a"])
-    assert (("a", "c"), ("y", "x")) == (series.games, series.groups)
-    assert [[1, 0, 0], [4, 0, 0]] == series.rows.tolist()
-    assert (2, 3, BUCKETS) == series.counts.shape
+    assert (series.games, series.groups) == (("a", "c"), ("y", "x"))
+    assert series.rows.tolist() == [[1, 0, 0], [4, 0, 0]]
+    assert series.counts.shape == (2, 3, BUCKETS)
 
 
 def test_the_last_slot_may_have_fewer_seconds() -> None:
     """Rates: sums are divided by the seconds that are closed, not by those of the slot."""
     series = replace(some(), slot_seconds=360, since=720.0, until=720.0 + 780)
-    assert [360, 360, 60] == series.seconds.tolist()
-    assert [60, 60, 60] == some().seconds.tolist()
+    assert series.seconds.tolist() == [360, 360, 60]
+    assert some().seconds.tolist() == [60, 60, 60]
 
 
 @given(
@@ -82,8 +82,8 @@ def test_latency_is_the_quantile_of_all_rows(counts: list[list[int]], share: flo
 def test_latency_of_some_games() -> None:
     """A group's latency has no rows of other groups."""
     series = some()
-    assert 60.0 == series.latency(1.0, ["b"])[0]
-    assert 1.0 == series.latency(1.0, ["a"])[0]
+    assert series.latency(1.0, ["b"])[0] == 60.0
+    assert series.latency(1.0, ["a"])[0] == 1.0
     assert math.isnan(series.latency(1.0, ["c"])[0])
     with pytest.raises(ValueError, match="from 0 to 1"):
         series.latency(95)

@@ -35,10 +35,8 @@ def test_a_driver_that_ends_leaves_its_open_minute(tmp_path: Path) -> None:
     telemetry.tick(0)
     telemetry.close()
     rows = DeltaTable(Paths(tmp_path).metrics / STREAM_MINUTE.name).to_pyarrow_table().to_pylist()
-    assert [8, 4, 2, 2] == [
-        sum(row[name] for row in rows) for name in ("rows", "caught_up_rows", "refused", "commits")
-    ]
-    assert ["LAGGING"] == [row["status"] for row in rows if row["status"] is not None]
+    assert [sum(row[name] for row in rows) for name in ("rows", "caught_up_rows", "refused", "commits")] == [8, 4, 2, 2]
+    assert [row["status"] for row in rows if row["status"] is not None] == ["LAGGING"]
     assert not DeltaTable.is_deltatable(str(Paths(tmp_path).metrics / INGEST_MINUTE.name))
 
 
@@ -49,4 +47,4 @@ def test_ingest_reports_that_it_runs(tmp_path: Path) -> None:
     telemetry.landed(time.time(), 5, 2)
     telemetry.close()
     rows = DeltaTable(Paths(tmp_path).metrics / INGEST_MINUTE.name).to_pyarrow_table().to_pylist()
-    assert (5, 2, 1) == tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits"))
+    assert tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits")) == (5, 2, 1)
