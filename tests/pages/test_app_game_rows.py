@@ -87,7 +87,9 @@ def test_refused_rows_decode_as_far_as_they_go(world: World) -> None:
 
 @pytest.mark.proves("G207")
 @pytest.mark.parametrize("kind", ["landed", "refused"])
-def test_a_person_without_the_role_gets_no_payload(kind: rows.Kind, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_without_the_role_gets_no_payload(
+    kind: rows.Kind, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the role the reader opens no payload, also where an operator has just read the same rows."""
     st.cache_data.clear()
     seen = environment(world)
