@@ -17,12 +17,11 @@ from pipeline.signals.causes import Action, Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.database.states import OperationKind
 
-FOLLOWING: Final[Mapping[Cause, OperationKind]] = {
-    Cause.SCHEMA: OperationKind.REPLAY,
-    Cause.POISON: OperationKind.REPLAY,
-    Cause.STORAGE: OperationKind.RETRY,
+FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {
+    Cause.SCHEMA: (OperationKind.REPLAY, "then replay its refused rows"),
+    Cause.POISON: (OperationKind.REPLAY, "then replay its refused rows"),
 }
-"""What can be done once the cause is gone."""
+"""What can be done once the cause is gone, and how a person reads it."""
 
 _LONGEST: Final = 400  # characters of a line
 _TITLE: Final = 160
@@ -65,7 +64,7 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
         _TONES.get(incident.tone, "late"),
         _shown(lines),
         finding.action,
-        FOLLOWING.get(finding.cause),
+        FOLLOWING[finding.cause][0] if finding.cause in FOLLOWING else None,
         finding.runbook,
     )
 
@@ -75,8 +74,10 @@ _TONES: Final[Mapping[str, Tone]] = {"bad": "bad", "late": "late", "recovering":
 
 def _next(incident: Incident) -> Iterable[str]:
     action = incident.finding.action
-    said = [action.label.rstrip("…")] if action is not None else []
-    said += [incident.outlook] if incident.outlook is not None else []
+    said = [] if action is None else [action.label.rstrip("…")]
+    if action is not None and incident.finding.cause in FOLLOWING:
+        said = [f"{said[0]}, {FOLLOWING[incident.finding.cause][1]}"]
+    said += [] if incident.outlook is None else [incident.outlook]
     return ["; ".join(said)] if said else []
 
 

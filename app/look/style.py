@@ -92,6 +92,7 @@ _PARTS: Final = """
 .t-incident.t-bad>i{color:var(--bad-text)}.t-incident.t-late>i,.t-incident.t-risk>i{color:var(--late-text)}
 .t-incident>div{flex:1 1 auto;min-width:0;overflow-wrap:anywhere}
 .t-incident b{font-size:1rem;font-weight:600}
+[class*="st-key-inc_"][class*="_cause"] .t-incident b{font-size:1.1rem}
 .t-incident p{margin:.1rem 0 0!important;font-size:.9rem;color:var(--mute)}
 .t-incident>span{flex:none;font-size:.9rem;color:var(--mute)}
 .t-calm{color:var(--mute);display:flex;gap:.6rem}.t-calm i{font-style:normal;color:var(--ok)}

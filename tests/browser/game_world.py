@@ -13,8 +13,11 @@ from sqlalchemy import insert, update
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
 from pipeline.settings import Paths, Settings
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.incidents import keep_look
 from tests.browser.seed import fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 
@@ -54,7 +57,23 @@ def failing_game(folder: Path, now: float) -> World:
     world.quarantine(refused)
     _report(world, now)
     _minutes(world, now)
+    keep_look(world.engine, "controller", now, lambda _: (_incident(now),))
     return world
+
+
+def _incident(now: float) -> Incident:
+    finding = Finding(
+        Cause.SCHEMA,
+        "Rows of Chess refused since schema version 2",
+        (
+            "492 rows refused in 5 min as quarantined_schema, all of schema version 2",
+            "rows of version 1 before it landed",
+        ),
+        ("the group: 15 of its 20 other games are well", "the source: level"),
+        Action("Compare versions…", "schemas", {"game": str(CHESS.key)}),
+        "turnoutrejectratiohigh",
+    )
+    return Incident("incident1", finding, (str(CHESS.key),), "b", now - 60 * MINUTES_BAD, None, None, "bad", now)
 
 
 def _event(schema_id: int, message: Message, number: int, **more: int) -> Event:

@@ -81,7 +81,7 @@ def incident_of(key: str, **more: Any) -> Incident:
 # -------------------------------------------------------------------------------------------------------------- figures
 
 
-def test_what_nobody_reported_is_a_dash_and_a_gap(tmp_path: Path) -> None:
+def test_a_slot_without_a_report_is_a_gap(tmp_path: Path) -> None:
     """Without a reading a figure is a dash with its reason; a minute without a report is a gap, never a zero."""
     bare = signals_of(tmp_path, Seeded("one", "a", None))
     assert {each.value for each in figures.figures(bare)} == {"–"}
@@ -120,7 +120,7 @@ def test_figures_say_what_is_late_and_what_is_not(tmp_path: Path) -> None:
 
 
 def test_the_strip_has_trouble_silence_and_now(tmp_path: Path) -> None:
-    """A slot is bad, late, well or not known, and the last one is what the store knows of this moment."""
+    """A slot is bad, late, well or not known, and the last one is this moment by the control store."""
     series = series_of(["RUNNING", "LAGGING", "FAILED", None])
     made = figures.slots(signals_of(tmp_path, Seeded("one", "a", {"status": "STALLED"}), series=series))
     assert [(each.bad, each.late, each.known) for each in made] == [
@@ -154,7 +154,7 @@ def test_a_cause_has_evidence_and_what_it_is_not_and_what_is_next(tmp_path: Path
         ("not", "the group: its 78 others are well"),
         ("also", "1 other game in the same incident"),
         ("since", "12 min, since 07:48"),
-        ("next", "Review schema 7; level in about 4 min"),
+        ("next", "Review schema 7, then replay its refused rows; level in about 4 min"),
     )
     assert (card.following, card.runbook) == ("replay", "turnoutrejectratiohigh")
     assert card.action is not None
@@ -183,7 +183,7 @@ def test_without_an_incident_trouble_is_still_said(tmp_path: Path) -> None:
     assert cause.card(replace(alone, row=alone.fleet.rows[-1], incidents=(ended,))) is None
 
 
-def test_what_stands_beside_the_name_is_a_fact(tmp_path: Path) -> None:
+def test_the_head_states_facts(tmp_path: Path) -> None:
     """A failing game says since when nothing landed; others say how long they are so and when they last committed."""
     bad = Seeded("one", "a", {"status": "FAILED", "last_commit_age": 720.0})
     assert state_text(signals_of(tmp_path / "bad", bad)) == "nothing landed for 12 min, since 07:48"
@@ -191,7 +191,7 @@ def test_what_stands_beside_the_name_is_a_fact(tmp_path: Path) -> None:
 
 
 def test_charts_are_marked_with_what_was_done_and_changed(tmp_path: Path) -> None:
-    """Operations, schema versions and the start of the driver stand in the charts; what could not be read does not."""
+    """Operations, schema versions and the start of the driver stand in the charts, unless they could not be read."""
     known = signals_of(tmp_path, Seeded("one", "a", {}))
     targets = (f"game:{game_key('one')}", "game:two")
     operation = Operation(
@@ -218,7 +218,7 @@ def failing(tmp_path: Path) -> str:
 
 
 def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, opening: Opening) -> None:
-    """The first words are what is wrong; figures and rows prove it; what can be done stands below the evidence."""
+    """The first words are what is wrong; figures and rows prove it; actions stand below the evidence."""
     app = opening("game", game=failing)
     drawn = [each.value for each in app.html]
     said = texts(app)
