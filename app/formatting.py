@@ -10,13 +10,15 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
-from app.look.tokens import Tone
 from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
+
+Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
+"""How a thing is: what a colour means, whatever the theme."""
 
 UNKNOWN_VALUE: Final = "\u2013"
 """Of many lines, such as of games that are left out."""

@@ -48,6 +48,8 @@ class _Landed:
 class _Alive:
     """A heartbeat; minutes end also while nothing else happens."""
 
+    source_backlog_seconds: float | None
+
 
 _Item = QueryEvent | PassResult | Pass | StatusEvent | GroupSample | _States | _Landed | _Alive
 
@@ -114,7 +116,11 @@ class Telemetry:
             flush_failures=self._tables.flush_failures,
             push_failures=self._pusher.failures if self._pusher else None,
         )
-        self._outbox.offer(_Alive())
+        self._outbox.offer(_Alive(None))
+
+    def waiting(self, source_backlog_seconds: float | None) -> None:
+        """Enqueue the age of the oldest row that waits in the source; None: unknown."""
+        self._outbox.offer(_Alive(source_backlog_seconds))
 
     def close(self) -> None:
         """Publish the queue, write the tables, and remove the process from Prometheus's list."""
@@ -161,7 +167,7 @@ class Telemetry:
             case _Landed():
                 self._minutes.add_landed(item.at, item.rows, item.refused, now)
             case _Alive() if self._is_ingest:
-                self._minutes.add_heartbeat(now)
+                self._minutes.add_heartbeat(item.source_backlog_seconds, now)
             case _:
                 pass
         for row in self._minutes.close(now):

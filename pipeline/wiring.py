@@ -330,6 +330,7 @@ class _Driver:
             return False
         self._telemetry.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
         self._telemetry.exposition.set_controller_metrics(controller_metrics)
+        self._telemetry.waiting(controller_metrics.source_age_seconds)
         if not judgement.controller_runs:
             self._keep_incidents(fleet)
         return True

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from app.formatting import Tone
+
+__all__ = [
+    "COLOURS", "FILLS", "FILL_INKS", "INKS", "SERIES", "Mode", "Pair", "Tone",
+    "colour", "contrast", "mode_of", "properties",
+]  # fmt: skip
+
 Mode = Literal["light", "dark"]
-Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
-"""How a thing is: what a colour means, whatever the theme."""
 
 
 class Pair(NamedTuple):

@@ -161,7 +161,7 @@ def _rects(frame: Frame, names: Sequence[str], label: str, ticks: Any = None) ->
 
 
 def _stacked(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str | None, *, middle: bool) -> pa.Table:
-    """Return rows with `low` and `high` of each series; a colour is told by `code`, its place in the palette."""
+    """Return rows with `low` and `high` of each series; `code` is its place in the palette."""
     base: dict[int, float] = {}
     rows: list[dict[str, Any]] = []
     gap = 0.0 if middle else frame.slot_seconds * 0.08

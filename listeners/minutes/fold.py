@@ -44,9 +44,12 @@ class Minutes:
         """Add one commit to bronze (at: Unix seconds) with its rows, of which some were refused."""
         self._ingest_minute(min(at, now)).add(rows, refused)
 
-    def add_heartbeat(self, now: float) -> None:
-        """Record that ingest runs, so that a minute without rows counts as 0 and not as unknown."""
-        self._ingest_minute(now)
+    def add_heartbeat(self, backlog_age_seconds: float | None, now: float) -> None:
+        """Record that ingest runs, so that a minute without rows counts as 0 and not as unknown.
+
+        With the age of the oldest row that waits in the source; None: unknown.
+        """
+        self._ingest_minute(now).see(backlog_age_seconds)
 
     def close(self, now: float) -> Sequence[StreamMinute | IngestMinute]:
         """Return the rows of the minutes that have ended and forget them, sorted by minute and game."""
@@ -109,9 +112,7 @@ class _Game:
     def see(self, state: StreamState) -> None:
         if self._status is None or _RANKS[state.status] > _RANKS[self._status]:
             self._status = state.status
-        age = state.backlog_age_seconds
-        if age is not None and (self._backlog is None or age > self._backlog):
-            self._backlog = age
+        self._backlog = _larger(self._backlog, state.backlog_age_seconds)
 
     def row(self, minute: float, game_key: str) -> StreamMinute:
         return StreamMinute(
@@ -123,7 +124,7 @@ class _Game:
             refused=self._refused,
             commits=self._commits,
             latency_counts=self._counts,
-            backlog_age_seconds=None if self._backlog is None else round(self._backlog, 1),
+            backlog_age_seconds=_rounded(self._backlog),
             status=self._status,
         )
 
@@ -131,15 +132,29 @@ class _Game:
 class _Ingest:
     """Ingest's sums of one minute."""
 
-    __slots__ = ("_commits", "_refused", "_rows")
+    __slots__ = ("_backlog", "_commits", "_refused", "_rows")
 
     def __init__(self) -> None:
         self._rows = self._refused = self._commits = 0
+        self._backlog: float | None = None
 
     def add(self, rows: int, refused: int) -> None:
         self._rows += rows
         self._refused += refused
         self._commits += 1
 
+    def see(self, backlog_age_seconds: float | None) -> None:
+        self._backlog = _larger(self._backlog, backlog_age_seconds)
+
     def row(self, minute: float) -> IngestMinute:
-        return IngestMinute(minute, self._rows, self._refused, self._commits)
+        return IngestMinute(minute, self._rows, self._refused, self._commits, _rounded(self._backlog))
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger of two ages, of which each may be unknown."""
+    known = [age for age in (one, other) if age is not None]
+    return max(known, default=None)
+
+
+def _rounded(age: float | None) -> float | None:
+    return None if age is None else round(age, 1)

@@ -24,7 +24,7 @@ from listeners.minutes.seen import Seen
 from listeners.minutes.window import Window, encoded
 from listeners.series import Series
 
-_REOPEN_SECONDS: Final = 60.0  # a table made again within this time cannot have passed the old one's version
+_REOPEN_SECONDS: Final = 60.0  # after which the whole log is read again: the table may be another one
 _AHEAD_SECONDS: Final = 3600.0  # rows this far in the future are left out: their driver's clock is wrong
 _BATCH_ROWS: Final = 131_072  # held in memory at once
 _REPEATED: Final = ("writer", "game_key", "cluster_group", "status")  # read as dictionaries
@@ -103,17 +103,19 @@ class _Table:
 
     def refresh(self, now: float) -> None:
         """Look for a newer version."""
-        if self._table is None or now - self._read_at > _REOPEN_SECONDS:
-            self._table = self._open()
+        table, self._table = self._table, None  # after an error the next reading opens it again
+        if table is None or now - self._read_at > _REOPEN_SECONDS:
+            table = self._open()
         else:
-            self._table.update_incremental()
+            table.update_incremental()
         self._read_at = now
         known = (self.identity, self._version)
-        if self._table is None:
+        if table is None:
             self.identity, self._version, self.files = None, -1, {}
-        elif known != (found := (str(self._table.metadata().id), self._table.version())):
+        elif known != (found := (str(table.metadata().id), table.version())):
             self.identity, self._version = found
-            self.files = _files(self._table)
+            self.files = _files(table)
+        self._table = table
 
     def forget(self) -> None:
         """Open the table again at the next reading."""

@@ -34,7 +34,7 @@ class Window:
         self._places: dict[str, int] = {}  # of games in the arrays
         self._groups: list[tuple[int, str]] = []  # of each place: the latest report's slot, and its group
         self._arrays = _empty(_ROOM, slots)
-        self._events: FloatArray = np.full((2, slots), np.nan)  # rows, refused
+        self._ingest: FloatArray = np.full((3, slots), np.nan)  # rows, refused, largest backlog
 
     @property
     def since(self) -> float:
@@ -70,9 +70,10 @@ class Window:
         """Add rows of the table `ingest_minute`; those outside of the slots are left out."""
         slots, inside = self._slots_of(rows)
         rows, slots = rows.filter(pa.array(inside)), slots[inside]
-        for sums, column in zip(self._events, ("rows", "refused"), strict=True):
+        for sums, column in zip(self._ingest, ("rows", "refused"), strict=False):
             sums[slots] = np.nan_to_num(sums[slots])
             np.add.at(sums, slots, _numbers(rows, column, 0))
+        np.fmax.at(self._ingest[2], slots, _numbers(rows, "backlog_age_seconds", np.nan))
 
     def series(self, slots: int, until: float) -> Series:
         """Return the last so many slots, of which the minutes before `until` (Unix seconds) are closed."""
@@ -82,14 +83,15 @@ class Window:
         order = [game for game in sorted(self._places) if reported[self._places[game]]]
         at = [self._places[game] for game in order]
         arrays = {name: _fixed(array[at]) for name, array in kept.items()}
-        events = _fixed(self._events[:, begin:].copy())
+        ingest = _fixed(self._ingest[:, begin:].copy())
         return Series(
             since=self.since + begin * self._slot_seconds,
             slot_seconds=self._slot_seconds,
             games=tuple(order),
             groups=tuple(self._groups[each][1] for each in at),
-            events=events[0],
-            refused_early=events[1],
+            events=ingest[0],
+            refused_early=ingest[1],
+            source_backlog=ingest[2],
             until=until,
             **arrays,
         )
@@ -132,9 +134,9 @@ class Window:
         games = list(self._places)
         self._places = {games[old]: new for new, old in enumerate(at.tolist())}
         self._groups = [(self._groups[old][0] - slots, self._groups[old][1]) for old in at.tolist()]
-        events: FloatArray = np.full_like(self._events, np.nan)
-        events[:, : self._slots - slots] = self._events[:, slots:]
-        self._events = events
+        ingest: FloatArray = np.full_like(self._ingest, np.nan)
+        ingest[:, : self._slots - slots] = self._ingest[:, slots:]
+        self._ingest = ingest
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[IntArray, Sequence[Any]]:

@@ -342,7 +342,7 @@ _LATE: Final = """\
     unless on (game) turnout_stream_backlog_age_seconds
   )
 )
-unless on (game) (turnout_stream_status{status=~"PAUSED|BACKFILLING"} == 1)"""
+unless on (game) (turnout_stream_status{status=~"PAUSED|BACKFILLING|STARTING"} == 1)"""
 
 _REJECTS: Final = """\
 sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))

@@ -86,6 +86,7 @@ class GameSeen:
     cores: float | None = None  # what it costs at its present rows and commits
     commit_seconds: float | None = None  # the mean of its commits in the last minute
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason, within `REFUSED_SECONDS`
+    landed: int | None = None  # rows within `REFUSED_SECONDS`
     last_error: str | None = None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
     need: Need | None = None
@@ -112,9 +113,8 @@ class GameSeen:
 
     @property
     def refused_share(self) -> float:
-        """The share of its rows that was refused; of a game whose rate is unknown, 1 if any was."""
-        landed = (self.rows_per_second or 0.0) * REFUSED_SECONDS
-        return self.refused_rows / (self.refused_rows + landed) if self.refused_rows else 0.0
+        """The share of its rows within `REFUSED_SECONDS` that was refused; 1 where nobody knows how many landed."""
+        return self.refused_rows / (self.refused_rows + (self.landed or 0)) if self.refused_rows else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,13 @@ from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
 from pipeline.signals.texts import MAX_NAME, cut, neighbours, of_game, percent, source_text
 
-REFUSED_SHARE: Final = 0.01
-REFUSED_LEAST: Final = 3
+REFUSED_SHARE: Final = 0.02
+REFUSED_LEAST: Final = 10
 """From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual."""
+
+MOSTLY_SHARE: Final = 0.5
+MOSTLY_LEAST: Final = 3
+"""Likewise of a game of which most rows are refused, however few there are."""
 
 SCHEMA_CHANGE_SECONDS: Final = 900.0
 """A schema that was registered so shortly before a failure counts as its cause."""
@@ -76,7 +80,8 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
     seen = window.seen
-    if seen.refused_rows < REFUSED_LEAST or seen.refused_share < REFUSED_SHARE:
+    is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
+    if not is_mostly and (seen.refused_rows < REFUSED_LEAST or seen.refused_share < REFUSED_SHARE):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
     listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])

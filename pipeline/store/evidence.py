@@ -98,8 +98,9 @@ def _game(
         backlog_seconds=row.lag_seconds if verdict.waits_for_ingest or live is None else live.backlog_age_seconds,
         rows_per_second=None if live is None else live.rows_per_second,
         cores=None if live is None else measured.get("cores"),
-        commit_seconds=None if live is None else measured.get("commit_seconds"),
+        commit_seconds=None if live is None else measured.get("commit_mean_seconds"),
         refused={} if live is None else measured.get("refused") or {},
+        landed=None if live is None else measured.get("landed"),
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
         paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,
         paused_at=decision["requested_at"] if is_paused and decision is not None else None,
@@ -126,13 +127,22 @@ def _frontier(driver: Driver | None) -> int | None:
 
 def _measured(connection: Connection) -> dict[str, dict[str, Any]]:
     """Return what drivers measured of each stream beside what the fleet has."""
-    columns = ("game_key", "lane", "rows_per_second", "bytes_per_second", "commits_per_second", "commit_seconds")
+    columns = (
+        "game_key",
+        "lane",
+        "rows_per_second",
+        "bytes_per_second",
+        "commits_per_second",
+        "commit_mean_seconds",
+        "landed",
+    )
     found = {}
     for row in connection.execute(select(*(streams.c[name] for name in columns), streams.c.refused)):
         load = Load(row.rows_per_second, row.bytes_per_second, row.commits_per_second)
         found[row.game_key] = {
             "cores": load.cores if row.lane == Lane.RUN else None,
-            "commit_seconds": row.commit_seconds,
+            "commit_mean_seconds": row.commit_mean_seconds,
+            "landed": row.landed,
             "refused": json.loads(row.refused) if row.refused else {},
         }
     return found

@@ -164,7 +164,7 @@ def _charts(frame: vega.Frame, values: list[float | None]) -> dict[str, vega.Cha
 
 @pytest.mark.parametrize("name", _charts(_FRAME, [1.0]))
 def test_a_spec_stays_equal_between_refreshes(name: str) -> None:
-    """Law: what changes with time lies in the datasets, so that a refresh replaces no node of the page."""
+    """Law: all changes of time lie in the datasets, so that a refresh replaces no node of the page."""
     later = vega.Frame(1_700_000_060.0, 60, 1_700_003_660.0)
     one, other = _charts(_FRAME, [1.0, None, 3.0])[name], _charts(later, [9.0, 2.0, math.nan])[name]
     assert one.spec == other.spec
@@ -180,7 +180,7 @@ def test_datasets_are_lean(name: str) -> None:
     assert sum(table.nbytes for table in tables) < 30_000
 
 
-def test_what_is_not_known_is_no_point_of_a_chart() -> None:
+def test_a_missing_slot_is_no_point_of_a_chart() -> None:
     """Law: a missing slot breaks the line: it is null, never 0."""
     chart = vega.throughput(_FRAME, {"a": [1.0, None], "b": [math.nan, 2.0]})
     rows = chart.datasets["series"].to_pylist()

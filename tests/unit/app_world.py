@@ -105,7 +105,7 @@ def texts(app: AppTest) -> str:
 
 
 def drawn_html(app: AppTest) -> list[str]:
-    """Return the words of what is drawn as HTML, and fail where a foreign name has opened a tag in it."""
+    """Return the words of all HTML on the page; fail if a foreign name opened a tag in it."""
     pages = [each.value for each in app.html if not each.value.startswith("<style>")]
     assert not [page for page in pages if re.search(r"<(script|img|a|svg|iframe)\b|<[^>]* on[a-z]+=", page)]
     return [html.unescape(re.sub(r"<[^>]*>", " ", page)).strip() for page in pages]

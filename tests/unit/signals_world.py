@@ -34,7 +34,9 @@ OBJECTIVE = 60.0
 
 
 def game(key: str = "chess", group: str | None = "a", status: str = "RUNNING", **changed: object) -> GameSeen:
-    base = GameSeen(key, key.capitalize(), group, status, NOW - 60, backlog_seconds=2.0, rows_per_second=50.0)
+    base = GameSeen(
+        key, key.capitalize(), group, status, NOW - 60, backlog_seconds=2.0, rows_per_second=50.0, landed=15_000
+    )
     return replace(base, **changed)  # type: ignore[arg-type]  # the fields' own types
 
 
@@ -206,11 +208,13 @@ class Fleet:
         each.settled = settle(each.settled, judge_stream(each.window, facts, self.now), self.now)
         known = self.random.random() > 0.02
         rows = came * min(share, 3.0) * (0.0 if each.blocked else 1.0)
+        landed = int(each.rate * 300)
+        bad = max(0, int(self.random.gauss(0.01 * landed, (0.01 * landed) ** 0.5)))  # any source has its share
         commit_seconds = group.commit_seconds * self.random.uniform(0.7, 1.4)
         base = GameSeen(
             each.key, each.key, each.group, each.settled.status, each.settled.since, backlog_seconds=backlog,
             rows_per_second=rows if known else None, commit_seconds=commit_seconds,
-            refused={"malformed_payload": self.random.randint(1, 2)} if self.random.random() < 0.01 else {},
+            refused={"malformed_payload": bad} if bad else {}, landed=landed,
         )  # fmt: skip
         return replace(base, **each.seen)  # type: ignore[arg-type]
 
@@ -324,20 +328,20 @@ def _registered(fleet: Fleet, ago: float, **more: object) -> NewestSchema:
 def schema_kept_out(fleet: Fleet) -> str | None:
     each = _one(fleet)
     schema = _registered(fleet, fleet.random.uniform(5, 80_000), quarantined="field score became a text")
-    each.seen = {"refused": {"quarantined_schema": fleet.random.randint(5, 9000)}, "schema": schema}
+    each.seen = {"refused": {"quarantined_schema": int(each.rate * fleet.random.uniform(9, 300))}, "schema": schema}
     return each.key
 
 
 def schema_unknown(fleet: Fleet) -> str | None:
     each = _one(fleet)
-    each.seen = {"refused": {"unknown_schema": fleet.random.randint(200, 9000)}}
+    each.seen = {"refused": {"unknown_schema": int(each.rate * fleet.random.uniform(9, 300))}}
     return each.key
 
 
 def schema_breaks_rows(fleet: Fleet) -> str | None:
     each = _one(fleet)
     schema = _registered(fleet, fleet.random.uniform(5, 200))
-    each.seen = {"refused": {"malformed_payload": fleet.random.randint(500, 9000)}, "schema": schema}
+    each.seen = {"refused": {"malformed_payload": int(each.rate * fleet.random.uniform(9, 300))}, "schema": schema}
     return each.key
 
 

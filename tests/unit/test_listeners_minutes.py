@@ -92,12 +92,14 @@ def test_a_time_in_the_future_counts_now() -> None:
 def test_ingest_without_rows_is_zero_and_without_a_driver_unknown() -> None:
     """Series: a heartbeat makes a minute of 0 rows; without one there is no row at all."""
     minutes = Minutes()
-    minutes.add_heartbeat(NOW + 4)
+    minutes.add_heartbeat(None, NOW + 4)
+    minutes.add_heartbeat(7.06, NOW + 181)
+    minutes.add_heartbeat(None, NOW + 186)
     minutes.add_landed(NOW + 200, 100, 3, NOW + 201)
     minutes.add_landed(NOW + 210, 50, 0, NOW + 211)
     assert minutes.close(NOW + 240 + GRACE_SECONDS) == [
         IngestMinute(NOW, 0, 0, 0),
-        IngestMinute(NOW + 180, 150, 3, 2),
+        IngestMinute(NOW + 180, 150, 3, 2, 7.1),
     ]
 
 

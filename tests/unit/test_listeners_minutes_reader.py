@@ -68,7 +68,7 @@ def test_minutes_are_read_as_they_were_written(world: World) -> None:
     assert world.read(NOW + 120).games == ()
     quiet = replace(MINUTE, at=NOW + 60, rows=0, refused=0, commits=0, latency_counts=(), backlog_age_seconds=None)
     other = replace(MINUTE, game_key="go_b", group="eu-2", status=None, caught_up_rows=3)
-    write(world, MINUTE, quiet, other, IngestMinute(NOW + 60, 9, 2, 1))
+    write(world, MINUTE, quiet, other, IngestMinute(NOW + 60, 9, 2, 1, 3.5))
     series = world.read(NOW + 120, slots=4)
     assert (
         series.since,
@@ -85,6 +85,7 @@ def test_minutes_are_read_as_they_were_written(world: World) -> None:
     assert [list(COUNTS), [0] * BUCKETS] == series.counts[0, 2:].tolist()
     np.testing.assert_array_equal([np.nan, np.nan, np.nan, 9], series.events)
     np.testing.assert_array_equal([np.nan, np.nan, np.nan, 2], series.refused_early)
+    np.testing.assert_array_equal([np.nan, np.nan, np.nan, 3.5], series.source_backlog)
 
 
 def test_rows_of_one_minute_add_up(world: World) -> None:
@@ -93,7 +94,8 @@ def test_rows_of_one_minute_add_up(world: World) -> None:
     before = world.read()
     assert before.rows.sum() == 8
     write(world, replace(MINUTE, group="eu-2", status=None, backlog_age_seconds=9.0), IngestMinute(NOW, 1, 0, 1))
-    write(world, IngestMinute(NOW, 2, 1, 1))
+    write(world, IngestMinute(NOW, 2, 1, 1, 5.0))
+    write(world, IngestMinute(NOW, 0, 0, 0, 4.0))
     series = world.read()
     assert (series.rows.sum(), series.refused.sum(), series.commits.sum()) == (12, 3, 3)
     assert series.counts.sum(axis=(0, 1))[1:2].tolist() == [12]
@@ -101,6 +103,8 @@ def test_rows_of_one_minute_add_up(world: World) -> None:
     assert STATUSES.index("LAGGING") == series.status.max()
     assert np.nanmax(series.backlog) == 9.0
     assert (np.nansum(series.events), np.nansum(series.refused_early)) == (3.0, 1.0)
+    assert series.source_backlog is not None
+    assert np.nanmax(series.source_backlog) == 5.0
     assert before.rows.sum() == 8  # what a viewer has does not change
 
 

@@ -45,6 +45,8 @@ def test_ingest_reports_that_it_runs(tmp_path: Path) -> None:
     telemetry = Telemetry(Metrics(), Paths(tmp_path), "ingest", "main")
     telemetry.tick(0)
     telemetry.landed(time.time(), 5, 2)
+    telemetry.waiting(9.0)
     telemetry.close()
     rows = DeltaTable(Paths(tmp_path).metrics / INGEST_MINUTE.name).to_pyarrow_table().to_pylist()
     assert tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits")) == (5, 2, 1)
+    assert max(row["backlog_age_seconds"] or 0.0 for row in rows) == 9.0
