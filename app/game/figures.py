@@ -104,17 +104,24 @@ def refused_rows(signals: GameSignals) -> int | None:
 
 
 def _latency(signals: GameSignals) -> Figure:
-    objective, recent = signals.objective_seconds, signals.recent
+    """Show what the driver reported of the last minute, as commands do; else the newest minute of the series."""
+    objective, recent, live = signals.objective_seconds, signals.recent, signals.row.live
     points = [] if signals.series is None else _finite(signals.series.latency(0.99).tolist())
-    note = f"objective {formatting.age(objective)}"
-    if recent is None:
-        return _unknown("Latency p99", _why(signals, "series"), points, objective)
-    now = _newest(_finite(recent.latency(0.99).tolist()))
+    now = live.latency_p99_last_minute_seconds if live is not None else None
+    if now is None and recent is not None:
+        now = _newest(_finite(recent.latency(0.99).tolist()))
     if now is None:
-        caught_up = any(_finite(recent.total("caught_up").tolist())[-_LATEST_SLOTS:])
-        return _unknown("Latency p99", "only caught-up rows" if caught_up else "no row lately", points, objective)
+        return _unknown("Latency p99", _why_no_latency(signals), points, objective)
     value, unit = _split(formatting.duration(now))
+    note = f"objective {formatting.age(objective)}"
     return Figure("Latency p99", value, unit, note, points, "bad" if now > objective else "plain", objective)
+
+
+def _why_no_latency(signals: GameSignals) -> str:
+    if signals.recent is None:
+        return _why(signals, "series")
+    caught_up = any(_finite(signals.recent.total("caught_up").tolist())[-_LATEST_SLOTS:])
+    return "only caught-up rows" if caught_up else "no row lately"
 
 
 def _last_commit(signals: GameSignals) -> Figure:

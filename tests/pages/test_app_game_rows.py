@@ -13,9 +13,13 @@ from app.game.rows import LastRows, last_rows
 from app.gate import Person
 from app.state import services
 from app.state.services import Environment
+from pipeline.contracts.schemas import Writer
 from pipeline.delta import newest
 from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.database.engine import open_store
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
+from tests.tables.test_streams_held import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.unit.app_world import name_roles
 
 OPERATOR, VIEWER = Person("ann", by_platform=False), Person("bob", by_platform=False)
@@ -127,6 +131,30 @@ def test_a_row_that_killed_a_worker_is_not_opened(world: World, monkeypatch: pyt
     (row,) = read(world, "refused", 1).rows
     assert row.payload is not None
     assert (row.payload.fields, row.payload.begin) == ((), b"deadly")
+
+
+def test_a_row_of_a_foreign_registry_decodes_with_the_schema_of_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bronze knows how a record is framed and who wrote it; one without a known writer is shown as bytes."""
+    settings, paths = Settings(), Paths(tmp_path)
+    world = ForeignWorld(paths, settings, open_store(settings, paths))
+    world.writers, world.profiles = {("main", SEVEN): Writer(1)}, dict(PROFILES)
+    assert world.register() == 1
+    events = (foreign(5), foreign(6, EIGHT), foreign(7, payload=b"\xff"))
+    world.ingest(*events)
+    for pos, event in enumerate(events):
+        refuse(world, 1, event.raw, "quarantined_schema", pos=pos)
+    monkeypatch.setattr(rows, "_schemas", lambda _: world.schemas())
+    bad, unknown, good_one = (row.payload for row in read(world, "refused").rows)
+    assert good_one is not None
+    assert (good_one.fields, good_one.stopped, good_one.begin) == ((("points", "5"),), None, events[0].payload)
+    assert unknown is not None
+    assert (unknown.fields, unknown.stopped) == ((), "its schema is not known yet")
+    assert unknown.begin == events[1].raw
+    assert bad is not None
+    assert (bad.fields, bad.begin) == ((), b"\xff")
+    world.engine.dispose()
 
 
 def test_a_large_record_is_cut(world: World) -> None:
