@@ -155,11 +155,17 @@ def judgement_line(judgement: Judgement) -> tuple[str, bool]:
 
 def headline(sentence: str, *, trouble: bool = False, meta: str = "", tone: Tone | None = None) -> None:
     """Draw the one sentence a page is about, left in the frame; it may hold raw names, which are shown as text."""
-    place = _SENTENCE.get()
-    drawn = parts.sentence(
-        formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
+    sentence_place().html(
+        parts.sentence(
+            formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
+        )
     )
-    (place if place is not None else st).html(drawn)
+
+
+def sentence_place() -> DeltaGenerator:
+    """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
+    place = _SENTENCE.get()
+    return st.container(gap=None) if place is None else place
 
 
 def _who(environment: Environment) -> str:
