@@ -133,6 +133,11 @@ _COMMANDS: Final = (
     LazyCommand("demo", "pipeline.cli.simulation:demo"),
     LazyCommand("status", "pipeline.cli.status:status"),
     group(
+        "alerts",
+        "Alert rules, and who gets alerts.",
+        LazyCommand("write", "pipeline.cli.alerting:write_alerts"),
+    ),
+    group(
         "quarantine",
         "Refused rows.",
         LazyCommand("list", "pipeline.cli.quarantine:list_quarantine"),
