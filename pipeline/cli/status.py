@@ -9,6 +9,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
 from pipeline.settings import Settings
@@ -28,7 +29,8 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
     `reason`; `games`, every one with `game_key`, `status`, `cause` and `lag_seconds`; and `source` with `condition`
     (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`, `backlog_rows`, and `sources` with `name`,
-    `reason` and backlog of each of several. Unknown values are null.
+    `reason` and backlog of each of several; `incidents` and `causes_judged` as by `turnout incidents`. Unknown values
+    are null.
     """
     context = CommandContext(env_dir)
     found = _read(context.engine, context.settings)
@@ -47,6 +49,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
+    found = incidents.read(engine)
     stuck = [asdict(each) for each in operations if each.is_stuck]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]
@@ -79,6 +82,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
                 for each in judgement.source.sources
             ],
         },
+        "incidents": found["incidents"], "causes_judged": found["judged"],
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
@@ -154,6 +158,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
         for each in found["games"]
         if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
     ]
+    lines += incidents.lines({"judged": found["causes_judged"], "incidents": found["incidents"]}, brief=True)
     lines.append(f"latency is measured from {found['latency_measured_from']}")
     lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")
     lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in found["needs_human"]]

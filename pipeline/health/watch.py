@@ -4,9 +4,10 @@ The driver calls `observe` at each evaluation with `now`, what it knows of each 
 call. No clock, no I/O, no thread: calls come from one thread.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Final
 
 from listeners.quantile import quantile
@@ -15,6 +16,7 @@ from pipeline.health.status import Observation, Settled, StreamFacts, judge_stre
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0
+REFUSED_SECONDS: Final = 300.0
 LATENCY_SHARE: Final = 0.95
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
@@ -57,6 +59,10 @@ class _Memory:
     landed_commits: int = 0
     latencies: deque[tuple[float, tuple[int, ...]]] = field(default_factory=deque)
     latency_sums: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_EDGES_SECONDS) + 1))
+    refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
+    recent_rows: int = 0
+    commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
     rows_total: int = 0
     rejects_total: int = 0
     last_commit_at: float | None = None
@@ -126,6 +132,9 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
+            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            landed=memory.recent_rows,
+            commit_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
         )
 
 
@@ -146,7 +155,13 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
     if any(result.latency_counts):
         memory.latencies.append((at, result.latency_counts))
         memory.latency_sums = [a + b for a, b in zip(memory.latency_sums, result.latency_counts, strict=True)]
+    if result.rows:
+        memory.recent.append((at, result.rows))
+        memory.recent_rows += result.rows
+    if any(result.rejects.values()):
+        memory.refused.append((at, result.rejects))
     if result.committed_at is not None:
+        memory.commits.append((at, result.commit_seconds))
         memory.last_error = None
         memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
 
@@ -161,6 +176,12 @@ def _forget_old(memory: _Memory, now: float) -> None:
     while memory.latencies and memory.latencies[0][0] <= now - LATENCY_SECONDS:
         counts = memory.latencies.popleft()[1]
         memory.latency_sums = [a - b for a, b in zip(memory.latency_sums, counts, strict=True)]
+    while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
+        memory.refused.popleft()
+    while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
+        memory.recent_rows -= memory.recent.popleft()[1]
+    while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
+        memory.commits.popleft()
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:

@@ -154,6 +154,9 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
     Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
+    Column("refused", Text),  # JSON: rows of the last five minutes by reason; null: none
+    Column("landed", BigInteger),  # rows of the last five minutes in its table; null when unknown
+    Column("commit_seconds", Float),  # the mean of its commits in the last minute; null: it made none
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,
