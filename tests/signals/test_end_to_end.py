@@ -41,6 +41,10 @@ FAULTS: dict[str, Fault] = {
     "TurnoutAccessUnknown": lambda fleet: fleet.set_control(access_read_at=time.time() - 8_000),
     "TurnoutListenerLagging": lambda fleet: fleet.set(drops=True),
 }
+SILENCE = {  # alerts that processes raise which cannot be read: a machine that stalls for 0.3 s is silent for 3 minutes
+    "TurnoutGroupDown", "TurnoutFleetUnhealthy", "TurnoutIngestStalled", "TurnoutSourceUnknown",
+    "TurnoutMaintenanceOverdue", *BURNS,
+}  # fmt: skip
 FOLLOWS = {  # alerts that the same fault also raises, by design
     "TurnoutStreamDown": set(BURNS),
     "TurnoutStreamStalled": set(BURNS),
@@ -60,13 +64,17 @@ def calm(servers: Servers, fleet: Fleet) -> None:
 def follow(servers: Servers, fleet: Fleet, name: str) -> None:
     """Inject the fault of an alert, follow it to its webhook, end the fault, and follow the end."""
     calm(servers, fleet)
+    missed = servers.missed_scrapes()
     FAULTS[name](fleet)
     path = f"/{SEVERITY[name]}"
     alert = servers.inbox.wait(path, name, "firing")
     assert alert["annotations"]["runbook_url"].endswith(f"/runbooks/{name.lower()}")
     fleet.set()
     servers.inbox.wait(path, name, "resolved")
-    assert servers.inbox.names("firing") - FOLLOWS.get(name, set()) == {name}
+    others = servers.inbox.names("firing") - FOLLOWS.get(name, set()) - {name}
+    if servers.missed_scrapes() > missed:
+        others -= SILENCE
+    assert others == set()
 
 
 def test_every_alert_has_a_fault() -> None:
@@ -104,15 +112,15 @@ def test_the_watchdog_arrives_again_and_again(servers: Servers, fleet: Fleet) ->
 def test_pages_show_what_alertmanager_would_send(servers: Servers, fleet: Fleet) -> None:
     """The dashboard lists what fires and was not explained by another alert; both servers say the same."""
     calm(servers, fleet)
-    fleet.set_control(drift={"extra": 2})
-    servers.inbox.wait("/ticket", "TurnoutAccessDrift", "firing")
+    FAULTS["TurnoutRegistryMistrusted"](fleet)
+    servers.inbox.wait("/ticket", "TurnoutRegistryMistrusted", "firing")
     for settings in (AlertSettings(servers.alertmanager + "/"), AlertSettings(prometheus_url=servers.prometheus)):
         found = page.read(settings)
         assert found.why_unknown is None
         assert found.firing is not None
-        (only,) = found.firing
+        (only,) = (each for each in found.firing if each.name not in SILENCE)
         assert (only.name, only.severity, only.runbook) == (
-            "TurnoutAccessDrift", "ticket", "/runbooks/turnoutaccessdrift",
+            "TurnoutRegistryMistrusted", "ticket", "/runbooks/turnoutregistrymistrusted",
         )  # fmt: skip
         assert only.since <= found.read_at
     calm(servers, fleet)
@@ -152,5 +160,5 @@ def test_a_dead_group_is_one_alert(servers: Servers, fleet: Fleet) -> None:
     servers.inbox.clear()
     fleet.set(heartbeat_ago=130.0, age=90.0, status="FAILED")
     servers.wait_for(lambda: {"TurnoutStreamDown", BURNS[0]} <= servers.firing(), "the games raise no alert")
-    assert servers.inbox.names("firing") <= {"TurnoutGroupDown"}
+    assert not servers.inbox.names("firing") & {"TurnoutStreamDown", LATE, *BURNS}
     calm(servers, fleet)
