@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from listeners.join import Pass
-from listeners.sample import GroupSample, IngestMinute, StatusEvent, StreamMinute
+from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute
 
 Row = Mapping[str, Any]
 
@@ -54,6 +54,10 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("input_rows", pa.int64()),  # of the whole pass, as Spark reported; null when unknown
             ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark reported; null when unknown
             ("error", pa.string()),
+            ("caught_up_rows", pa.int64()),  # of rows, those that are not in latency_counts
+            ("queue_seconds", pa.float64()),  # sample.Segments of the rows in latency_counts; null when unknown
+            ("process_seconds", pa.float64()),
+            ("upstream_seconds", pa.float64()),
         ]
     ),
 )
@@ -218,9 +222,21 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "input_rows": None if progress is None else progress.input_rows,
             "durations": None if progress is None else list(progress.durations_ms.items()),
             "error": game.error,
+            "caught_up_rows": game.caught_up_rows,
+            **_segments(game),
         }
         for game in result.games
     ]
+
+
+def _segments(game: GameResult) -> Row:
+    """Return the segments that are not a column anyway, as `commit_seconds` is."""
+    known = game.segments_seconds
+    return {
+        "queue_seconds": None if known is None else known.queue,
+        "process_seconds": None if known is None else known.process,
+        "upstream_seconds": None if known is None else known.upstream,
+    }
 
 
 def _day(unix_seconds: float) -> date:

@@ -16,12 +16,25 @@ def quantile(counts: Sequence[int], q: float) -> float | None:
     Raises:
         ValueError: q or the number of counts is wrong.
     """
-    if not 0 <= q <= 1 or len(counts) != _BUCKETS:
-        raise ValueError(f"expected q from 0 to 1 and {_BUCKETS} counts, got {q} and {len(counts)}")
+    return quantiles(counts, (q,))[0]
+
+
+def quantiles(counts: Sequence[int], shares: Sequence[float]) -> tuple[float | None, ...]:
+    """Return several quantiles at once, as `quantile` does each.
+
+    Raises:
+        ValueError: a share or the number of counts is wrong.
+    """
+    if len(counts) != _BUCKETS or not all(0 <= share <= 1 for share in shares):
+        raise ValueError(f"expected shares from 0 to 1 and {_BUCKETS} counts, got {[*shares]} and {len(counts)}")
     total = sum(counts)
     if total == 0:
-        return None
-    rank, below, low = q * total, 0, 0.0
+        return (None,) * len(shares)
+    return tuple(_within(counts, share * total) for share in shares)
+
+
+def _within(counts: Sequence[int], rank: float) -> float:
+    below, low = 0, 0.0
     for count, high in zip(counts, LATENCY_EDGES_SECONDS, strict=False):
         if count and below + count >= rank:
             return low + (high - low) * (rank - below) / count

@@ -233,6 +233,16 @@ SCENARIOS = [
         {1_185: []},
     ),
     Scenario(
+        "a stream that starts is not late, and becomes so when it goes on",
+        [
+            info(flat(1, HOUR)),
+            age(flat(90, HOUR)),
+            status("STARTING", f"{flat(1, 600)} {flat(0, 600)}"),
+            status("CATCHING_UP", f"{flat(0, 600)} {flat(1, 600)}"),
+        ],
+        {585: [], 885: [], 915: [of_game(LATE)]},
+    ),
+    Scenario(
         "more than 1% refused for 15 minutes gives a ticket",
         [info(flat(1, HOUR)), rows("ok", grows(98, HOUR)), rows("rejected", grows(2, HOUR))],
         {885: [], 960: [of_game("TurnoutRejectRatioHigh", "ticket")]},

@@ -18,8 +18,8 @@ GROUP_SILENT: Final = """\
 )
 unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)"""
 
-EXEMPT: Final = 'turnout_stream_status{status=~"PAUSED|BACKFILLING"} == 1'
-"""Games that a person has stopped or that read their past: they are not late."""
+EXEMPT: Final = 'turnout_stream_status{status=~"PAUSED|BACKFILLING|STARTING"} == 1'
+"""Games that a person has stopped, that read their past, or of which nothing is known yet: they are not late."""
 
 
 def owned(expr: str, owner: str = OWNER) -> str:

@@ -24,6 +24,8 @@ _MAX_BYTES: Final = 1_000_000
 _MAX_CLASSES: Final = 50
 _MAX_GAMES: Final = 2_000
 _MAX_PROBLEMS: Final = 20
+_MAX_DEPTH: Final = 6
+_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _EVERYTHING: Final = "*"
 _FIELDS: Final = ("name", "games", "latency_seconds", "share", "days")
@@ -94,7 +96,10 @@ class _Reader:
 
     def read(self, content: bytes) -> None:
         try:
-            root = yaml.compose(content.decode(), Loader=yaml.SafeLoader)
+            text = content.decode()
+            if not self._is_flat(text):
+                return
+            root = yaml.compose(text, Loader=_LOADER)
         except UnicodeDecodeError as error:
             self.problems.append((content.count(b"\n", 0, error.start) + 1, "expected UTF-8 text, got other bytes"))
             return
@@ -103,8 +108,8 @@ class _Reader:
             line = 1 if mark is None else mark.line + 1
             self.problems.append((line, f"expected YAML: {error.problem or error.context}"))
             return
-        except (yaml.YAMLError, RecursionError):
-            self.problems.append((1, "expected YAML without control characters and deep nesting"))
+        except yaml.YAMLError:  # the reader's, which know no line
+            self.problems.append((1, "expected YAML without control characters"))
             return
         if root is None:
             self.problems.append((1, "expected a list `classes`, got an empty file"))
@@ -116,6 +121,17 @@ class _Reader:
         names: set[str] = set()
         for node in classes:
             self._class(node, names)
+
+    def _is_flat(self, text: str) -> bool:
+        """Look at the events before anything is composed: a text of brackets alone would exhaust the stack."""
+        depth = 0
+        for event in yaml.parse(text, Loader=_LOADER):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+                self.problems.append((event.start_mark.line + 1, "expected no aliases and no deeper lists"))
+                return False
+        return True
 
     def _class(self, node: yaml.Node, names: set[str]) -> None:
         fields = self._fields(node, "a class", _FIELDS)

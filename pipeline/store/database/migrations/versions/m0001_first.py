@@ -107,7 +107,11 @@ def upgrade() -> None:
         sa.Column("rejects_total", sa.BigInteger, nullable=False), sa.Column("last_error", sa.Text),
         sa.Column("updated_at", sa.Float, nullable=False), sa.Column("bytes_per_second", sa.Float),
         sa.Column("commits_per_second", sa.Float), sa.Column("waits_for", sa.Text),
-        sa.Column("refused", sa.Text), sa.Column("landed", sa.BigInteger), sa.Column("commit_seconds", sa.Float),
+        sa.Column("refused", sa.Text), sa.Column("landed", sa.BigInteger), sa.Column("commit_mean_seconds", sa.Float),
+        sa.Column("latency_p50_seconds", sa.Float), sa.Column("latency_p99_seconds", sa.Float),
+        sa.Column("latency_p99_last_minute_seconds", sa.Float), sa.Column("queue_seconds", sa.Float),
+        sa.Column("process_seconds", sa.Float), sa.Column("commit_seconds", sa.Float),
+        sa.Column("upstream_seconds", sa.Float),
         allowed={
             "lane": ("RUN", "CATCHUP", "QUARANTINED", "PAUSED"), "status": _STATUSES, "cursor_seq": ">= 0",
             "rows_total": ">= 0", "rejects_total": ">= 0",
@@ -118,6 +122,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("rows", sa.BigInteger, nullable=False), sa.Column("refused", sa.BigInteger, nullable=False),
         sa.Column("oldest_source_at", sa.Float), sa.Column("committed_at", sa.Float, nullable=False),
+        sa.Column("read_since", sa.Float),
     )  # fmt: skip
     _table(
         "ingest_generations",
