@@ -105,7 +105,8 @@ class _Reader:
             return
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            line = 1 if mark is None else mark.line + 1
+            last = max(content.count(b"\n") + (not content.endswith(b"\n")), 1)  # libyaml counts one more at the end
+            line = 1 if mark is None else min(mark.line + 1, last)
             self.problems.append((line, f"expected YAML: {error.problem or error.context}"))
             return
         except yaml.YAMLError:  # the reader's, which know no line
@@ -129,7 +130,8 @@ class _Reader:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH or isinstance(event, yaml.AliasEvent):
-                self.problems.append((event.start_mark.line + 1, "expected no aliases and no deeper lists"))
+                line = 1 if event.start_mark is None else event.start_mark.line + 1
+                self.problems.append((line, "expected no aliases and no deeper lists"))
                 return False
         return True
 
