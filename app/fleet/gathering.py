@@ -9,6 +9,7 @@ from app.fleet.readings import Reading, reading
 from app.fleet.signals import Signals
 from app.fleet.timeline import Registered
 from app.state import control_queries, services
+from app.state.alerts import alerts as firing_alerts
 from app.state.control_queries import OperationList
 from app.state.series import series
 from app.state.services import Environment
@@ -20,7 +21,6 @@ MISSED_REFRESHES: Final = 3
 """After so many refreshes without a reading nothing of the fleet counts as known any more."""
 
 _RECENT_SECONDS: Final = 900
-_NO_ALERTS: Final = "no server of alerts is asked yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,9 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     schemas = reading(
         "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
     )
+    alerts = firing_alerts(environment)
     now = time.time()
-    whys = {"series": hour.why, "incidents": found.why, "operations": operations.why, "alerts": _NO_ALERTS}
+    whys = {"series": hour.why, "incidents": found.why, "operations": operations.why, "alerts": alerts.why_unknown}
     known = None
     if seen.value is not None:
         known = Signals(
@@ -82,7 +83,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
             hour.value,
             recent.value if not recent.failed else None,
             found.value if not found.failed else None,
-            None,
+            None if alerts.firing is None else tuple(each.name for each in alerts.firing),
             operations.value if not operations.failed else None,
             {name: why for name, why in whys.items() if why is not None},
         )
