@@ -7,6 +7,7 @@ call. No clock, no I/O, no thread: calls come from one thread.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add, sub
 from typing import Final
 
 from listeners.quantile import quantiles
@@ -18,7 +19,7 @@ LATENCY_SECONDS: Final = 300.0
 LAST_MINUTE_SECONDS: Final = 60.0
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
-_PARTS: Final = 6  # sums of `_weighted`
+_NO_ROWS: Final = (0.0,) * 6
 _NO_SEGMENTS: Final = (None, None, None, None)
 _PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
@@ -46,42 +47,56 @@ class Transition:
 
 
 class _Latencies:
-    """The latencies of a window that moves: rows by bucket, and their segments."""
+    """The rows by latency bucket of a window that moves; a result fills few buckets, so that only those cost time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._results: deque[tuple[float, tuple[int, ...], tuple[float, ...] | None]] = deque()
+        self._results: deque[tuple[float, list[tuple[int, int]]]] = deque()
         self._counts = [0] * (len(LATENCY_EDGES_SECONDS) + 1)
-        self._segments = [0.0] * _PARTS
 
-    def add(self, at: float, result: GameResult) -> None:
-        """Count a result's rows."""
-        counts = result.latency_counts
-        if not any(counts):
-            return
-        parts = None if result.segments_seconds is None else _weighted(result.segments_seconds, sum(counts))
-        self._results.append((at, counts, parts))
-        self._counts = [a + b for a, b in zip(self._counts, counts, strict=True)]
-        if parts is not None:
-            self._segments = [a + b for a, b in zip(self._segments, parts, strict=True)]
+    def add(self, at: float, filled: list[tuple[int, int]]) -> None:
+        """Count a result's rows: (bucket, rows)."""
+        self._results.append((at, filled))
+        for bucket, rows in filled:
+            self._counts[bucket] += rows
 
     def forget_old(self, now: float) -> None:
         """Drop what lies before the window."""
-        while self._results and self._results[0][0] <= now - self._seconds:
-            _, counts, parts = self._results.popleft()
-            self._counts = [a - b for a, b in zip(self._counts, counts, strict=True)]
-            if parts is not None:
-                self._segments = [a - b for a, b in zip(self._segments, parts, strict=True)]
-        if not self._results:
-            self._segments = [0.0] * _PARTS  # what rounding left
+        results, since = self._results, now - self._seconds
+        while results and results[0][0] <= since:
+            for bucket, rows in results.popleft()[1]:
+                self._counts[bucket] -= rows
 
     def quantiles(self, *shares: float) -> tuple[float | None, ...]:
-        """Return the latencies below which these shares of the rows were, None without rows."""
+        """Return the latencies below which these shares of the rows were, ascending; None without rows."""
         return quantiles(self._counts, shares) if self._results else (None,) * len(shares)
 
-    def segments(self) -> Segments | None:
+
+class _SegmentMeans:
+    """Where the latency of the rows of the last five minutes comes from."""
+
+    def __init__(self) -> None:
+        self._results: deque[tuple[float, tuple[float, ...]]] = deque()
+        self._sums: tuple[float, ...] = _NO_ROWS
+
+    def add(self, at: float, segments: Segments, rows: int) -> None:
+        """Count a result's rows."""
+        queue, process, commit, upstream = segments
+        dated = 0 if upstream is None else rows
+        parts = (rows, rows * queue, rows * process, rows * commit, dated, dated * (upstream or 0.0))
+        self._results.append((at, parts))
+        self._sums = tuple(map(add, self._sums, parts))
+
+    def forget_old(self, now: float) -> None:
+        """Drop what lies before the window."""
+        while self._results and self._results[0][0] <= now - LATENCY_SECONDS:
+            self._sums = tuple(map(sub, self._sums, self._results.popleft()[1]))
+        if not self._results:
+            self._sums = _NO_ROWS  # without what rounding left
+
+    def means(self) -> Segments | None:
         """Return the means over the rows, None where no row's segments are known."""
-        rows, queue, process, commit, dated, upstream = self._segments
+        rows, queue, process, commit, dated, upstream = self._sums
         if rows < 1:
             return None
         before = max(0.0, upstream / dated) if dated >= 1 else None
@@ -100,8 +115,9 @@ class _Memory:
     landed_rows: int = 0
     landed_bytes: int = 0
     landed_commits: int = 0
-    latencies: "_Latencies" = field(default_factory=lambda: _Latencies(LATENCY_SECONDS))
-    last_minute: "_Latencies" = field(default_factory=lambda: _Latencies(LAST_MINUTE_SECONDS))
+    latencies: _Latencies = field(default_factory=lambda: _Latencies(LATENCY_SECONDS))
+    last_minute: _Latencies = field(default_factory=lambda: _Latencies(LAST_MINUTE_SECONDS))
+    segments: _SegmentMeans = field(default_factory=_SegmentMeans)
     rows_total: int = 0
     rejects_total: int = 0
     last_commit_at: float | None = None
@@ -154,7 +170,7 @@ class Watch:
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))
         elapsed = min(RATE_SECONDS, now - memory.seen_at)
         p50, p95, p99 = memory.latencies.quantiles(0.5, 0.95, 0.99)
-        segments = memory.latencies.segments() or _NO_SEGMENTS
+        segments = memory.segments.means() or _NO_SEGMENTS
         return StreamState(
             game_key=key,
             group=self._group,
@@ -197,8 +213,12 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.landed_rows += result.rows
         memory.landed_bytes += result.bytes
         memory.landed_commits += commits
-    memory.latencies.add(at, result)
-    memory.last_minute.add(at, result)
+    filled = [(bucket, rows) for bucket, rows in enumerate(result.latency_counts) if rows]
+    if filled:
+        memory.latencies.add(at, filled)
+        memory.last_minute.add(at, filled)
+        if result.segments_seconds is not None:
+            memory.segments.add(at, result.segments_seconds, sum(result.latency_counts))
     if result.committed_at is not None:
         memory.last_error = None
         memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
@@ -213,13 +233,7 @@ def _forget_old(memory: _Memory, now: float) -> None:
         memory.landed_commits -= commits
     memory.latencies.forget_old(now)
     memory.last_minute.forget_old(now)
-
-
-def _weighted(segments: Segments, rows: int) -> tuple[float, ...]:
-    """Return the sums of which `_Latencies.segments` takes the means, with the rows of each."""
-    queue, process, commit, upstream = segments
-    dated = 0 if upstream is None else rows
-    return rows, rows * queue, rows * process, rows * commit, dated, dated * (upstream or 0.0)
+    memory.segments.forget_old(now)
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
