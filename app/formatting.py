@@ -10,13 +10,16 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet, GameRow
+
+Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
+"""How a thing is: what a colour means, whatever the theme."""
 
 UNKNOWN_VALUE: Final = "\u2013"
 """Of many lines, such as of games that are left out."""
@@ -34,28 +37,32 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode c
 
 @dataclass(frozen=True, slots=True)
 class StatusStyle:
-    """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only."""
+    """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only.
+
+    Glyphs are of the dashboard's own font: others would be drawn differently on each machine.
+    """
 
     glyph: str
     word: str
+    tone: Tone
     colour: str
     ink: str  # colour of a glyph that stands on `colour`
 
 
 STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
     {
-        "RUNNING": StatusStyle("●", "running", _QUIET, "#888888"),
-        "PAUSED": StatusStyle("‖", "paused", _QUIET, "#888888"),
-        "STARTING": StatusStyle("…", "starting", _BUSY, "#111111"),
-        "BACKFILLING": StatusStyle("«", "backfilling", _BUSY, "#111111"),
-        "CATCHING_UP": StatusStyle("»", "catching up", _BUSY, "#111111"),
-        "AT_RISK": StatusStyle("△", "at risk", _WATCH, "#111111"),
-        "LAGGING": StatusStyle("▲", "lagging", _LATE, "#111111"),
-        "UNKNOWN": StatusStyle("?", "unknown", _BLIND, "#111111"),
-        "MISSING": StatusStyle("∅", "missing", _BLIND, "#111111"),
-        "STALLED": StatusStyle("■", "stalled", _BROKEN, "#111111"),
-        "FAILED": StatusStyle("✕", "failed", _BROKEN, "#111111"),
-        "CRASH_LOOP": StatusStyle("↻", "crash loop", _BROKEN, "#111111"),
+        "RUNNING": StatusStyle("●", "running", "well", _QUIET, "#888888"),
+        "PAUSED": StatusStyle("‖", "paused", "plain", _QUIET, "#888888"),
+        "STARTING": StatusStyle("…", "starting", "busy", _BUSY, "#111111"),
+        "BACKFILLING": StatusStyle("«", "backfilling", "busy", _BUSY, "#111111"),
+        "CATCHING_UP": StatusStyle("»", "catching up", "busy", _BUSY, "#111111"),
+        "AT_RISK": StatusStyle("△", "at risk", "risk", _WATCH, "#111111"),
+        "LAGGING": StatusStyle("▲", "lagging", "late", _LATE, "#111111"),
+        "UNKNOWN": StatusStyle("?", "unknown", "blind", _BLIND, "#111111"),
+        "MISSING": StatusStyle("○", "missing", "blind", _BLIND, "#111111"),
+        "STALLED": StatusStyle("■", "stalled", "bad", _BROKEN, "#111111"),
+        "FAILED": StatusStyle("✗", "failed", "bad", _BROKEN, "#111111"),
+        "CRASH_LOOP": StatusStyle("▼", "crash loop", "bad", _BROKEN, "#111111"),
     }
 )
 
@@ -63,15 +70,15 @@ STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
 _OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         OperationState.PLANNED: "○ planned",
-        OperationState.RUNNING: "◐ running",
-        OperationState.VERIFYING: "◑ verifying",
+        OperationState.RUNNING: "» running",
+        OperationState.VERIFYING: "» verifying",
         OperationState.NEEDS_HUMAN: "▲ needs a person",
         OperationState.SUCCEEDED: "✓ succeeded",
-        OperationState.FAILED: "✕ failed",
+        OperationState.FAILED: "✗ failed",
         OperationState.CANCELLED: "– cancelled",
     }
 )
-_STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})
+_STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "… waits", "done": "✓ done", "failed": "✗ failed"})
 
 
 _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -80,8 +87,8 @@ _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
         "starting": "… starting",
         "running": "● running",
         "stopped": "○ stopped",
-        "failed": "✕ failed",
-        "dead": "✕ dead",
+        "failed": "✗ failed",
+        "dead": "✗ dead",
         "unknown": "? unknown",
     }
 )

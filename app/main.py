@@ -2,15 +2,21 @@
 
 import streamlit as st
 
+from app.look import style
+from app.look.logo import LOGO
 from app.state import identity
 from pipeline.errors import Refused
 
-st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed")
+_ABOUT = "turnout splits one topic into one Delta table per game, each row exactly once."
+
+st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed", menu_items={"About": _ABOUT})
 try:
     identity.person()
 except Refused as refused:
     st.text(str(refused))
     st.stop()
+st.html(style.block())
+st.logo(LOGO, size="medium")
 st.navigation(
     [
         st.Page("views/fleet.py", title="Fleet", default=True),
@@ -22,5 +28,5 @@ st.navigation(
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
     ],
-    position="hidden",
+    position="top",
 ).run()

@@ -123,13 +123,16 @@ class StreamState:
     bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
     commits_per_second: float | None = None
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
+    refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
+    landed: int | None = None  # rows of the last five minutes in its table
+    commit_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
     latency_p99_last_minute_seconds: float | None = None
-    queue_seconds: float | None = None  # this and the next three: the segments, means over rows
-    process_seconds: float | None = None
-    commit_seconds: float | None = None
-    upstream_seconds: float | None = None
+    segment_queue_seconds: float | None = None  # this and the next three: the segments, means over rows
+    segment_process_seconds: float | None = None
+    segment_commit_seconds: float | None = None
+    segment_upstream_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,33 @@ class GroupSample:
     streams: int
     behind: int  # streams outside of the lane RUN
     rows_per_second: float | None  # None is unknown, never 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMinute:
+    """One driver's numbers of one game in one minute; those of several drivers, and late ones, add up."""
+
+    at: float  # Unix seconds: the minute's beginning
+    game_key: str
+    group: str
+    rows: int  # landed, by the time of their commit
+    caught_up_rows: int  # of them, those that waited through a start or an outage
+    refused: int
+    commits: int
+    latency_counts: tuple[int, ...]  # as in GameResult; empty without any
+    backlog_age_seconds: float | None  # the largest report; None: no report knew it
+    status: str | None  # the worst report, of STATUSES; None: no report
+
+
+@dataclass(frozen=True, slots=True)
+class IngestMinute:
+    """The ingest driver's numbers of one minute, also of one without rows."""
+
+    at: float  # Unix seconds: the minute's beginning
+    rows: int  # into bronze, refused ones included
+    refused: int
+    commits: int
+    backlog_age_seconds: float | None = None  # the largest age of the oldest row waiting in the source; None: unknown
 
 
 def progress_from_json(text: str) -> Progress:

@@ -262,6 +262,10 @@ class Maintenance:
     """Most megabytes of one table's log on disk, at least 4 kB a file. Above it maintenance deletes the oldest
     versions, but none of the last hour. 40 hold about two hours of a game that commits every second."""
 
+    series_days: Annotated[int, Range(2, 400)] = 7
+    """Whole days for which the metrics tables `stream_minute` and `ingest_minute` keep their rows. Pages show at most
+    24 hours, which reach into the day before; a week lets you compare with the same hour a week ago."""
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:

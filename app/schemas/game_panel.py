@@ -20,7 +20,7 @@ from pipeline.contracts.writer_ids import shown_writer
 from pipeline.errors import Refused
 
 _MOST_LINES: Final = 2_000  # of text
-_GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
+_GLYPHS: Final = {"refuse": "✗", "quarantine": "✗"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
 _NEWEST: Final = "newest"
 
@@ -49,7 +49,7 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
     st.caption(f"key {game.key}")
     for each in game.quarantined:
         st.text(
-            f"✕ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
+            f"✗ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
             f"{formatting.shown(each.quarantined or '', 300)}"
         )
     if game.quarantined:

@@ -21,7 +21,7 @@ SHOW: Final = "schemas_show"
 LINKED: Final = {"find": FIND, "show": SHOW}
 
 STATES: Final[Mapping[str, str]] = {
-    "refuses": "✕ refuses rows",
+    "refuses": "✗ refuses rows",
     "waits": "△ waits",
     "none": "? no schema",
     "lands": "● lands",

@@ -9,6 +9,7 @@ from app import formatting
 from app.access import drift, explain, forms, matrix, queries
 from app.access.queries import AccessState, ResolvedCatalog
 from app.components import header, links
+from app.look import parts
 from app.state import services
 from app.state.services import Environment
 
@@ -34,7 +35,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    access = header.draw(environment, queries.read_access, "access")
+    access = header.draw(environment, queries.read_access, "access", ranged=False)
     if access is None:
         return
     _draw_headline(environment, access)
@@ -84,7 +85,7 @@ def _games(access: AccessState) -> set[str]:
 
 def _draw_headline(environment: Environment, access: AccessState) -> None:
     if access.known is None:
-        header.headline("The catalog was never read: access is unknown", trouble=True)
+        header.headline("The catalog was never read: access is unknown", tone="blind")
         return
     header.headline(
         matrix.sentence(access, access.known),
@@ -116,7 +117,7 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
             icon=":material/hourglass_disabled:",
         )
     with st.container(gap=None):
-        st.text(_state_line(environment, access))
+        st.html(parts.note(formatting.shown(_state_line(environment, access))))
         if kind == "embedded":
             st.caption(
                 "On a laptop the file system is the real boundary: access to the folder gives access to the tables, "

@@ -19,7 +19,6 @@ from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet, GameRow
 
-_RANGES = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0}
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
 _DAY = 86_400.0
 
@@ -125,17 +124,8 @@ def _draw_unknown(environment: Environment, game_key: str) -> None:
 
 
 def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
-    chosen = st.segmented_control(
-        "Time",
-        list(_RANGES),
-        default="1h",
-        key="range",
-        bind="query-params",
-        required=True,
-        label_visibility="collapsed",
-    )
     try:
-        return services.game_trend(environment, game_key, _RANGES.get(str(chosen), _RANGES["1h"]))
+        return services.game_trend(environment, game_key, float(header.range_seconds()))
     except Refused as refused:
         return refused
 

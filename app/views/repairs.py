@@ -9,6 +9,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import confirm, header, links
+from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
@@ -65,12 +66,16 @@ _NOTHING = StreamControl()
 
 
 def _live(environment: Environment) -> None:
-    steering = header.draw(environment, control_queries.steering, "steering")
+    steering = header.draw(environment, control_queries.steering, "steering", ranged=False)
     if steering is None:
         return
     rows = [row for row in steering.fleet.rows if row.is_own_trouble or _is_stopped(steering, row)]
     stopped = sum(_is_stopped(steering, row) for row in rows)
-    header.headline(_sentence(len(rows), stopped), trouble=bool(rows))
+    header.headline(
+        _sentence(len(rows), stopped),
+        tone="late" if rows else "well",
+        meta=f"{formatting.count(len(steering.fleet.rows))} streams",
+    )
     if not rows:
         st.info("No stream is parked, waits after a failure, or is in trouble.")
     else:
@@ -144,16 +149,16 @@ def _possible(facts: GameFacts | None) -> str:
     if facts is None:
         return formatting.UNKNOWN_VALUE
     if (busy := facts.busy or facts.group_busy) is not None:
-        return f"✕ busy: {formatting.shown(busy, 40)}"
+        return f"✗ busy: {formatting.shown(busy, 40)}"
     names = [each.name for each in capabilities.repairs(facts) if each.possible]
-    return f"✓ {', '.join(names)}" if names else "✕ nothing"
+    return f"✓ {', '.join(names)}" if names else "✗ nothing"
 
 
 def _draw_repair(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a repair: games by their names, never by a place in the table."""
     names = {row.game_key: formatting.game_text(row.game_key, row.game) for row in steering.fleet.rows}
     with st.container(border=True, key="plan_repair", gap="small"):
-        st.markdown("**Repair streams**")
+        st.html(parts.section("Repair streams", "least disturbing first; a preview before anything is done"))
         _take_link(names)
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
@@ -174,6 +179,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
             st.button(
                 f"Preview the {kind}",
                 key="preview_repair",
+                type="primary",
                 on_click=_offer,
                 args=(environment,),
                 disabled=disabled_reason is not None,

@@ -132,6 +132,7 @@ _COMMANDS: Final = (
     LazyCommand("paths", "pipeline.cli.tables:paths"),
     LazyCommand("demo", "pipeline.cli.simulation:demo"),
     LazyCommand("status", "pipeline.cli.status:status"),
+    LazyCommand("incidents", "pipeline.cli.incidents:incidents"),
     group(
         "quarantine",
         "Refused rows.",

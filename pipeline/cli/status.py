@@ -9,6 +9,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
 from pipeline.health.reported import ReportedStream
@@ -30,7 +31,8 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     `reason`; `games`, every one with `game_key`, `status`, `cause`, `lag_seconds`, `latency_seconds` (`p50`, `p95` and
     `p99` of the last five minutes, `p99_last_minute`) and `segments_seconds` (`upstream`, `queue`, `process`,
     `commit`); and `source` with `condition` (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`,
-    `backlog_rows`, and `sources` with `name`, `reason` and backlog of each of several. Unknown values are null.
+    `backlog_rows`, and `sources` with `name`, `reason` and backlog of each of several; `incidents` and `causes_judged`
+    as by `turnout incidents`. Unknown values are null.
     """
     context = CommandContext(env_dir)
     found = _read(context.engine, context.settings)
@@ -49,6 +51,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
+    found = incidents.read(engine)
     stuck = [asdict(each) for each in operations if each.is_stuck]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]
@@ -81,6 +84,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
                 for each in judgement.source.sources
             ],
         },
+        "incidents": found["incidents"], "causes_judged": found["judged"],
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
@@ -102,7 +106,7 @@ def _latency(live: ReportedStream | None) -> dict[str, Any]:
     segments = ("upstream", "queue", "process", "commit")
     return {
         "latency_seconds": {name: getattr(live, f"latency_{name}_seconds", None) for name in shares},
-        "segments_seconds": {name: getattr(live, f"{name}_seconds", None) for name in segments},
+        "segments_seconds": {name: getattr(live, f"segment_{name}_seconds", None) for name in segments},
     }
 
 
@@ -166,6 +170,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
         for each in found["games"]
         if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
     ]
+    lines += incidents.lines({"judged": found["causes_judged"], "incidents": found["incidents"]}, brief=True)
     lines.append(f"latency is measured from {found['latency_measured_from']}")
     lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")
     lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in found["needs_human"]]

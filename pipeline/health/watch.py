@@ -4,22 +4,22 @@ The driver calls `observe` at each evaluation with `now`, what it knows of each 
 call. No clock, no I/O, no thread: calls come from one thread.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import add, sub
+from statistics import fmean
 from typing import Final
 
-from listeners.quantile import quantiles
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
+from listeners.sample import GameResult, Lane, StreamState
+from pipeline.health.latency_windows import LatencyWindow, SegmentWindow
 from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0
 LAST_MINUTE_SECONDS: Final = 60.0
+REFUSED_SECONDS: Final = 300.0
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
-_NO_ROWS: Final = (0.0,) * 6
 _NO_SEGMENTS: Final = (None, None, None, None)
 _PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
@@ -46,63 +46,6 @@ class Transition:
     detail: str
 
 
-class _Latencies:
-    """The rows by latency bucket of a window that moves; a result fills few buckets, so that only those cost time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._results: deque[tuple[float, list[tuple[int, int]]]] = deque()
-        self._counts = [0] * (len(LATENCY_EDGES_SECONDS) + 1)
-
-    def add(self, at: float, filled: list[tuple[int, int]]) -> None:
-        """Count a result's rows: (bucket, rows)."""
-        self._results.append((at, filled))
-        for bucket, rows in filled:
-            self._counts[bucket] += rows
-
-    def forget_old(self, now: float) -> None:
-        """Drop what lies before the window."""
-        results, since = self._results, now - self._seconds
-        while results and results[0][0] <= since:
-            for bucket, rows in results.popleft()[1]:
-                self._counts[bucket] -= rows
-
-    def quantiles(self, *shares: float) -> tuple[float | None, ...]:
-        """Return the latencies below which these shares of the rows were, ascending; None without rows."""
-        return quantiles(self._counts, shares) if self._results else (None,) * len(shares)
-
-
-class _SegmentMeans:
-    """Where the latency of the rows of the last five minutes comes from."""
-
-    def __init__(self) -> None:
-        self._results: deque[tuple[float, tuple[float, ...]]] = deque()
-        self._sums: tuple[float, ...] = _NO_ROWS
-
-    def add(self, at: float, segments: Segments, rows: int) -> None:
-        """Count a result's rows."""
-        queue, process, commit, upstream = segments
-        dated = 0 if upstream is None else rows
-        parts = (rows, rows * queue, rows * process, rows * commit, dated, dated * (upstream or 0.0))
-        self._results.append((at, parts))
-        self._sums = tuple(map(add, self._sums, parts))
-
-    def forget_old(self, now: float) -> None:
-        """Drop what lies before the window."""
-        while self._results and self._results[0][0] <= now - LATENCY_SECONDS:
-            self._sums = tuple(map(sub, self._sums, self._results.popleft()[1]))
-        if not self._results:
-            self._sums = _NO_ROWS  # without what rounding left
-
-    def means(self) -> Segments | None:
-        """Return the means over the rows, None where no row's segments are known."""
-        rows, queue, process, commit, dated, upstream = self._sums
-        if rows < 1:
-            return None
-        before = max(0.0, upstream / dated) if dated >= 1 else None
-        return Segments(max(0.0, queue / rows), max(0.0, process / rows), max(0.0, commit / rows), before)
-
-
 @dataclass(slots=True)
 class _Memory:
     """What is remembered of one stream while this group carries it."""
@@ -115,9 +58,13 @@ class _Memory:
     landed_rows: int = 0
     landed_bytes: int = 0
     landed_commits: int = 0
-    latencies: _Latencies = field(default_factory=lambda: _Latencies(LATENCY_SECONDS))
-    last_minute: _Latencies = field(default_factory=lambda: _Latencies(LAST_MINUTE_SECONDS))
-    segments: _SegmentMeans = field(default_factory=_SegmentMeans)
+    latencies: LatencyWindow = field(default_factory=lambda: LatencyWindow(LATENCY_SECONDS))
+    last_minute: LatencyWindow = field(default_factory=lambda: LatencyWindow(LAST_MINUTE_SECONDS))
+    segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
+    refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
+    recent_rows: int = 0
+    commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
     rows_total: int = 0
     rejects_total: int = 0
     last_commit_at: float | None = None
@@ -192,10 +139,13 @@ class Watch:
             latency_p50_seconds=p50,
             latency_p99_seconds=p99,
             latency_p99_last_minute_seconds=memory.last_minute.quantiles(0.99)[0],
-            queue_seconds=segments[0],
-            process_seconds=segments[1],
-            commit_seconds=segments[2],
-            upstream_seconds=segments[3],
+            segment_queue_seconds=segments[0],
+            segment_process_seconds=segments[1],
+            segment_commit_seconds=segments[2],
+            segment_upstream_seconds=segments[3],
+            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            landed=memory.recent_rows,
+            commit_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
         )
 
 
@@ -219,7 +169,13 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.last_minute.add(at, filled)
         if result.segments_seconds is not None:
             memory.segments.add(at, result.segments_seconds, sum(result.latency_counts))
+    if result.rows:
+        memory.recent.append((at, result.rows))
+        memory.recent_rows += result.rows
+    if any(result.rejects.values()):
+        memory.refused.append((at, result.rejects))
     if result.committed_at is not None:
+        memory.commits.append((at, result.commit_seconds))
         memory.last_error = None
         memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
 
@@ -234,6 +190,12 @@ def _forget_old(memory: _Memory, now: float) -> None:
     memory.latencies.forget_old(now)
     memory.last_minute.forget_old(now)
     memory.segments.forget_old(now)
+    while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
+        memory.refused.popleft()
+    while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
+        memory.recent_rows -= memory.recent.popleft()[1]
+    while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
+        memory.commits.popleft()
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:

@@ -130,9 +130,11 @@ def test_a_tab_that_is_closed_loses_nothing(browser: Browser, address: str, stor
         page.get_by_role("button", name="Pause…").click(timeout=SOON)
         confirm = page.get_by_role("button", name="Submit pause")
         expect(confirm).to_be_visible(timeout=SOON)
-        # The server answers, so it has the click: what a browser that goes away has only sent, TCP may drop.
-        with connected.value.expect_event("framereceived"), connected.value.expect_event("framesent"):
+        # The server answers, so it has the click: what a browser that goes away has only sent, TCP may drop. The page
+        # asks for its refreshes on the same connection.
+        with connected.value.expect_event("framesent", lambda frame: b"ask_" in frame):
             confirm.click()
+        connected.value.wait_for_event("framereceived")
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not _ended(store, "Iris quest"):
         time.sleep(0.1)

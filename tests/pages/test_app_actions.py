@@ -139,7 +139,7 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
     """What somebody has not the role for is shown, disabled, with the role; the rest is as ever."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     app = opening("game", game=KEY["Chess"])
-    assert "you are root (operator)".replace("root", services.actor()) in texts(app)
+    assert f"· {services.actor()} · operator" in texts(app)
     assert not app.button(key="act_pause").disabled
     assert app.button(key="act_move").disabled
     assert app.button(key="act_retire").disabled
@@ -255,7 +255,7 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     """Who is signed in by the platform may only look until roles name people, e-mail addresses in any case."""
     sign_in(monkeypatch, "ann@example.com", by_platform=True)
     app = opening("game", game=KEY["Chess"])
-    assert "you are ann@example.com (no roles are set: you may only look)" in texts(app)
+    assert "· ann@example.com · no roles are set: you may only look" in texts(app)
     assert "No roles are set, so this dashboard is read-only." in texts(app)
     assert app.button(key="act_pause").disabled
     pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
@@ -294,7 +294,7 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
     assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == ["○ never started", "–", "0", "–"]
     assert list(table.loc["idle", ["desired", "priority", "deaths"]]) == ["drained", "high", "0"]
     assert list(table.loc["idle", ["load", "share", "headroom"]]) == ["0.00 of 2.5 cores", "0%", "2.50 cores"]
-    assert list(table.loc["b", ["driver", "games", "how"]]) == ["● running", "2", "✕ 1 failed"]
+    assert list(table.loc["b", ["driver", "games", "how"]]) == ["● running", "2", "✗ 1 failed"]
     assert list(table.loc["b", ["share", "headroom", "deaths"]]) == ["–", "not limited", "–"]
     assert str(table.loc["b", "load"]).startswith("~"), "the load of the parked game is unknown"
     assert not str(table.loc["a", "load"]).startswith("~")

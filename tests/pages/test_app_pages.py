@@ -24,7 +24,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app_world import sign_in, started_app
+from tests.unit.app_world import drawn_html, sign_in, started_app
 
 ROOT = Path(__file__).parents[2]
 Opening = Callable[..., AppTest]
@@ -55,7 +55,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening
 
 
 def texts(app: AppTest) -> str:
-    return "\n".join(element.value for element in app.text)
+    return "\n".join([*(element.value for element in app.text), *drawn_html(app)])
 
 
 def test_a_healthy_fleet_says_so(tmp_path: Path, opening: Opening) -> None:
@@ -88,9 +88,9 @@ def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:
     app = opening()
     assert "1 of 2 streams failing; group a degraded (1 of 2)" in texts(app)
     first = app.dataframe[0].value.iloc[0]
-    assert (first["status"], first["game"], first["last error"]) == ("✕ failed", "bad", "no space left")
+    assert (first["status"], first["game"], first["last error"]) == ("✗ failed", "bad", "no space left")
     assert first["page"] == game_key("bad")
-    assert "✕ 1 failed" in [button.label for button in app.button]
+    assert "✗ 1 failed" in [button.label for button in app.button]
 
 
 def test_a_dead_driver_makes_its_games_unknown(tmp_path: Path, opening: Opening) -> None:
@@ -163,7 +163,7 @@ def test_a_missing_store_says_what_to_do(tmp_path: Path, opening: Opening) -> No
 def test_filters_are_restored_from_the_url(tmp_path: Path, opening: Opening) -> None:
     """A copied link shows what its sender saw: status, group, search and only-trouble are in the URL."""
     seed(tmp_path, fleet_of_forty(), now=time.time(), history=False)
-    assert list(opening(status="FAILED").dataframe[0].value["status"]) == ["✕ failed"] * 2
+    assert list(opening(status="FAILED").dataframe[0].value["status"]) == ["✗ failed"] * 2
     assert set(opening(group="a").dataframe[0].value["group"]) == {"a"}
     assert list(opening(q="FJORD ar").dataframe[0].value["game"]) == ["Fjord arena"]
     assert len(opening(trouble="true").dataframe[0].value) == 5
@@ -237,13 +237,13 @@ def test_a_game_shows_verdict_evidence_and_history(tmp_path: Path, opening: Open
     seed(tmp_path, fleet_of_forty(), now=time.time())
     app = opening("game", game=game_key("Fjord arena"))
     seen = texts(app)
-    assert "✕ Failed for 21 min; last commit 21 min ago, lag 21 min" in seen
+    assert "✗ Failed for 21 min; last commit 21 min ago, lag 21 min" in seen
     assert f"key {game_key('Fjord arena')}" in seen
     assert "Rejects by reason in this time: malformed_payload" in seen
     assert app.code[0].value.startswith("SchemaMismatch")
     assert "passes in this time committed nothing" in app.warning[0].value
     changes, schemas, neighbours = (element.value for element in app.dataframe)
-    assert list(changes["to"]) == ["✕ failed", "● running", "… starting"]
+    assert list(changes["to"]) == ["✗ failed", "● running", "… starting"]
     assert list(schemas["message"]) == ["samples.v1.Event6"]
     assert len(neighbours) == 19
 

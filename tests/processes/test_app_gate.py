@@ -174,7 +174,7 @@ def test_no_header_makes_anybody_else_of_who_acts(dashboard: Dashboard) -> None:
     ]
     with tab(dashboard.origin, dashboard.origin, [dashboard.cookie, *forged]) as draw:
         text = draw().text
-    assert f"you are {current_user()}" in text
+    assert f" · {current_user()}" in text
     assert "boss" not in text
 
 
@@ -184,7 +184,7 @@ def test_settings_go_with_the_process_and_not_with_its_working_folder(dashboard:
     own = [dashboard.cookie, ("Origin", dashboard.origin)]
     with tab(dashboard.origin, dashboard.origin, [dashboard.cookie]) as draw:
         text = draw().text
-    assert "#6CB4EE" in text
+    assert "#1E7BBB" in text
     assert "#BADBAD" not in text
     assert request(dashboard.origin, "/_stcore/agent/interact", own, "POST").status in {403, 404, 405, 503}
     assert "enableAgentApi" in request(dashboard.origin, "/_stcore/agent/openapi.json", own).body

@@ -53,6 +53,7 @@ def is_in(store: Engine, key: str, lane: str) -> bool:
     return read_assignments(store)[key].lane == lane
 
 
+@pytest.mark.long
 @pytest.mark.proves("G98")
 def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Path) -> None:
     """Laws L4 and L7: games go to another driver and back, one is paused, and no row is lost, doubled or misrouted."""

@@ -60,6 +60,7 @@ def test_one_topic_under_two_names_is_compared(tmp_path: Path) -> None:
     world = World(tmp_path / "env")
     for number, address in enumerate(("a:1", "b:1"), 1):
         assert sources.open_generation(world.engine, f"kafka topic t at {address}") == number
+        sources.record_identity(world.engine, sources.Identity(number, None, None, "bronze", 0, None))
     assert {"t"} == verified.observe(world.settings, world.paths, world.engine).mixed
     for number in (1, 2):
         sources.record_identity(world.engine, sources.Identity(number, "id", 1, "bronze", 0, None))

@@ -29,7 +29,7 @@ READS = {
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
     "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
     "grants export", "grants requests",
-    "read",
+    "read", "incidents",
 }  # fmt: skip
 RUNS = {  # who may start a process on the machine may do what it does
     "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run", "catalog serve",

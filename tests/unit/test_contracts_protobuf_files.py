@@ -114,7 +114,7 @@ def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: F
         ('syntax = "proto3"; import "b.proto"; message A {}', "no valid .proto file: b.proto: File not found"),
     ],
 )
-def test_what_protoc_finds_wrong_with_a_file_is_the_files_fault(kind: str, wanted: str) -> None:
+def test_errors_of_a_file_refuse_its_rows(kind: str, wanted: str) -> None:
     """Law L13: a schema that no client could use makes its rows refused ones, with protoc's reason."""
     with pytest.raises(Refused, match=re.escape(wanted)):
         found("PROTOBUF", kind, {}, indexed=True)

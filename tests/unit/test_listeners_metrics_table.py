@@ -19,11 +19,13 @@ from listeners.sample import (
     LATENCY_EDGES_SECONDS,
     GameResult,
     GroupSample,
+    IngestMinute,
     Lane,
     PassResult,
     Progress,
     Segments,
     StatusEvent,
+    StreamMinute,
 )
 
 NOW = 1_767_600_000.0  # 2026-01-05
@@ -228,6 +230,8 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, "STARTING", "RUNNING", "caught up"))
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
+    tables.add(StreamMinute(NOW, "chess_a", "eu-1", 0, 0, 0, 0, (), None, None))
+    tables.add(IngestMinute(NOW, 0, 0, 0))
     assert tables.flush()
     for table in TABLES:
         delta = DeltaTable(tmp_path / table.name)

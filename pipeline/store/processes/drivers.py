@@ -3,6 +3,7 @@
 Times of processes and of what they report are the store's clock's, whatever the clocks of their machines say.
 """
 
+import json
 import os
 import socket
 import time
@@ -80,6 +81,8 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
         return
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
+    for row in rows:
+        row["refused"] = json.dumps(dict(row["refused"])) if row["refused"] else None
     try:
         _replace(engine, states[0].group, rows)
     except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
