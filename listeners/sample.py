@@ -125,14 +125,14 @@ class StreamState:
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
     refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
     landed: int | None = None  # rows of the last five minutes in its table
-    commit_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
+    commit_mean_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
     latency_p99_last_minute_seconds: float | None = None
-    segment_queue_seconds: float | None = None  # this and the next three: the segments, means over rows
-    segment_process_seconds: float | None = None
-    segment_commit_seconds: float | None = None
-    segment_upstream_seconds: float | None = None
+    queue_seconds: float | None = None  # this and the next three: the segments, means over rows
+    process_seconds: float | None = None
+    commit_seconds: float | None = None
+    upstream_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def _latency(live: ReportedStream | None) -> dict[str, Any]:
     segments = ("upstream", "queue", "process", "commit")
     return {
         "latency_seconds": {name: getattr(live, f"latency_{name}_seconds", None) for name in shares},
-        "segments_seconds": {name: getattr(live, f"segment_{name}_seconds", None) for name in segments},
+        "segments_seconds": {name: getattr(live, f"{name}_seconds", None) for name in segments},
     }
 
 

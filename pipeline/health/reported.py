@@ -24,10 +24,10 @@ class ReportedStream:
     latency_p50_seconds: float | None = None  # of the last five minutes, as all latencies here without a span
     latency_p99_seconds: float | None = None
     latency_p99_last_minute_seconds: float | None = None
-    segment_queue_seconds: float | None = None  # this and the next three: the segments of latency, means over rows
-    segment_process_seconds: float | None = None
-    segment_commit_seconds: float | None = None
-    segment_upstream_seconds: float | None = None
+    queue_seconds: float | None = None  # this and the next three: the segments of latency, means over rows
+    process_seconds: float | None = None
+    commit_seconds: float | None = None
+    upstream_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

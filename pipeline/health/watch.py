@@ -16,8 +16,8 @@ from pipeline.health.status import Observation, Settled, StreamFacts, judge_stre
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0
-LAST_MINUTE_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 300.0
+LAST_MINUTE_SECONDS: Final = 60.0
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
 _NO_SEGMENTS: Final = (None, None, None, None)
@@ -136,16 +136,16 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
+            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            landed=memory.recent_rows,
+            commit_mean_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
             latency_p50_seconds=p50,
             latency_p99_seconds=p99,
             latency_p99_last_minute_seconds=memory.last_minute.quantiles(0.99)[0],
-            segment_queue_seconds=segments[0],
-            segment_process_seconds=segments[1],
-            segment_commit_seconds=segments[2],
-            segment_upstream_seconds=segments[3],
-            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
-            landed=memory.recent_rows,
-            commit_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
+            queue_seconds=segments[0],
+            process_seconds=segments[1],
+            commit_seconds=segments[2],
+            upstream_seconds=segments[3],
         )
 
 

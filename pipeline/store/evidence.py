@@ -98,7 +98,7 @@ def _game(
         backlog_seconds=row.lag_seconds if verdict.waits_for_ingest or live is None else live.backlog_age_seconds,
         rows_per_second=None if live is None else live.rows_per_second,
         cores=None if live is None else measured.get("cores"),
-        commit_seconds=None if live is None else measured.get("commit_seconds"),
+        commit_seconds=None if live is None else measured.get("commit_mean_seconds"),
         refused={} if live is None else measured.get("refused") or {},
         landed=None if live is None else measured.get("landed"),
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
@@ -133,7 +133,7 @@ def _measured(connection: Connection) -> dict[str, dict[str, Any]]:
         "rows_per_second",
         "bytes_per_second",
         "commits_per_second",
-        "commit_seconds",
+        "commit_mean_seconds",
         "landed",
     )
     found = {}
@@ -141,7 +141,7 @@ def _measured(connection: Connection) -> dict[str, dict[str, Any]]:
         load = Load(row.rows_per_second, row.bytes_per_second, row.commits_per_second)
         found[row.game_key] = {
             "cores": load.cores if row.lane == Lane.RUN else None,
-            "commit_seconds": row.commit_seconds,
+            "commit_mean_seconds": row.commit_mean_seconds,
             "landed": row.landed,
             "refused": json.loads(row.refused) if row.refused else {},
         }

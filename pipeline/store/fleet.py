@@ -260,10 +260,10 @@ def _reported(row: RowMapping) -> ReportedStream:
         latency_p50_seconds=row["reported_latency_p50_seconds"],
         latency_p99_seconds=row["reported_latency_p99_seconds"],
         latency_p99_last_minute_seconds=row["reported_latency_p99_last_minute_seconds"],
-        segment_queue_seconds=row["reported_segment_queue_seconds"],
-        segment_process_seconds=row["reported_segment_process_seconds"],
-        segment_commit_seconds=row["reported_segment_commit_seconds"],
-        segment_upstream_seconds=row["reported_segment_upstream_seconds"],
+        queue_seconds=row["reported_queue_seconds"],
+        process_seconds=row["reported_process_seconds"],
+        commit_seconds=row["reported_commit_seconds"],
+        upstream_seconds=row["reported_upstream_seconds"],
     )
 
 

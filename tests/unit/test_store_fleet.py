@@ -33,7 +33,7 @@ from tests.browser.seed import Seeded, fleet_of_forty, seed
 NOW = 1_800_000_000.0
 LATENCIES = (
     "latency_p50_seconds", "latency_p95_seconds", "latency_p99_seconds", "latency_p99_last_minute_seconds",
-    "segment_queue_seconds", "segment_process_seconds", "segment_commit_seconds", "segment_upstream_seconds",
+    "queue_seconds", "process_seconds", "commit_seconds", "upstream_seconds",
 )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
     with fleet_store.begin() as connection:
         connection.execute(
             update(tables.streams).where(tables.streams.c.game_key == CHESS).values(
-                refused=json.dumps({"quarantined_schema": 5}), commit_seconds=0.5, rows_per_second=10.0,
+                refused=json.dumps({"quarantined_schema": 5}), commit_mean_seconds=0.5, rows_per_second=10.0,
                 commits_per_second=0.2, bytes_per_second=100.0,
             )
         )  # fmt: skip

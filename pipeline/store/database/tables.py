@@ -156,14 +156,14 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
     Column("refused", Text),  # JSON: rows of the last five minutes by reason; null: none
     Column("landed", BigInteger),  # rows of the last five minutes in its table; null when unknown
-    Column("commit_seconds", Float),  # the mean of its commits in the last minute; null: it made none
+    Column("commit_mean_seconds", Float),  # the mean of its commits in the last minute; null: it made none
     Column("latency_p50_seconds", Float),  # this and the next six: null without rows in the window
     Column("latency_p99_seconds", Float),
     Column("latency_p99_last_minute_seconds", Float),
-    Column("segment_queue_seconds", Float),  # this and the next three: where latency comes from, means over rows
-    Column("segment_process_seconds", Float),
-    Column("segment_commit_seconds", Float),
-    Column("segment_upstream_seconds", Float),  # null also where no event time is known
+    Column("queue_seconds", Float),  # this and the next three: where latency comes from, means over rows
+    Column("process_seconds", Float),
+    Column("commit_seconds", Float),
+    Column("upstream_seconds", Float),  # null also where no event time is known
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,
