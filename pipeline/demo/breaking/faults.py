@@ -39,7 +39,7 @@ class Fault:
         return self.target not in {"source", "store"}
 
 
-POISON_PER_SECOND: Final = 20
+POISON_PER_SECOND: Final = 60
 """Refused rows of a poisoned game, and rows of a breaking schema."""
 
 QUARANTINE_ROWS: Final = 2_000
