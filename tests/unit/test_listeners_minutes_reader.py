@@ -144,6 +144,25 @@ def test_old_slots_and_their_games_are_forgotten(world: World) -> None:
     assert world.read(NOW + 36_000).games == ()
 
 
+def test_a_game_counts_to_the_group_that_last_reported_it(world: World) -> None:
+    """After a move the new group has the game; a late row of the old group does not take it back."""
+    writer = write(world, replace(MINUTE, at=NOW + 600))
+    assert world.read(NOW + 660).groups == ("eu-1",)
+    write(world, replace(MINUTE, at=NOW + 660, group="eu-2"), writer=writer)
+    assert world.read(NOW + 780).groups == ("eu-2",)
+    write(world, replace(MINUTE, at=NOW + 600), writer=writer)
+    assert world.read(NOW + 780).groups == ("eu-2",)
+
+
+def test_many_games_keep_their_own_rows(world: World) -> None:
+    """However many games join, each has its own numbers, in order of keys."""
+    writer = MetricsTables(world.folder, "group-eu-1")
+    for turn in range(3):
+        games = [replace(MINUTE, game_key=f"g{at:03}", rows=at) for at in range(turn * 150, turn * 150 + 150)]
+        write(world, *games, writer=writer)
+        assert world.read().rows.sum(axis=1).tolist() == list(range(turn * 150 + 150))
+
+
 def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refresh costs what is new: files that were read are not read again, and without news nothing is."""
     read: list[str] = []
