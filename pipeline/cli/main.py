@@ -140,6 +140,11 @@ _COMMANDS: Final = (
     LazyCommand("status", "pipeline.cli.status:status"),
     LazyCommand("incidents", "pipeline.cli.incidents:incidents"),
     group(
+        "alerts",
+        "Alert rules, and who gets alerts.",
+        LazyCommand("write", "pipeline.cli.alerting:write_alerts"),
+    ),
+    group(
         "quarantine",
         "Refused rows.",
         LazyCommand("list", "pipeline.cli.quarantine:list_quarantine"),

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import sys
 import threading
 import time
@@ -16,14 +15,12 @@ from pipeline.actor import current_user
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
-from pipeline.demo import dashboard
+from pipeline.demo import dashboard, monitoring
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
-from pipeline.errors import Refused
-from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.kafka.producer import ensure_topic
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -40,9 +37,7 @@ _REGISTRY = "demo"
 _PORT = "port"
 _SERVERS = "TURNOUT_SOURCE__BOOTSTRAP_SERVERS"
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
-_PROMETHEUS_PORT = 9090
 _RESTART_SECONDS = 5.0
-_SCRAPE_SECONDS = 5.0
 _SIMULATOR_SECONDS = 20.0
 _GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
@@ -127,10 +122,11 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     env = ("--env-dir", str(paths.root))
     for name in GROUPS:
         _let_controller_run(settings, paths, name)
+    watching = monitoring.plan(settings, paths)
     with (
         _broker(settings, paths) as environ,
         _registry(paths, wanted) as (addressed, more),
-        Children(paths.logs, environ | more) as children,
+        Children(paths.logs, environ | more | watching.environ) as children,
     ):
         if settings.source.kind == "kafka":
             servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
@@ -141,13 +137,14 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
         url = dashboard.new_url(paths, settings.dashboard.port)
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
-        address = _start_prometheus(children, settings, paths)
+        watching.start(children, paths)
         if settings.access.catalog == "embedded":
             children.start("catalog", turnout("catalog", "serve", *env))
             if not _add_people(children, stop, env):
                 return 1
         say(f"\n  dashboard   {url}")
-        say(f"  prometheus  {address}")
+        for name, line in watching.lines.items():
+            say(f"  {name:<12}{line}")
         if addressed.registry_url is not None:
             say(f"  registry    {addressed.registry_url}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
@@ -296,30 +293,6 @@ def _run(children: Children, stop: threading.Event, commands: dict[str, list[str
             return False
         children.forget(name)
     return True
-
-
-def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> str:
-    program = shutil.which("prometheus")
-    if program is None:
-        return "not installed (apt-get install prometheus)"
-    try:
-        dashboard.require_free_port(_PROMETHEUS_PORT, "")
-    except Refused:
-        return f"not started: port {_PROMETHEUS_PORT} is in use; its targets are in {paths.targets}"
-    config = paths.root / "prometheus" / "prometheus.yml"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    paths.targets.mkdir(parents=True, exist_ok=True)
-    rules = config.with_name("rules.yml")
-    rules.write_text(render_rules(settings))
-    config.write_text(prometheus_config(paths.targets, rules, _SCRAPE_SECONDS))
-    listen = f"{dashboard.HOST}:{_PROMETHEUS_PORT}"
-    options = (
-        f"--config.file={config}",
-        f"--storage.tsdb.path={config.parent / 'data'}",
-        f"--web.listen-address={listen}",
-    )
-    children.start("prometheus", [program, *options])
-    return f"http://{listen}/classic/alerts"
 
 
 def _watch(children: Children, stop: threading.Event) -> None:
