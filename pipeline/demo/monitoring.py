@@ -104,6 +104,7 @@ def _prometheus(program: str, config: Path) -> list[str]:
         f"--config.file={config}",
         f"--storage.tsdb.path={config.with_name('data')}",
         f"--web.listen-address={HOST}:{_PROMETHEUS_PORT}",
+        "--rules.alert.resend-delay=10s",  # it finds Alertmanager after 5 s, and would send again after a minute
     ]
 
 

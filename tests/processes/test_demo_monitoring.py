@@ -1,0 +1,76 @@
+"""Guards what the demo runs beside turnout: Prometheus, Alertmanager and a receiver, where there is room for them."""
+
+import json
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.alert_settings import AlertSettings
+from pipeline.control.processes.child_processes import Children
+from pipeline.demo import monitoring
+from pipeline.demo.server_process import free_ports
+from pipeline.settings import Paths, Settings, load
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """Return an environment, with ports of its own for the servers."""
+    names = ("PROMETHEUS", "ALERTMANAGER", "RECEIVER")
+    for name, port in zip(names, free_ports(None, 2), strict=True):
+        monkeypatch.setattr(monitoring, f"_{name}_PORT", port)
+        monkeypatch.setattr(monitoring, f"_{name}", f"http://127.0.0.1:{port}")
+    return Paths(tmp_path)
+
+
+def test_what_is_not_installed_is_said_and_not_started(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo goes on without them, and the dashboard's alerts are unknown, not none."""
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    found = monitoring.plan(Settings(), paths)
+    assert "prometheus is not installed" in found.lines["prometheus"]
+    assert found.environ == {}
+
+
+def test_an_alertmanager_without_its_program_leaves_prometheus(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prometheus alone still answers which alerts fire."""
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/prometheus" if name == "prometheus" else None)
+    found = monitoring.plan(Settings(), paths)
+    assert list(found.environ) == ["TURNOUT_ALERTS__PROMETHEUS_URL"]
+    assert "alertmanager is not installed" in found.lines["alerts"]
+
+
+def test_a_port_in_use_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second demo on the machine has no Prometheus, and says which port it lacks."""
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", monitoring._PROMETHEUS_PORT))
+        taken.listen()
+        found = monitoring.plan(Settings(), paths)
+    assert f"port {monitoring._PROMETHEUS_PORT} is in use" in found.lines["prometheus"]
+    assert found.prometheus is None
+
+
+def test_servers_of_the_settings_are_used_as_they_are(paths: Paths) -> None:
+    """Somebody's own Alertmanager is neither replaced nor started."""
+    found = monitoring.plan(Settings(alerts=AlertSettings("http://127.0.0.1:1")), paths)
+    assert (found.prometheus, found.alertmanager) == (None, None)
+    assert found.environ == {"TURNOUT_ALERTS__ALERTMANAGER_URL": "http://127.0.0.1:1"}
+
+
+@pytest.mark.long
+def test_the_demos_alerts_arrive_in_a_file(paths: Paths) -> None:
+    """The watchdog goes the whole way with the files of a demo, unscaled."""
+    settings, _ = load(paths.root, {})
+    found = monitoring.plan(settings, paths)
+    received = paths.root / "prometheus" / "received.jsonl"
+    with Children(paths.logs, found.environ) as children:
+        found.start(children, paths)
+        until, pause = time.monotonic() + 60, threading.Event()
+        while not received.exists() or not received.read_text("utf-8").endswith("\n"):
+            assert time.monotonic() < until, "no alert has arrived"
+            pause.wait(0.2)  # a file says nothing when it grows
+    first = json.loads(received.read_text("utf-8").splitlines()[0])
+    assert (first["path"], first["status"]) == ("/watchdog", "firing")
