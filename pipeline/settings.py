@@ -448,6 +448,11 @@ class Paths:
         return self.root / "dashboard.token"
 
     @property
+    def break_it(self) -> Path:
+        """The file by which a running demo offers its faults to the user who started it."""
+        return self.root / "break-it.json"
+
+    @property
     def control_db(self) -> Path:
         """The default SQLite control store."""
         return self.root / "control.db"
