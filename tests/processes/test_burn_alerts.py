@@ -125,6 +125,7 @@ def run(folder: Path, scenario: Scenario, rules: Path = files.RULES_FILE, only: 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.law for scenario in SCENARIOS])
+@pytest.mark.proves("G221")
 def test_objectives_raise_alerts_when_they_should_and_only_then(scenario: Scenario, tmp_path: Path) -> None:
     """At each given second exactly the given burns fire."""
     run(tmp_path, scenario)

@@ -97,6 +97,7 @@ def test_an_hour_of_six_seconds_changes_durations_only() -> None:
     assert all(each % 600 == 0 for each in durations(files.render_rules()))
 
 
+@pytest.mark.proves("G221")
 def test_a_fault_reaches_a_person_and_its_end_too(servers: Servers, fleet: Fleet) -> None:
     """A failed stream pages once, names its game and runbook, and is reported as resolved."""
     follow(servers, fleet, "TurnoutStreamDown")
@@ -128,6 +129,7 @@ def test_pages_show_what_alertmanager_would_send(servers: Servers, fleet: Fleet)
 
 
 @pytest.mark.long
+@pytest.mark.proves("G221")
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_every_alert_arrives_and_clears(servers: Servers, fleet: Fleet, name: str) -> None:
     """Each alert arrives where its severity belongs, alone but for what its fault means, and is cleared."""
@@ -153,6 +155,7 @@ def test_burns_arrive_in_their_order_and_clear(servers: Servers, fleet: Fleet) -
 
 
 @pytest.mark.long
+@pytest.mark.proves("G221")
 def test_a_dead_group_is_one_alert(servers: Servers, fleet: Fleet) -> None:
     """While a group is silent nobody is called for its games, though they are late."""
     calm(servers, fleet)
