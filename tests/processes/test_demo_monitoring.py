@@ -12,17 +12,11 @@ import pytest
 from pipeline.alert_settings import AlertSettings
 from pipeline.control.processes.child_processes import Children
 from pipeline.demo import monitoring
-from pipeline.demo.server_process import free_ports
 from pipeline.settings import Paths, Settings, load
 
 
 @pytest.fixture
-def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
-    """Return an environment, with ports of its own for the servers."""
-    names = ("PROMETHEUS", "ALERTMANAGER", "RECEIVER")
-    for name, port in zip(names, free_ports(None, 2), strict=True):
-        monkeypatch.setattr(monitoring, f"_{name}_PORT", port)
-        monkeypatch.setattr(monitoring, f"_{name}", f"http://127.0.0.1:{port}")
+def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
@@ -30,7 +24,7 @@ def test_what_is_not_installed_is_said_and_not_started(paths: Paths, monkeypatch
     """The demo goes on without them, and the dashboard's alerts are unknown, not none."""
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     found = monitoring.plan(Settings(), paths)
-    assert "prometheus is not installed" in found.lines["prometheus"]
+    assert "not installed" in found.lines["prometheus"]
     assert found.environ == {}
 
 
@@ -42,15 +36,18 @@ def test_an_alertmanager_without_its_program_leaves_prometheus(paths: Paths, mon
     assert "alertmanager is not installed" in found.lines["alerts"]
 
 
-def test_a_port_in_use_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second demo on the machine has no Prometheus, and says which port it lacks."""
+def test_a_second_demo_has_ports_of_its_own(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where somebody else has a port, another one is printed, written and used."""
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", monitoring._PROMETHEUS_PORT))
+        taken.bind(("127.0.0.1", 0))
         taken.listen()
+        in_use = taken.getsockname()[1]
+        monkeypatch.setattr(monitoring, "_PORTS", dict.fromkeys(monitoring._PORTS, in_use))
         found = monitoring.plan(Settings(), paths)
-    assert f"port {monitoring._PROMETHEUS_PORT} is in use" in found.lines["prometheus"]
-    assert found.prometheus is None
+    assert len({*found.ports.values(), in_use}) >= 2
+    assert in_use not in found.ports.values()
+    assert found.settings.alerts.alertmanager_url.endswith(f":{found.ports['alertmanager']}")
 
 
 def test_servers_of_the_settings_are_used_as_they_are(paths: Paths) -> None:
