@@ -105,7 +105,7 @@ def _scope(journal: OperationList, stuck: int) -> str:
 def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operation]:
     """Draw the filters, which live in the URL, and return the operations that pass them."""
     kinds = Counter(each.kind for each in rows)
-    with st.container(horizontal=True, vertical_alignment="center", key="operation_filters", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", key="filters_operations", gap="small"):
         st.html(parts.section("Earlier", f"the last {len(rows)}"), width="stretch")
         chosen = st.pills(
             "Kind",
