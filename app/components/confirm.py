@@ -100,7 +100,10 @@ def _title(kept: _Offer) -> str:
     if kept.preview is None:
         return "Not possible now"
     intent = kept.preview.intent
-    return formatting.escaped(kept.preview.label or verb(intent).capitalize())
+    known, games = registry.find(intent.kind), kept.preview.games
+    if kept.preview.label is not None or known is None or not games:
+        return kept.preview.label or verb(intent).capitalize()
+    return f"{verb(intent).capitalize()} {games} {known.counts}{'' if games == 1 else 's'}"
 
 
 def _draw_offer(environment: Environment, place: str, kept: _Offer, items: Items | None) -> None:

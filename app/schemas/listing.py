@@ -8,6 +8,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import links
+from app.look.tokens import Tone
 from app.schemas import queries
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
@@ -26,6 +27,7 @@ STATES: Final[Mapping[str, str]] = {
     "none": "? no schema",
     "lands": "● lands",
 }
+TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "lands": "well"}
 _COLUMNS: Final = {
     "state": st.column_config.TextColumn(
         "State", width=110, help="Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
