@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 def table(app: AppTest, column: str) -> list[str]:
     """Return a column of the list of games."""
     found = next(each for each in app.dataframe if "page" in each.value)
-    return [str(each) for each in found.value[column]]
+    return [each[0] if column == "state" else str(each) for each in found.value[column]]
 
 
 def away(engine: Engine, state: str, detail: str = "connection refused", registry: str = "main") -> None:
