@@ -208,7 +208,7 @@ def _open(key: str, page: str, param: str) -> None:
 
 
 def _open_named(key: str, table: str) -> None:
-    """Open what was clicked by its text; one that nobody has drawn opens nothing."""
+    """Open what was clicked by its text; a text that nobody has drawn opens nothing."""
     known: Mapping[str, str] = st.session_state.get(f"{table}_named", {})
     game_key = known.get(st.session_state[key]["label"])
     if game_key is not None:

@@ -1,6 +1,6 @@
-"""What the Fleet page reads besides the fleet itself: incidents, loads of groups, registered schemas.
+"""Reads for the Fleet page, besides the fleet itself: incidents, loads of groups, registered schemas.
 
-Cached for all viewers. Each is read by itself, so that one that does not answer leaves the others on screen.
+Cached for all viewers. Each is read by itself: a reading that fails leaves the others on screen.
 """
 
 import time

@@ -80,7 +80,7 @@ def _pills(words: Sequence[str]) -> pa.Array:
 
 
 def _ago(at: float | None, now: float) -> str | None:
-    """Return how long ago it was; a moment ahead of the store's clock tells nothing."""
+    """Return how long ago it was; a moment ahead of the store's clock has no age."""
     return None if at is None or at > now + 1 else formatting.age(now - at)
 
 

@@ -108,7 +108,7 @@ def test_with_ingest_dead_no_game_runs_and_no_backlog_is_zero(tmp_path: Path, op
 
 
 def test_a_late_source_is_one_line_and_the_backlog_of_every_game(tmp_path: Path, opening: Opening) -> None:
-    """What waits in the source is one problem, and a floor of each game's backlog."""
+    """A late source is one problem, and a floor of each game's backlog."""
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
     seed(tmp_path, games, now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))

@@ -1,4 +1,4 @@
-"""What the Fleet page says: unknown is never well or zero, no trouble is left out, no number moves a healthy row."""
+"""The Fleet page calls nothing unknown well or zero, leaves no trouble out, and moves no healthy row by its numbers."""
 
 import sys
 import time
@@ -42,7 +42,7 @@ def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
     [([], "plain"), ([Game("a", "STARTING")], "busy"), ([Game("a", "PAUSED")], "plain"), ([Game("a")], "well")],
 )
 def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
-    """A fleet without games, and one that only starts or is paused, is not told in green."""
+    """A fleet without games, or whose streams only start or are paused, is not green."""
     assert headline.headline(signals(games)).tone == tone
 
 
@@ -67,7 +67,7 @@ def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
 
 
 def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
-    """Slots in which nobody reported, and those nobody has told of yet, are not known."""
+    """Slots in which nobody reported, and those that nobody has reported yet, are not known."""
     hour = series([game_key("a")])
     hour.status[:, 10] = -1
     late = replace(hour, since=hour.since - 180)
@@ -78,7 +78,7 @@ def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
 
 
 def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
-    """The shares are of all games that should have reported; one that was heard before and is silent is late."""
+    """The shares are of all games that should have reported; a game that was heard before and is silent is late."""
     hour = series([game_key(name) for name in "abcd"])
     hour.status[0, 30] = STATUSES.index("FAILED")
     hour.status[1, 30] = -1
@@ -88,7 +88,7 @@ def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
 
 
 def test_a_paused_game_may_be_silent() -> None:
-    """That a game which is paused, or whose group is stopped, reports nothing is wanted, and no trouble of a slot."""
+    """The silence of a game that is paused, or whose group is stopped, is no trouble of a slot."""
     hour = series([game_key("a"), game_key("b")])
     hour.status[1, 20:] = -1
     paused = [Game("a"), Game("b", "PAUSED")]
@@ -115,7 +115,7 @@ def value(label: str, made: list[Figure]) -> tuple[str, str]:
 
 
 def test_what_is_not_read_is_a_dash_with_its_reason() -> None:
-    """Without series, alerts and operations all seven figures stand, none of them 0, each with why."""
+    """Without series, alerts and operations, all seven figures stand, none of them 0, each with why."""
     whys = {"series": "the series is away", "alerts": "no Prometheus is set", "operations": "the store is away"}
     made = figures.figures(signals([Game("a", reported=None)], whys=whys))
     assert [each.value for each in made] == [UNKNOWN] * 7
@@ -133,7 +133,7 @@ def test_alerts_that_are_not_known_are_not_zero() -> None:
 
 
 def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
-    """Events and rows are told per second, with the usual of the hour; where nobody reported the line is broken."""
+    """Events and rows are rates per second, with the usual of the hour; where nobody reported the line is broken."""
     hour = series([game_key("a")])
     hour.status[:, 5], hour.rows[:, 5], hour.commits[:, 5] = -1, 0, 0
     hour.events[5] = np.nan
