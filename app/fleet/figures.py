@@ -24,7 +24,7 @@ _BACKLOG_FLOOR: Final = 30.0  # seconds
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
 _LATEST_SLOTS: Final = 3  # so many slots back the last minute that somebody reported is looked for
-_LONGEST_NOTE: Final = 60  # characters
+_LONGEST_NOTE: Final = 40  # characters
 
 
 def figures(signals: Signals) -> list[Figure]:

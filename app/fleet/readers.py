@@ -57,7 +57,9 @@ def loads(environment: Environment) -> Mapping[str, str]:
         )
     known = {game.group for game in read.games if game.is_known}
     return {
-        name: f"load {group.cores:.1f} cores" if group.capacity_cores is None else f"load {100 * group.share:.0f} %"
+        name: f"load {formatting.rate(group.cores)} cores"
+        if group.capacity_cores is None
+        else f"load {100 * group.share:.0f} %"
         for name, group in read.groups.items()
         if name in known
     }

@@ -3,16 +3,21 @@
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from app.fleet import choice, figures, headline, incidents, strip, table
+from app.fleet import choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
+from app.fleet.timeline import Registered
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.names import game_key
 from pipeline.signals.causes import Finding
+from pipeline.store.database.states import OperationState
+from pipeline.store.operations import Operation
 from tests.unit.fleet_world import NOW, Game, fleet, incident, series, signals
 
 UNKNOWN = "–"
@@ -253,7 +258,7 @@ def test_names_that_look_alike_are_told_apart() -> None:
 
 
 def test_a_table_has_nulls_for_what_is_unknown() -> None:
-    """Numbers of a stream that does not report are null and not 0; its trend ends where nobody knew it any more."""
+    """Numbers of a silent stream are null and not 0; a trend is the newest run of known points, or null."""
     known, lost = Game("known"), Game("lost", group="b")
     seen = fleet([known, lost], silent={"b": 120.0})
     rows = choice.chosen(seen.rows, Choice())
@@ -264,10 +269,12 @@ def test_a_table_has_nulls_for_what_is_unknown() -> None:
     assert (first["game"], first["status"]) == ("lost", ["? unknown"])
     assert {first[name] for name in ("backlog", "p99", "rows")} == {None}
     assert "is silent for 120 s" in first["cause"]
-    assert first["rows_trend"] == [600] * 10 + [None] * 10
-    assert first["backlog_trend"] == [3] * 10 + [None] * 10
+    assert (first["rows_trend"], first["backlog_trend"]) == (None, None), "nobody knows it now"
     assert (second["backlog"], second["p99"], second["rows"], second["cause"]) == ("1.5 s", "4.0 s", "10", None)
     assert second["rows_trend"] == [600] * 20
+    hour.status[0, :30], hour.rows[0, :30], hour.commits[0, :30], hour.backlog[0, :30] = -1, 0, 0, np.nan
+    late = table.table(seen, rows, choice.labels(seen.rows), hour, None).to_pylist()
+    assert (late[1]["rows_trend"], late[1]["backlog_trend"]) == ([600] * 10, [3] * 10), "no zeros before it began"
     bare = table.table(seen, rows, choice.labels(seen.rows), None, None).to_pylist()
     assert {row["rows_trend"] for row in bare} == {None}
 
@@ -277,6 +284,22 @@ def test_a_clock_ahead_tells_no_age() -> None:
     ahead = fleet([Game("a", reported={"last_commit_at": NOW + 500, "status_since": NOW + 500})])
     made = table.table(ahead, ahead.rows, choice.labels(ahead.rows), None, None).to_pylist()
     assert (made[0]["commit"], made[0]["since"]) == (None, None)
+
+
+# ---------------------------------------------------------------------------------------------------------------- marks
+
+
+def test_starts_close_together_are_one_mark() -> None:
+    """Drivers that started together are one mark, first versions of schemas none, an operation says what it did."""
+    seen = fleet([Game("a"), Game("b", group="b")])
+    move = SimpleNamespace(
+        kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
+        parameters={"assignments": {"x": "b", "y": "b"}},
+    )  # fmt: skip
+    schemas = [Registered("x", 1, NOW - 90), Registered(game_key("a"), 7, NOW - 80)]
+    made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
+    assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
+    assert timeline.events(seen, [], [], NOW - 60) == []
 
 
 # --------------------------------------------------------------------------------------------------------------- volume
