@@ -67,6 +67,8 @@ def _landed(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.total("rows"))
     now = None if recent is None else _newest(per_second(recent, recent.total("rows")))
+    if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
+        return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
     if now is None:
         return _unknown("Rows landed", signals.whys.get("series", "nobody reported lately"), points)
     events = None if recent is None else _newest(per_second(recent, recent.events))
@@ -145,6 +147,13 @@ def _operations(signals: Signals) -> Figure:
 def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:
     note = formatting.shown(why, _LONGEST_NOTE)
     return Figure(label, formatting.UNKNOWN_VALUE, "", note, points, "blind", objective)
+
+
+def _reported_rate(rows: Sequence[GameRow]) -> float | None:
+    """Return what the drivers report of the last minute, for an hour that has no closed minute yet; None if unknown."""
+    running = [row.live for row in rows if row.verdict.status not in IDLE]
+    rates = [live.rows_per_second for live in running if live is not None and live.rows_per_second is not None]
+    return sum(rates) if rates and len(rates) == len(running) else None
 
 
 def _newest(points: Sequence[float | None]) -> float | None:

@@ -149,6 +149,13 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert made[0].points[5] is None
 
 
+def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
+    """Rows landed are known from the first second on: from the drivers' reports, if all of them give a rate."""
+    assert value("Rows landed", figures.figures(signals([Game("a"), Game("b")])))[0] == "20 /s"
+    silent = Game("b", reported={"rows_per_second": None})
+    assert value("Rows landed", figures.figures(signals([Game("a"), silent])))[0] == UNKNOWN
+
+
 def test_the_latency_now_has_no_row_that_was_caught_up() -> None:
     """Rows read after an outage are not in p99; a minute that has no other ones has no p99, and says why."""
     hour = series([game_key("a")])
