@@ -101,7 +101,7 @@ def _backlog(signals: Signals) -> Figure:
     if not known:
         return _unknown("Oldest backlog", "of no stream known" if running else "no stream runs", points)
     oldest, worst = max(known, key=lambda pair: pair[0])
-    late = any(row.in_trouble for row in running)
+    late = oldest > objective or any(row.in_trouble for row in running)
     note = formatting.shown(worst.game, 24) if late else "no stream late"
     note += f"; {formatting.count(unknown)} unknown" if unknown else ""
     tone: Tone = "bad" if oldest > objective else "plain"

@@ -22,7 +22,7 @@ from pipeline.store.loads import read_loads
 _OLD_LOOK_SECONDS: Final = 60.0
 """After so long without a look at causes incidents are out of date, as `turnout incidents` has it."""
 
-_MOST_SCHEMAS: Final = 200  # the newest of a range
+_MOST_SCHEMAS: Final = 5_000  # the newest of a range
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)

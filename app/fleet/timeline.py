@@ -20,6 +20,7 @@ from pipeline.store.operations import Operation
 
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
 _LONGEST: Final = 24  # characters of a mark
+_NEW_GAME_SECONDS: Final = 120.0  # versions registered so soon after a game's first one came with it
 _CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts within so long, or within this share of the range, are one mark
 
 
@@ -111,10 +112,11 @@ def _operation(operation: Operation) -> str:
 
 
 def _schemas(schemas: Sequence[Registered], names: Mapping[str, str]) -> list[Event]:
-    """Return a mark per minute in which versions were registered; first versions are no change."""
+    """Return a mark per minute in which versions were registered; those of a game that has just come are no change."""
+    begun = {each.game_key: each.at for each in schemas if each.version == 1}
     by_minute: dict[int, list[Registered]] = {}
     for each in schemas:
-        if each.version > 1:
+        if each.at - begun.get(each.game_key, float("-inf")) > _NEW_GAME_SECONDS:
             by_minute.setdefault(int(each.at // 60), []).append(each)
     marks = []
     for changes in by_minute.values():

@@ -155,6 +155,27 @@ def test_filters_are_restored_from_the_url(tmp_path: Path, opening: Opening) -> 
     assert "“boredom”" in "".join(each.value for each in opening("fleet", status="boredom").warning)
 
 
+def test_the_range_of_the_charts_is_in_the_url(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link's range is that of all charts and trends, also after a choice; the default leaves the URL."""
+    seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
+    read: list[int] = []
+
+    def remember(_: object, seconds: int) -> Series:
+        read.append(seconds)
+        return hour_of(["one"])
+
+    monkeypatch.setattr(gathering, "series", remember)
+    app = opening("fleet", range="6h")
+    assert (set(read), app.query_params["range"]) == ({21_600, 900}, "6h")
+    app.button_group(key="range").set_value("24h").run()
+    assert app.query_params["range"] == "24h"
+    app.button_group(key="range").set_value("1h").run()
+    assert "range" not in app.query_params
+    assert read[-1] == 3_600
+
+
 def test_a_count_is_a_filter(tmp_path: Path, opening: Opening) -> None:
     """Choosing a status shows only its games and writes the URL by the status, not by its label with a count."""
     seed(tmp_path, fleet_of_forty(), now=time.time(), history=False)

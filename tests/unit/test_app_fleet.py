@@ -44,7 +44,13 @@ def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
 
 @pytest.mark.parametrize(
     ("games", "tone"),
-    [([], "plain"), ([Game("a", "STARTING")], "busy"), ([Game("a", "PAUSED")], "plain"), ([Game("a")], "well")],
+    [
+        ([], "plain"),
+        ([Game("a", "STARTING")], "busy"),
+        ([Game("a"), Game("b", "STARTING")], "busy"),
+        ([Game("a", "PAUSED")], "plain"),
+        ([Game("a")], "well"),
+    ],
 )
 def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
     """A fleet without games, or whose streams only start or are paused, is not green."""
@@ -303,7 +309,8 @@ def test_starts_close_together_are_one_mark() -> None:
         kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
         parameters={"assignments": {"x": "b", "y": "b"}},
     )  # fmt: skip
-    schemas = [Registered("x", 1, NOW - 90), Registered(game_key("a"), 7, NOW - 80)]
+    came = [Registered("x", 1, NOW - 90), Registered("x", 2, NOW - 89)]
+    schemas = [*came, Registered(game_key("a"), 7, NOW - 80)]
     made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
     assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
     assert timeline.events(seen, [], [], NOW - 60) == []
