@@ -50,22 +50,22 @@ def judge_source(evidence: Evidence) -> Finding | None:
     ingest = seen.ingest
     if ingest.state not in {"running", "starting"}:
         return of_all(
-            Cause.INGEST_BEHIND, "Ingest is down", (f"ingest {cut(ingest.reason or ingest.state)}",),
+            Cause.INGEST_BEHIND, "Ingest went down", (f"ingest {cut(ingest.reason or ingest.state)}",),
             ("streams go on with what is in bronze",), None, "turnoutingeststalled", scope="source",
             is_fact=ingest.state in {"dead", "failed", "stopped"},
         )  # fmt: skip
     if ingest.state == "starting":
         return None
-    if seen.condition == "late" and not shared.is_falling(window.trend):
+    is_young = ingest.since is not None and now - ingest.since < shared.GRACE_SECONDS
+    if seen.condition == "late" and not is_young and not shared.is_falling(window.trend):
         evidences = [cut(seen.sentence)]
         surge = times_usual(seen.rows_per_second, window.usual_rows_per_second)
         if surge is not None:
             evidences.append(f"{seen.rows_per_second:,.0f} rows/s reach bronze, {surge}")
         return of_all(
-            Cause.INGEST_BEHIND, "Ingest is behind its source", evidences, ("ingest runs, and no stream is the cause",),
-            None, "turnoutsourcebacklog", scope="source",
+            Cause.INGEST_BEHIND, "Ingest fell behind its source", evidences,
+            ("ingest runs, and no stream is the cause",), None, "turnoutsourcebacklog", scope="source",
         )  # fmt: skip
-    is_young = ingest.since is not None and now - ingest.since < shared.GRACE_SECONDS
     if seen.condition == "unknown" and not is_young:  # it measures soon after its start
         return of_all(
             Cause.UNDETERMINED, "What waits in the source is unknown", (cut(seen.sentence),), ("ingest runs",), None,
@@ -77,7 +77,7 @@ def judge_source(evidence: Evidence) -> Finding | None:
         limit = max(SILENT_SECONDS, SILENT_GAPS * gap)
         if quiet > limit:
             return of_all(
-                Cause.SOURCE_SILENT, "Nothing arrives from the source",
+                Cause.SOURCE_SILENT, "The source fell silent",
                 (f"no row for {duration(quiet)}", f"its longest recent gap was {duration(gap)}"),
                 ("ingest runs, and nothing waits in the source",), None, "turnoutingeststalled", scope="source",
             )  # fmt: skip

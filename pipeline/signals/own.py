@@ -38,7 +38,7 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
         if need.state == "mistrusted":
             runbook = "turnoutregistrymistrusted"
     return of_game(
-        Cause.REGISTRY, f"Rows of {{}} wait for {registry}", window, evidences,
+        Cause.REGISTRY, f"Rows of {{}} held until {registry} answers", window, evidences,
         ("no row is refused for it: rows wait in bronze", source_text(evidence)),
         Action("Open schemas", "schemas", {"game": seen.game_key}), runbook, scope=registry, is_fact=True,
     )  # fmt: skip
@@ -60,16 +60,16 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     well, retry = neighbours(group, evidence), Action("Retry…", "repairs", {"repair": "retry", "games": seen.game_key})
     if kind == "transient":
         return of_game(
-            Cause.STORAGE, "Commits of {} fail on storage", window, evidences, (*well, "its rows are not the cause"),
+            Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
             retry, "turnoutstreamdown", is_fact=True,
         )  # fmt: skip
     if changed is not None:
         return of_game(
-            Cause.SCHEMA, "{} fails since a schema change", window, (*evidences, changed), well,
+            Cause.SCHEMA, "Commits of {} failed after a schema change", window, (*evidences, changed), well,
             Action("Compare versions…", "schemas", {"game": seen.game_key}), "turnoutstreamdown", is_fact=True,
         )  # fmt: skip
     if kind in {"poison", "fatal"}:
-        pattern = "Rows of {} kill their worker" if kind == "fatal" else "{} fails on its own rows or table"
+        pattern = "Rows of {} killed their worker" if kind == "fatal" else "Commits of {} failed on its rows or table"
         return of_game(
             Cause.POISON, pattern, window, evidences, (*well, "no schema was registered shortly before"), retry,
             "turnoutstreamdown", is_fact=True,
@@ -96,7 +96,7 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
             pattern = f"Rows of {{}} refused since schema version {version}"
         elif "unknown_schema" in seen.refused:
-            pattern, label = "Rows of {} have a schema that is not registered", "Register a schema…"
+            pattern, label = "Rows of {} refused for a schema that is not registered", "Register a schema…"
         elif changed is not None:
             evidences.append(changed)
             pattern = f"Rows of {{}} refused since schema version {version}"

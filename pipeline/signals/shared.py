@@ -112,14 +112,16 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         evidences.append(cut(evidence.mass_failure))
     if liveness.state == "failed" and is_storage(text):
         return of_group(
-            Cause.STORAGE, f"The driver of group {name} fails on storage", group, evidences, evidence,
+            Cause.STORAGE, f"The driver of group {name} failed on storage", group, evidences, evidence,
             "turnoutgroupdown", is_fact=True,
         )  # fmt: skip
-    gone = {"failed": "fails", "not_started": "was never started"}.get(liveness.state, "is gone")
+    titles = {
+        "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
+    }  # fmt: skip
     evidences.append("the controller starts it again" if driver.is_started_here else "turnout does not start it")
     return of_group(
-        Cause.DRIVER_GONE, f"The driver of group {name} {gone}", group, evidences, evidence, "turnoutgroupdown",
-        is_fact=liveness.state != "unknown",
+        Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
+        "turnoutgroupdown", is_fact=liveness.state != "unknown",
     )  # fmt: skip
 
 
@@ -133,9 +135,9 @@ def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -
     error = seen.last_error or "no error was reported"
     evidences = (f"its query fails: {cut(error)}", f"{group.troubled} of its {group.games} games stand still")
     if is_storage(error):
-        title = f"The driver of group {name} fails on storage"
+        title = f"The driver of group {name} failed on storage"
         return of_group(Cause.STORAGE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
-    title = f"The query of group {name} does not run"
+    title = f"The query of group {name} stopped"
     return of_group(Cause.DRIVER_GONE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
 
 
@@ -187,12 +189,12 @@ def _slow_commits(window: GameWindow, group: GroupWindow, evidence: Evidence) ->
     limit = max(SLOW_COMMIT_SECONDS, SLOW_COMMIT_TIMES * usual)
     if now is not None and now >= limit:
         return of_group(
-            Cause.STORAGE, f"Commits of group {group.seen.name} are slow", group,
+            Cause.STORAGE, f"Commits of group {group.seen.name} became slow", group,
             (f"a commit takes {now:.1f} s, usually {usual:.1f} s",), evidence, "turnoutlatencyoverobjective",
         )  # fmt: skip
     if own is not None and own >= limit:
         return of_game(
-            Cause.STORAGE, "Commits of {} are slow", window, (f"a commit takes {own:.1f} s, usually {usual:.1f} s",),
+            Cause.STORAGE, "Commits of {} became slow", window, (f"a commit takes {own:.1f} s, usually {usual:.1f} s",),
             neighbours(group, evidence), Action("Open game", "game", {"game": window.seen.game_key}),
             "turnoutlatencyoverobjective",
         )  # fmt: skip
@@ -204,7 +206,7 @@ def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
     source = evidence.source
     if group.still_seconds >= STILL_SECONDS:
         return of_group(
-            Cause.DRIVER_SLOW, f"The driver of group {name} stands still", group,
+            Cause.DRIVER_SLOW, f"The driver of group {name} stood still", group,
             (f"it lives and has passed nothing for {duration(group.still_seconds)}",), evidence, "turnoutstreamstalled",
         )  # fmt: skip
     arriving, usually = source.seen.rows_per_second, source.usual_rows_per_second
@@ -217,14 +219,14 @@ def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
         if is_surge and (times := times_usual(arriving, usually)) is not None:
             evidences.append(f"{arriving:,.0f} rows/s reach bronze, {times}")
         return of_group(
-            Cause.CAPACITY, f"Group {name} is at its limit", group, evidences, evidence, "turnoutlatencyoverobjective",
-            label="Plan a move…",
+            Cause.CAPACITY, f"Group {name} reached its limit", group, evidences, evidence,
+            "turnoutlatencyoverobjective", label="Plan a move…",
         )  # fmt: skip
     is_less = rate is not None and usual is not None and rate < SLOW_SHARE * usual
     is_fed = arriving is None or usually is None or arriving >= SLOW_SHARE * usually
     if is_less and is_fed:
         return of_group(
-            Cause.DRIVER_SLOW, f"The driver of group {name} is slow", group,
+            Cause.DRIVER_SLOW, f"The driver of group {name} became slow", group,
             (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}", f"{group.troubled} of its {group.games} games late"),
             evidence, "turnoutlatencyoverobjective",
         )  # fmt: skip
@@ -236,7 +238,7 @@ def _surge(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
     if rate is None or not usual or rate < 2 * SURGE_TIMES * usual:
         return None
     return of_game(
-        Cause.CAPACITY, "Rows of {} come faster than they are written", window,
+        Cause.CAPACITY, "Rows of {} came faster than they were written", window,
         (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}",), neighbours(group, evidence),
         Action("Plan a move…", "groups", {"steer": window.seen.group or ""}), "turnoutlatencyoverobjective",
     )  # fmt: skip

@@ -28,12 +28,18 @@ def of_group(
     name = group.seen.name
     others = [each for each in all_of.groups.values() if each.seen.name != name]
     well = sum(not each.troubled and each.seen.liveness.is_live for each in others)
-    excludes = (f"{well} of the {len(others)} other groups {'is' if well == 1 else 'are'} well",) if others else ()
+    excludes = (_others(well, len(others)),) if others else ()
     action = Action(label, "groups", {"steer": name})
     return of_all(
         cause, title, (*evidence, f"{group.games} games in the group"), (*excludes, source_text(all_of)), action,
         runbook, scope=f"group {name}", is_fact=is_fact,
     )  # fmt: skip
+
+
+def _others(well: int, number: int) -> str:
+    if well == number:
+        return "the other group is well" if number == 1 else f"the {number} other groups are well"
+    return f"{well} of {number} other groups {'is' if well == 1 else 'are'} well"
 
 
 def of_all(

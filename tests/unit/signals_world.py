@@ -459,17 +459,33 @@ FAULTS: dict[Cause, tuple[Fault, ...]] = {
 }
 
 
-def cause_after(fault: Fault, seed: object, calm_looks: int = 36, looks: int = 60) -> Cause | None:
-    """Let a fleet be calm, then disturb it; return the settled cause at the end, of what the fault is about."""
+def cause_after(fault: Fault, seed: object) -> Cause | None:
+    """Let a fleet be calm, then disturb it; return the settled cause at the end, of what the fault is about.
+
+    How long it was calm, how long the fault lasts, and the time between looks vary; in every third run another game, of
+    another group, has a fault of its own.
+    """
     fleet, keeper = Fleet.made(seed), Keeper()
-    for _ in range(calm_looks):
-        assert keeper.see(fleet.look()) == (), "it is calm"
+    random = fleet.random
+    for _ in range(random.randint(32, 60)):
+        assert keeper.see(fleet.look(random.uniform(4, 7))) == (), "it is calm"
     about = fault(fleet)
-    for _ in range(looks):
-        keeper.see(fleet.look())
+    if random.random() < 1 / 3:
+        bystander = random.choice([each for each in fleet.members("b") if each.key != about and not each.seen])
+        random.choice([_refuse, _block])(bystander)
+    for _ in range(random.randint(35, 60)):
+        keeper.see(fleet.look(random.uniform(4, 7)))
     if about == "source":
         found = keeper.causes.source
         return None if found is None or found.finding is None else found.finding.cause
     keys = [about] if about is not None else [each.key for each in fleet.members("a")]
     causes = [found.finding.cause for key in keys if (found := keeper.causes.games[key]).finding is not None]
     return max(set(causes), key=causes.count) if causes else None
+
+
+def _refuse(each: SimGame) -> None:
+    each.seen = {"refused": {"malformed_payload": int(each.rate * 99)}}
+
+
+def _block(each: SimGame) -> None:
+    each.blocked = True

@@ -42,11 +42,11 @@ def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
     dead = GroupSeen("a", DEAD, is_started_here=True, deaths=3)
     ill = game(status="UNKNOWN", backlog_seconds=None)
     finding = found(ill, game("go", "b"), a=dead)
-    assert (finding.cause, finding.title) == (Cause.DRIVER_GONE, "The driver of group a is gone")
+    assert (finding.cause, finding.title) == (Cause.DRIVER_GONE, "Group a lost its driver")
     assert finding.evidence[:2] == (
         "its driver ended 9 s ago: killed by signal 9", "it died 3 times within the last hour"
     )  # fmt: skip
-    assert "1 of the 1 other groups is well" in finding.excludes
+    assert "the other group is well" in finding.excludes
     assert finding.action is not None
     assert (finding.action.label, finding.action.page, finding.action.query) == (
         "Restart group…", "groups", {"steer": "a"}
@@ -103,7 +103,7 @@ def test_a_registry_that_is_away_holds_a_game() -> None:
     """The registry is named, with the number of schemas, and that no row is refused for it."""
     need = Need("main", 3, NOW - 300, "away", "connection refused")
     finding = found(game(status="LAGGING", waits_for="waits for schema 7 of registry main", need=need))
-    assert (finding.cause, finding.title) == (Cause.REGISTRY, "Rows of Chess wait for registry main")
+    assert (finding.cause, finding.title) == (Cause.REGISTRY, "Rows of Chess held until registry main answers")
     assert "3 schemas wanted from registry main for 5 min" in finding.evidence
     assert "registry main is away: connection refused" in finding.evidence
     assert "no row is refused for it: rows wait in bronze" in finding.excludes
@@ -139,7 +139,7 @@ def test_ingest_is_the_cause_of_games_beyond_bronze() -> None:
     finding = found(game(status="LAGGING", waits_for_ingest=True), source=late)
     assert (finding.cause, finding.scope) == (Cause.INGEST_BEHIND, "source")
     down = replace(LEVEL, condition="unknown", ingest=DEAD)
-    assert found(game(status="UNKNOWN", waits_for_ingest=True), source=down).title == "Ingest is down"
+    assert found(game(status="UNKNOWN", waits_for_ingest=True), source=down).title == "Ingest went down"
 
 
 def test_a_source_is_silent_only_beyond_its_own_gaps() -> None:
@@ -166,7 +166,7 @@ def test_foreign_texts_are_escaped_and_cut() -> None:
     finding = found(game("k" * 12, status="FAILED", failure=failure, game="\u202eab" + "n" * 99 + "{}"))
     texts = (finding.title, *finding.evidence, finding.about("{}"))
     assert all(each.isprintable() and len(each) < 260 for each in texts)
-    assert finding.title.startswith("\\u202eab")
+    assert finding.title.startswith("Commits of \\u202eab")
 
 
 def test_runbooks_of_findings_exist() -> None:

@@ -48,7 +48,7 @@ def test_a_groups_death_is_one_incident_of_the_group() -> None:
     assert [(each.finding.cause, each.group, len(each.games), each.tone) for each in found] == [
         (Cause.DRIVER_GONE, "a", 20, "bad")
     ]
-    assert found[0].finding.title == "The driver of group a is gone"
+    assert found[0].finding.title == "Group a lost its driver"
     assert found[0].since == NOW - 60, "when the games' status changed, not when it was judged"
 
 
@@ -161,7 +161,7 @@ def test_ingest_that_dies_before_there_is_a_game_is_an_incident() -> None:
     time = Time()
     down = replace(LEVEL, condition="unknown", ingest=DEAD)
     (found,) = time.see(source=down)
-    assert (found.finding.title, found.games, found.tone) == ("Ingest is down", (), "bad")
+    assert (found.finding.title, found.games, found.tone) == ("Ingest went down", (), "bad")
     assert time.see(times=3) == ()
 
 

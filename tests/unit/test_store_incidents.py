@@ -192,7 +192,7 @@ def test_a_keeper_finds_keeps_and_ends_an_incident(fleet_store: Engine) -> None:
     refuse(json.dumps({"unknown_schema": 5000}))
     (found,) = read_incidents(fleet_store)
     assert (found.finding.cause, found.games, found.group, found.ended_at) == (Cause.SCHEMA, (CHESS,), "a", None)
-    assert found.finding.title == "Rows of Chess have a schema that is not registered"
+    assert found.finding.title == "Rows of Chess refused for a schema that is not registered"
     IncidentKeeper(fleet_store, Settings(), "controller").look()  # who takes over goes on with it
     for _ in range(3):
         refuse(None)
