@@ -18,6 +18,7 @@ from app.game.cause import CauseCard
 from app.game.signals import GameSignals, short, state_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.tokens import Tone
 from app.state.services import Environment
 from pipeline.contracts.catalogue.versions import GameVersions
 from pipeline.errors import Refused
@@ -61,6 +62,18 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
             buttons()
             if card.runbook is not None:
                 st.link_button("Runbook", f"/runbooks/{card.runbook}", type="tertiary", width="stretch")
+
+
+def draw_alerts(signals: GameSignals) -> None:
+    """Draw the alerts that fire for the game."""
+    for number, alert in enumerate(signals.alerts or ()):
+        tone: Tone = "bad" if alert.severity == "page" else "late"
+        with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
+            title = f"Alert {formatting.shown(alert.name, 60)} fires"
+            since = f"since {short(alert.since, signals.now)}"
+            st.html(parts.incident("▲", title, formatting.shown(alert.summary, 200), since, tone), width="stretch")
+            if alert.runbook is not None:
+                st.link_button("Runbook", alert.runbook, type="tertiary", key=f"runbook_alert_{number}")
 
 
 def draw_strip(signals: GameSignals) -> None:

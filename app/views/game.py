@@ -42,6 +42,7 @@ def _live(environment: Environment) -> None:
     with st.container(key="trouble", gap="small"):
         if (found := card(signals)) is not None:
             panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
+        panels.draw_alerts(signals)
     panels.draw_strip(signals)
     left, right = st.columns([1.55, 1], gap="small")
     with left:

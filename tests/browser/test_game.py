@@ -37,7 +37,7 @@ def test_rows_and_range_stand_in_the_url(page: Page) -> None:
     expect(page.locator('[data-testid="stVegaLiteChart"] svg')).to_have_count(3, timeout=SOON)
     page.get_by_role("radio", name="Landed").click()
     page.get_by_role("radio", name="6 h").click()
-    page.wait_for_url(lambda url: "rows=Landed" in url and "range=6" in url and f"game={CHESS.key}" in url)
+    page.wait_for_url(lambda url: "rows=landed" in url and "range=6h" in url and f"game={CHESS.key}" in url)
     page.reload()
     table = page.locator('[data-testid="stDataFrame"]').first
     expect(table.locator("td", has_text="clock_ms=").first).to_be_attached(timeout=SOON)

@@ -227,7 +227,8 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     )]  # fmt: skip
     assert places == sorted(places)
     assert "SchemaMismatch: field 4 of schema version 2 is not wanted" in said
-    assert "refused in this time" in said
+    (choice,) = (each for each in app.segmented_control if each.key == "game_rows")
+    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed"]
     assert "2 ✓" in said
     assert f"key {failing}" in said
     rows, neighbours = (element.value for element in app.dataframe)
@@ -237,7 +238,7 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert values[0].startswith("match_id=25 move=e4 … the payload ends")
     assert values[1].endswith("elo_after=1500")
     assert len(neighbours) == 20
-    landed = opening("game", game=failing, rows="Landed").dataframe[0].value
+    landed = opening("game", game=failing, rows="landed").dataframe[0].value
     assert next(iter(landed["Decoded as far as it goes"])) == "match_id=45487493 move=e7 clock_ms=51645"
 
 
