@@ -57,7 +57,7 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
     kind = "bad" if card.tone == "bad" else "late" if card.tone == "late" else "busy"
     with st.container(horizontal=True, border=True, key=f"inc_{kind}_cause", vertical_alignment="top"):
         lines = parts.facts(card.lines)
-        st.html(f"{parts.incident(card.glyph, card.title, '', '', card.tone)}{lines}", width="stretch")
+        st.html(f"{parts.incident(card.glyph, card.title, '', card.since, card.tone)}{lines}", width="stretch")
         with st.container(width=190, gap="xsmall", key="cause_next"):
             buttons()
             if card.runbook is not None:
@@ -90,8 +90,9 @@ def draw_charts(signals: GameSignals) -> None:
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
         st.html(parts.section("Rows", "per second, landed and refused", legend))
-        if series is None:
-            st.html(parts.silence("No history to draw.", _why(signals, "series")))
+        if series is None or not series.games:
+            none = "No history to draw." if series is None else "Nobody reported this game in this time."
+            st.html(parts.silence(none, _why(signals, "series") if series is None else _last_row(signals)))
             return
         mode = tokens.mode_of(st.context.theme.type)
         events = tuple(marks.events(signals))
@@ -219,6 +220,13 @@ def draw_neighbours(signals: GameSignals) -> None:
 
 def _draw(chart: Chart, key: str, what: str) -> None:
     st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=f"{what} over time.")
+
+
+def _last_row(signals: GameSignals) -> str:
+    reported = signals.row.reported
+    if reported is None or reported.last_commit_at is None:
+        return "No commit is known."
+    return f"Last commit {formatting.age(signals.now - reported.last_commit_at)} ago."
 
 
 def _why(signals: GameSignals, name: str) -> str:

@@ -47,9 +47,9 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             return
         place.html(parts.section("Rows", _about(found)))
         if not found.rows:
-            what = "refused" if kind == "refused" else "landed"
-            first = "No row was refused." if kind == "refused" else "No row has landed yet."
-            st.html(parts.silence(first if found.complete else f"No {what} row in the newest files.", _left(found)))
+            where = "Quarantine" if kind == "refused" else "Its table"
+            none = f"{where} holds no row of this game." if found.complete else f"No {kind} row in the newest files."
+            st.html(parts.silence(none, _left(found)))
             return
         numbers = {each.schema_id: each.version for each in signals.versions or ()}
         columns = ["At, UTC", "Seq", "Schema", "Reason", "Decoded as far as it goes", "Bytes", "Size"]

@@ -47,7 +47,7 @@ def _live(environment: Environment) -> None:
     left, right = st.columns([1.55, 1], gap="small")
     with left:
         panels.draw_charts(signals)
-    with right, st.container(border=True, key="card_actions", gap="xsmall"):
+    with right, st.container(border=True, key="card_actions", gap="xsmall", height="stretch"):
         _draw_actions(environment, steering, signals, offered, why_not)
         panels.draw_versions(environment, signals)
     rows_panel.draw(environment, signals)
