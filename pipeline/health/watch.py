@@ -105,6 +105,7 @@ class _Memory:
     latencies: "_Latencies" = field(default_factory=lambda: _Latencies(LATENCY_SECONDS))
     last_minute: "_Latencies" = field(default_factory=lambda: _Latencies(LAST_MINUTE_SECONDS))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    refused_sums: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
     recent_rows: int = 0
     commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
@@ -179,7 +180,7 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
-            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            refused=+memory.refused_sums,
             landed=memory.recent_rows,
             commit_mean_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
             latency_p50_seconds=p50,
@@ -213,6 +214,7 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.recent_rows += result.rows
     if any(result.rejects.values()):
         memory.refused.append((at, result.rejects))
+        memory.refused_sums.update(result.rejects)
     if result.committed_at is not None:
         memory.commits.append((at, result.commit_seconds))
         memory.last_error = None
@@ -227,7 +229,7 @@ def _forget_old(memory: _Memory, now: float) -> None:
         memory.landed_bytes -= size
         memory.landed_commits -= commits
     while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
-        memory.refused.popleft()
+        memory.refused_sums.subtract(memory.refused.popleft()[1])
     while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
         memory.recent_rows -= memory.recent.popleft()[1]
     while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
