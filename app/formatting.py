@@ -16,7 +16,6 @@ from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import Fleet, GameRow
 
 Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
 """How a thing is: what a colour means, whatever the theme."""
@@ -207,38 +206,3 @@ def clock(at: float | None) -> str:
 def moment(at: float | None) -> str:
     """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
     return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
-
-
-def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
-    """Say in one sentence how a game is, since when and whether its neighbours share it."""
-    verdict = row.verdict
-    since = f" for {age(fleet.read_at - verdict.since)}" if verdict.since is not None else ""
-    words = [f"{STATUS_STYLES[verdict.status].word.capitalize()}{since}"]
-    if verdict.reason is not None:
-        words.append(verdict.reason)
-    elif verdict.waits_for is not None:
-        words.append(verdict.waits_for)
-    elif row.live is not None:
-        words.append(_progress(row, fleet))
-    if row.is_own_trouble and row.group is not None:
-        others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
-        bad = sum(other.is_own_trouble for other in others)
-        if others and not bad:
-            words.append(
-                f"the {len(others)} other games of group {row.group} are well: this stream is at fault, not the group"
-            )
-        elif others and bad * 2 >= len(others):
-            words.append(
-                f"{bad} of {len(others)} others of group {row.group} are in trouble too: check the group first"
-            )
-        elif others:
-            words.append(f"{bad} of {len(others)} others of group {row.group} are in trouble too")
-    return "; ".join(words) + "."
-
-
-def _progress(row: GameRow, fleet: Fleet) -> str:
-    reported = row.live
-    if reported is None or reported.last_commit_at is None:
-        return "nothing committed since its driver started"
-    committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
-    return f"{committed}, lag {'unknown' if row.lag_seconds is None else duration(row.lag_seconds)}"

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app.look import style
 from app.look.logo import LOGO
-from app.state import identity
+from app.state import breaking, identity
 from pipeline.errors import Refused
 
 _ABOUT = "turnout splits one topic into one Delta table per game, each row exactly once."
@@ -27,6 +27,7 @@ st.navigation(
         st.Page("views/access.py", title="Access"),
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
+        *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
     position="top",
 ).run()

@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import formatting
+from app.components import links
 from app.look import parts
 from app.look.tokens import Tone
 from app.state import control_queries, services
@@ -84,6 +85,11 @@ def range_seconds() -> int:
     return _RANGES.get(str(chosen), _RANGES[_DEFAULT_RANGE])[0]
 
 
+def is_paused() -> bool:
+    """Return whether the viewer wants the page to stand still."""
+    return bool(st.session_state.get(_PAUSED))
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """The frame as it was drawn."""
@@ -149,11 +155,17 @@ def judgement_line(judgement: Judgement) -> tuple[str, bool]:
 
 def headline(sentence: str, *, trouble: bool = False, meta: str = "", tone: Tone | None = None) -> None:
     """Draw the one sentence a page is about, left in the frame; it may hold raw names, which are shown as text."""
-    place = _SENTENCE.get()
-    drawn = parts.sentence(
-        formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
+    sentence_place().html(
+        parts.sentence(
+            formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
+        )
     )
-    (place if place is not None else st).html(drawn)
+
+
+def sentence_place() -> DeltaGenerator:
+    """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
+    place = _SENTENCE.get()
+    return st.container(gap=None) if place is None else place
 
 
 def _who(environment: Environment) -> str:
@@ -181,16 +193,16 @@ def _draw_needs(counted: control_queries.OpenCounts | None, unread: Refused | No
 
 
 def _draw_range() -> None:
+    links.take("range", _RANGE, tuple(_RANGES), default=_DEFAULT_RANGE)
     st.segmented_control(
         "Range",
         tuple(_RANGES),
-        default=_DEFAULT_RANGE,
         required=True,
         format_func=lambda each: _RANGES[each][1],
         key=_RANGE,
-        bind="query-params",
         label_visibility="collapsed",
     )
+    links.keep({"range": _RANGE})
 
 
 def _draw_refresh(environment: Environment) -> bool:
@@ -201,15 +213,15 @@ def _draw_refresh(environment: Environment) -> bool:
         paused = st.toggle(
             "Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen. Key: P."
         )
+        links.take("every", _EVERY, tuple(offered), default=_name(environment.settings.dashboard.refresh_seconds))
         st.segmented_control(
             "Refresh every",
             tuple(offered),
-            default=_name(environment.settings.dashboard.refresh_seconds),
             required=True,
             format_func=lambda each: _word(offered.get(each, 0.0)),
             key=_EVERY,
-            bind="query-params",
         )
+        links.keep({"every": _EVERY})
     if every_seconds(environment) != st.session_state.get(_IN_USE, every_seconds(environment)):
         st.rerun()  # the whole page: only then its parts are drawn at the new interval
     return bool(paused)

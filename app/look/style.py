@@ -50,7 +50,7 @@ _CARDS: Final = """
 _PARTS: Final = """
 .t-sentence{display:flex;align-items:baseline;flex-wrap:wrap;gap:.15rem .5rem;color:var(--ink);line-height:1.3}
 .t-sentence b{font-size:1.5rem;font-weight:620;overflow-wrap:anywhere}
-.t-sentence span{color:var(--mute);font-size:1rem;overflow-wrap:anywhere}
+.t-sentence span:not(.t-pill){color:var(--mute);font-size:1rem;overflow-wrap:anywhere}
 .t-dot{width:.72rem;height:.72rem;flex:none;border-radius:2px;margin:0 .25rem 0 .28rem;background:var(--bad);box-shadow:0 0 0 4px color-mix(in srgb,var(--bad) 28%,transparent)}
 .t-dot.t-well{border-radius:50%;background:var(--ok);box-shadow:0 0 0 4px color-mix(in srgb,var(--ok) 24%,transparent)}
 .t-dot.t-late{background:var(--late);box-shadow:0 0 0 4px color-mix(in srgb,var(--late) 28%,transparent)}
@@ -92,6 +92,7 @@ _PARTS: Final = """
 .t-incident.t-bad>i{color:var(--bad-text)}.t-incident.t-late>i,.t-incident.t-risk>i{color:var(--late-text)}
 .t-incident>div{flex:1 1 auto;min-width:0;overflow-wrap:anywhere}
 .t-incident b{font-size:1rem;font-weight:600}
+[class*="st-key-inc_"][class*="_cause"] .t-incident b{font-size:1.1rem}
 .t-incident p{margin:.1rem 0 0!important;font-size:.9rem;color:var(--mute)}
 .t-incident>span{flex:none;font-size:.9rem;color:var(--mute)}
 .t-calm{color:var(--mute);display:flex;gap:.6rem}.t-calm i{font-style:normal;color:var(--ok)}

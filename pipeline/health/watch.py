@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Final
 
-from listeners.quantile import quantiles
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
+from listeners.sample import GameResult, Lane, StreamState
+from pipeline.health.latency_windows import LatencyWindow, SegmentWindow
 from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
 RATE_SECONDS: Final = 60.0
@@ -20,7 +20,6 @@ REFUSED_SECONDS: Final = 300.0
 LAST_MINUTE_SECONDS: Final = 60.0
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
-_PARTS: Final = 6  # sums of `_weighted`
 _NO_SEGMENTS: Final = (None, None, None, None)
 _PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
@@ -47,49 +46,6 @@ class Transition:
     detail: str
 
 
-class _Latencies:
-    """The latencies of a window that moves: rows by bucket, and their segments."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._results: deque[tuple[float, tuple[int, ...], tuple[float, ...] | None]] = deque()
-        self._counts = [0] * (len(LATENCY_EDGES_SECONDS) + 1)
-        self._segments = [0.0] * _PARTS
-
-    def add(self, at: float, result: GameResult) -> None:
-        """Count a result's rows."""
-        counts = result.latency_counts
-        if not any(counts):
-            return
-        parts = None if result.segments_seconds is None else _weighted(result.segments_seconds, sum(counts))
-        self._results.append((at, counts, parts))
-        self._counts = [a + b for a, b in zip(self._counts, counts, strict=True)]
-        if parts is not None:
-            self._segments = [a + b for a, b in zip(self._segments, parts, strict=True)]
-
-    def forget_old(self, now: float) -> None:
-        """Drop what lies before the window."""
-        while self._results and self._results[0][0] <= now - self._seconds:
-            _, counts, parts = self._results.popleft()
-            self._counts = [a - b for a, b in zip(self._counts, counts, strict=True)]
-            if parts is not None:
-                self._segments = [a - b for a, b in zip(self._segments, parts, strict=True)]
-        if not self._results:
-            self._segments = [0.0] * _PARTS  # what rounding left
-
-    def quantiles(self, *shares: float) -> tuple[float | None, ...]:
-        """Return the latencies below which these shares of the rows were, None without rows."""
-        return quantiles(self._counts, shares) if self._results else (None,) * len(shares)
-
-    def segments(self) -> Segments | None:
-        """Return the means over the rows, None where no row's segments are known."""
-        rows, queue, process, commit, dated, upstream = self._segments
-        if rows < 1:
-            return None
-        before = max(0.0, upstream / dated) if dated >= 1 else None
-        return Segments(max(0.0, queue / rows), max(0.0, process / rows), max(0.0, commit / rows), before)
-
-
 @dataclass(slots=True)
 class _Memory:
     """What is remembered of one stream while this group carries it."""
@@ -102,8 +58,9 @@ class _Memory:
     landed_rows: int = 0
     landed_bytes: int = 0
     landed_commits: int = 0
-    latencies: "_Latencies" = field(default_factory=lambda: _Latencies(LATENCY_SECONDS))
-    last_minute: "_Latencies" = field(default_factory=lambda: _Latencies(LAST_MINUTE_SECONDS))
+    latencies: LatencyWindow = field(default_factory=lambda: LatencyWindow(LATENCY_SECONDS))
+    last_minute: LatencyWindow = field(default_factory=lambda: LatencyWindow(LAST_MINUTE_SECONDS))
+    segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
     refused_sums: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
@@ -161,7 +118,7 @@ class Watch:
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))
         elapsed = min(RATE_SECONDS, now - memory.seen_at)
         p50, p95, p99 = memory.latencies.quantiles(0.5, 0.95, 0.99)
-        segments = memory.latencies.segments() or _NO_SEGMENTS
+        segments = memory.segments.means() or _NO_SEGMENTS
         return StreamState(
             game_key=key,
             group=self._group,
@@ -207,8 +164,12 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.landed_rows += result.rows
         memory.landed_bytes += result.bytes
         memory.landed_commits += commits
-    memory.latencies.add(at, result)
-    memory.last_minute.add(at, result)
+    filled = [(bucket, rows) for bucket, rows in enumerate(result.latency_counts) if rows]
+    if filled:
+        memory.latencies.add(at, filled)
+        memory.last_minute.add(at, filled)
+        if result.segments_seconds is not None:
+            memory.segments.add(at, result.segments_seconds, sum(result.latency_counts))
     if result.rows:
         memory.recent.append((at, result.rows))
         memory.recent_rows += result.rows
@@ -228,21 +189,15 @@ def _forget_old(memory: _Memory, now: float) -> None:
         memory.landed_rows -= rows
         memory.landed_bytes -= size
         memory.landed_commits -= commits
+    memory.latencies.forget_old(now)
+    memory.last_minute.forget_old(now)
+    memory.segments.forget_old(now)
     while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
         memory.refused_sums.subtract(memory.refused.popleft()[1])
     while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
         memory.recent_rows -= memory.recent.popleft()[1]
     while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
         memory.commits.popleft()
-    memory.latencies.forget_old(now)
-    memory.last_minute.forget_old(now)
-
-
-def _weighted(segments: Segments, rows: int) -> tuple[float, ...]:
-    """Return the sums of which `_Latencies.segments` takes the means, with the rows of each."""
-    queue, process, commit, upstream = segments
-    dated = 0 if upstream is None else rows
-    return rows, rows * queue, rows * process, rows * commit, dated, dated * (upstream or 0.0)
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:

@@ -371,7 +371,7 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("b").run()
     app.button(key="act_restart").click().run()
-    assert "✕ Start: It is set to run already." in texts(app)
+    assert "✗ Start: It is set to run already." in texts(app)
     assert "1 to restart. 2 games stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
@@ -385,7 +385,7 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     """A drain moves all games of a group and marks it, with how full the groups are before and after."""
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()
-    assert "✕ Start, stop, restart: turnout does not start group a" in texts(app)
+    assert "✗ Start, stop, restart: turnout does not start group a" in texts(app)
     app.button(key="act_drain").click().run()
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)
@@ -431,7 +431,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
     """The very sentence of why not, and what is instead, stands on the game's page and in a refused preview."""
     facts = read_facts(store, Paths(tmp_path), KEY["Risk"], time.time(), count=False)
     assert not facts.has_table
-    assert "✕ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
+    assert "✗ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
         opening("game", game=KEY["Risk"])
     )
     (tmp_path / "bronze").mkdir(exist_ok=True)
