@@ -48,6 +48,7 @@ class NewestSchema:
     registered_at: float
     by: str | None  # who registered it, or its registry; None: nobody is known
     quarantined: str | None = None  # why its rows go to quarantine; None: they land
+    first_at: float | None = None  # when the game's first version was registered
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ MOSTLY_LEAST: Final = 3
 SCHEMA_CHANGE_SECONDS: Final = 900.0
 """A schema that was registered so shortly before a failure counts as its cause."""
 
+TOGETHER_SECONDS: Final = 60.0
+"""Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
+
 _SCHEMA_REASONS: Final = frozenset({"unknown_schema", "quarantined_schema"})
 
 
@@ -130,7 +133,9 @@ def schema_change(window: GameWindow, at: float | None) -> str | None:
     schema = window.seen.schema
     if schema is None or at is None or not 0 <= at - schema.registered_at <= SCHEMA_CHANGE_SECONDS:
         return None
-    if schema.version == 1:
-        return None  # the first schema changes nothing
+    if schema.version == 1 or (
+        schema.first_at is not None and schema.registered_at - schema.first_at < TOGETHER_SECONDS
+    ):
+        return None  # the first schema changes nothing, and neither do versions that are registered with it
     by = "" if schema.by is None else f" by {cut(schema.by, MAX_NAME)}"
     return f"schema version {schema.version} was registered{by} {duration(at - schema.registered_at)} before"

@@ -196,13 +196,17 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
     for start in range(0, len(listed), _KEYS_PER_QUERY):
         part = listed[start : start + _KEYS_PER_QUERY]
         newest = (
-            select(registrations.c.game_key, func.max(registrations.c.version).label("version"))
+            select(
+                registrations.c.game_key,
+                func.max(registrations.c.version).label("version"),
+                func.min(registrations.c.created_at).label("first_at"),
+            )
             .where(registrations.c.game_key.in_(part))
             .group_by(registrations.c.game_key)
             .subquery()
         )
         query = (
-            select(registrations, placements.c.quarantined)
+            select(registrations, placements.c.quarantined, newest.c.first_at)
             .join(
                 newest,
                 (newest.c.game_key == registrations.c.game_key) & (newest.c.version == registrations.c.version),
@@ -211,7 +215,7 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
         )
         for row in connection.execute(query):
             by = row.actor or row.registry
-            found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined)
+            found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined, row.first_at)
     return found
 
 

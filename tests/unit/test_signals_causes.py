@@ -84,7 +84,9 @@ def test_damaged_rows_are_a_schema_only_shortly_after_a_change() -> None:
     """The same refused rows are poison where no schema was registered, or the first one."""
     rows = {"malformed_payload": 400}
     cases = ((NewestSchema(7, NOW - 60, "ann"), Cause.SCHEMA), (NewestSchema(7, NOW - 9_000, "ann"), Cause.POISON),
-             (NewestSchema(1, NOW - 60, None), Cause.POISON), (None, Cause.POISON))  # fmt: skip
+             (NewestSchema(1, NOW - 60, None), Cause.POISON), (None, Cause.POISON),
+             (NewestSchema(5, NOW - 60, None, None, NOW - 61), Cause.POISON),  # with the first one
+             (NewestSchema(5, NOW - 60, None, None, NOW - 600), Cause.SCHEMA))  # fmt: skip
     assert [found(game(refused=rows, schema=schema)).cause for schema, _ in cases] == [cause for _, cause in cases]
 
 

@@ -104,7 +104,7 @@ _ALL: Final = (
         "Lets every write of a group's workers fail, as on a full disk. Reads, heartbeats and the control store go on.",
         (
             Sign(30, "Fleet", "all games of the group fail for one reason: File too large"),
-            Sign(30, "Game", "nothing lands, the backlog grows, and no row is refused"),
+            Sign(30, "Fleet", "one incident for the whole group with the cause storage, and no row is refused"),
         ),
         "Free the disk: the games catch up by themselves. A game that was parked meanwhile needs a retry on its page.",
         "Free the disk",
@@ -130,7 +130,7 @@ _ALL: Final = (
         "Ends the simulator, so that no event arrives. Drivers, broker and tables are well.",
         (
             Sign(30, "Fleet", "no events arrive; no game is behind"),
-            Sign(60, "Groups", "every driver runs and has nothing to do"),
+            Sign(180, "Fleet", "an incident with the cause source silent, as the usual gaps between rows allow"),
         ),
         "turnout is well: the producers are not. Start the source again.",
         "Start the source",
@@ -143,7 +143,7 @@ _ALL: Final = (
         f"Sends {POISON_PER_SECOND} rows a second of one game that no decoder accepts, beside its good rows.",
         (
             Sign(15, "Game", "refused rows as malformed_payload, a new one every second; good rows still land"),
-            Sign(15, "Repairs", "the game's rows in quarantine, with their bytes"),
+            Sign(60, "Fleet", "an incident with the cause poison data, or schema soon after a release of the game"),
         ),
         "Read the refused rows, name their producer, and let it be mended. No other game is affected.",
         "Mend the producer",
@@ -169,7 +169,7 @@ _ALL: Final = (
         "so the release registers it with the policy quarantine and begins to send.",
         (
             Sign(15, "Schemas", "a version whose rows go to quarantine; Audit has the registration that was refused"),
-            Sign(15, "Game", "refused rows as quarantined_schema beside good rows of the older versions"),
+            Sign(60, "Fleet", "an incident with the cause schema; the older versions' rows still land"),
         ),
         "On the page Schemas register the version again with incompatible=side-column; then replay the game.",
         "Roll the release back",
