@@ -4,10 +4,9 @@ Pure. The words are those of the judgement, which `turnout status` prints as wel
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from app import formatting
-from app.fleet.signals import Signals, short, since_text
+from app.fleet.signals import IDLE, Signals, short, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
@@ -32,9 +31,13 @@ def headline(signals: Signals) -> Headline:
     """
     judgement, now = signals.fleet.judgement, signals.fleet.read_at
     streams, _, notes = judgement.headline.partition("; ")
-    if judgement.healthy:
+    opened = [each for each in signals.incidents or () if each.ended_at is None]
+    if judgement.healthy and not opened:
         return Headline(judgement.headline, _calm(signals), _well_tone(signals.fleet))
     since = since_text(_trouble_since(signals), now)
+    if judgement.healthy:  # such as rows that are refused while their stream runs
+        count = f"{len(opened)} incident{'' if len(opened) == 1 else 's'} open"
+        return Headline(f"{judgement.headline}; {count}", since, "late")
     if any(row.is_own_trouble for row in signals.fleet.rows):
         return Headline(streams, _joined(notes, since), _trouble_tone(signals.fleet))
     return Headline(judgement.headline, since, _trouble_tone(signals.fleet))
@@ -51,14 +54,11 @@ def _joined(*texts: str) -> str:
 
 
 def _well_tone(fleet: Fleet) -> Tone:
-    """Return green only where a stream runs: a fleet that is empty, paused or only starting is not well yet."""
+    """Return green only where streams run and none starts: nothing is known to be well before a row has landed."""
     statuses = {row.verdict.status for row in fleet.rows}
-    if "RUNNING" in statuses:
+    if "RUNNING" in statuses and "STARTING" not in statuses:
         return "well"
-    return "busy" if statuses - _STILL else "plain"
-
-
-_STILL: Final = frozenset({"PAUSED"})
+    return "busy" if statuses - IDLE else "plain"
 
 
 def _trouble_tone(fleet: Fleet) -> Tone:
