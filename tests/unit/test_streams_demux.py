@@ -178,7 +178,7 @@ def test_a_start_ends_with_the_first_pass(roster: Roster, tmp_path: Path, name: 
     begun = time.time()
     for start in (begun, None, begun + 5_000):
         if start is not None:
-            demux._start.begin(start)
+            demux._start.note(start)
         demux._batch(frame, 0)  # type: ignore[arg-type]
     first, second, third = since
     assert (first, third) == (begun + PASS_LIMIT_SECONDS, begun + 5_000 + PASS_LIMIT_SECONDS)
