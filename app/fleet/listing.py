@@ -47,7 +47,8 @@ def draw(environment: Environment) -> None:
     unknown = _take(fleet)
     with st.container(border=True, key="card_grid", gap="xsmall"):
         place = st.container(key="grid_place", gap="xsmall")
-    rows = _draw_filters(fleet)
+    involved = frozenset(key for each in found.value or () if each.ended_at is None for key in each.games)
+    rows = _draw_filters(fleet, involved)
     links.draw_unknown(unknown, _WIDGETS)
     with place:
         _draw_grid(environment, fleet, rows, found.value or (), stale=stale)
@@ -66,7 +67,7 @@ def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _draw_filters(fleet: Fleet) -> list[GameRow]:
+def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
     """Draw the head of the table with its filters, which live in the URL; return the games that pass them."""
     held = st.session_state
     asked = Choice(
@@ -76,7 +77,7 @@ def _draw_filters(fleet: Fleet) -> list[GameRow]:
         trouble=held[_WIDGETS["trouble"]] == _ONLY,
         sort=held[_WIDGETS["sort"]] or "worst",
     )
-    rows = choice.chosen(fleet.rows, asked)
+    rows = choice.chosen(fleet.rows, asked, involved)
     counted = choice.counts(fleet.rows)
     offered = [status for status in reversed(STATUSES) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
@@ -93,7 +94,7 @@ def _draw_filters(fleet: Fleet) -> list[GameRow]:
             "All games" if asked.trouble else "Trouble only",
             key="fleet_only_trouble",
             shortcut="F",
-            help="At risk or worse, unknown included. Key: F.",
+            help="At risk or worse, unknown included, and games of open incidents. Key: F.",
             on_click=_toggle_trouble,
         )
         with st.popover(SORTS[asked.sort], type="tertiary", key="fleet_order"):

@@ -57,6 +57,13 @@ def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
     assert headline.headline(signals(games)).tone == tone
 
 
+def test_an_open_incident_is_in_the_sentence_though_all_streams_run() -> None:
+    """Refused rows change no status: the incident stands in the sentence, which is neither green nor calm."""
+    opened = incident([game_key("a")])
+    said = headline.headline(signals([Game("a")], incidents=(opened,), series=series([game_key("a")])))
+    assert (said.text, said.meta, said.tone) == ("1 stream healthy; 1 incident open", "since 07:48, 12 min", "bad")
+
+
 def test_a_store_that_does_not_answer_is_the_sentence() -> None:
     """Once the readings are old, the sentence says for how long nothing is known, hollow, and what was known then."""
     said = headline.stale_headline(fleet([Game("a")]), NOW + 240, "the control store does not answer")
@@ -256,6 +263,9 @@ def test_healthy_rows_never_move_by_their_numbers() -> None:
     assert [row.game for row in choice.chosen(rows, Choice())] == ["broken", "old", "new", "apple", "zebra"]
     assert choice.chosen(rows, Choice(sort="backlog"))[0].game == "zebra"
     assert [row.game for row in choice.chosen(rows, Choice(trouble=True, text="O"))] == ["broken", "old"]
+    involved = frozenset({game_key("zebra")})
+    assert [row.game for row in choice.chosen(rows, Choice(), involved)][-2:] == ["zebra", "apple"]
+    assert len(choice.chosen(rows, Choice(trouble=True), involved)) == 4
     assert choice.counts(rows) == {"FAILED": 1, "LAGGING": 2, "RUNNING": 2}
 
 
