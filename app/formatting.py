@@ -93,6 +93,30 @@ _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+DRIVER_TONES: Final[Mapping[str, Tone]] = MappingProxyType(
+    {
+        "not_started": "plain",
+        "starting": "busy",
+        "running": "well",
+        "stopped": "plain",
+        "failed": "bad",
+        "dead": "bad",
+        "unknown": "blind",
+    }
+)
+OPERATION_TONES: Final[Mapping[str, Tone]] = MappingProxyType(
+    {
+        OperationState.PLANNED: "plain",
+        OperationState.RUNNING: "busy",
+        OperationState.VERIFYING: "busy",
+        OperationState.NEEDS_HUMAN: "late",
+        OperationState.SUCCEEDED: "well",
+        OperationState.FAILED: "bad",
+        OperationState.CANCELLED: "plain",
+    }
+)
+
+
 def driver_text(state: str) -> str:
     """Return glyph and word of a driver's judged state."""
     return _DRIVERS[state]

@@ -1,6 +1,6 @@
 """Cards of the cluster groups, and what a planned move would do to their loads; a page says what a click does."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,13 +15,6 @@ from pipeline.store.fleet import Fleet
 
 MOST_CARDS: Final = 12  # above it the table is easier to compare
 _IN_A_ROW: Final = 4
-_TONES: Final[Mapping[str, Tone]] = {
-    "running": "well",
-    "starting": "busy",
-    "failed": "bad",
-    "dead": "bad",
-    "unknown": "blind",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +62,7 @@ def _draw_card(steering: ControlState, name: str, click: Click) -> None:
     fleet = steering.fleet
     state = fleet.state("group", name)
     word = formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
-    tone: Tone = "plain" if state is None else _TONES.get(state.liveness.state, "plain")
+    tone: Tone = "plain" if state is None else formatting.DRIVER_TONES[state.liveness.state]
     driver = fleet.driver("group", name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
     st.html(parts.title(formatting.shown(f"group {name}", 46), word, tone, right=f"heartbeat {beat}"))

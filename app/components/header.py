@@ -137,6 +137,8 @@ def show(
     if seen is not None:
         _draw_age(drawn.age_place, seen, environment, drawn.paused)
     if refused is not None:
+        if seen is None:
+            headline("Nothing known yet", meta="the control store does not answer", tone="blind")
         kept = " The page shows the last reading." if seen is not None else ""
         st.error(formatting.escaped(str(refused)) + kept, icon=":material/database_off:")
     return seen

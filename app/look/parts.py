@@ -18,7 +18,6 @@ _LEAST_LATE: Final = 22
 _NEAR: Final = 3.0  # an objective more than so many times above the data would flatten the data
 _ROOM: Final = 1.12  # above the highest point of a sparkline
 _HIGH: Final = 24  # height of a sparkline in its own units, 100 wide
-_SIGNS: Final = {"+": "+", "-": "\u2212"}
 _GLYPHS: Final = {"done": "✓", "running": "»", "waiting": "○", "failed": "✗", "person": "▲"}
 
 
@@ -160,7 +159,8 @@ def diff(lines: Sequence[tuple[str, str]]) -> str:
     """Return lines of a text as (sign, text): + added, - removed, anything else unchanged."""
     kinds = {"+": "t-plus", "-": "t-minus"}
     inside = "".join(
-        f'<i class="{kinds.get(sign, "t-same")}">{_SIGNS.get(sign, " ")} {_text(text)}\n</i>' for sign, text in lines
+        f'<i class="{kinds.get(sign, "t-same")}">{sign if sign in kinds else " "} {_text(text)}\n</i>'
+        for sign, text in lines
     )
     return f'<pre class="t-diff">{inside}</pre>'
 

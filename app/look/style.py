@@ -147,4 +147,4 @@ def block() -> str:
         f".t-pill-{tone}{{background:var(--pill-{tone});color:var(--pill-{tone}-ink)}}" for tone in tokens.FILLS
     )
     rules = (_FRAME + _CARDS + _PARTS).replace("PILLS", pills)
-    return f"<style>.stApp{{{tokens.properties()}}}{rules}</style>"
+    return f"<style>:root{{{tokens.properties()}}}{rules}</style>"

@@ -53,6 +53,8 @@ def _live(environment: Environment) -> None:
         unknown["of_games"] = links.take("of_games", forms.GAMES, access.names, many=True)
         unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
+    if access.known is not None and view != "drift":
+        drift.draw_first(environment, access.known, _review_drift)
     if access.known is not None:
         filters = matrix.draw_filters()
         prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
@@ -62,6 +64,10 @@ def _live(environment: Environment) -> None:
     )
     _draw_view(environment, access, view)
     links.keep(linked)
+
+
+def _review_drift() -> None:
+    st.session_state[_VIEW] = "drift"
 
 
 def _draw_view(environment: Environment, access: AccessState, view: str) -> None:

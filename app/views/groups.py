@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, group_cards, group_forms, header, links
+from app.components import cards, confirm, group_cards, group_forms, header, links, pills
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
@@ -23,9 +23,9 @@ from pipeline.store.fleet import Fleet
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
+_DRIVERS = {formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()}
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=90),
-    "driver": st.column_config.TextColumn("Driver", width=110),
     "heartbeat": st.column_config.TextColumn("Heartbeat", width=85),
     "games": st.column_config.TextColumn("Games", width=60),
     "how": st.column_config.TextColumn("Worst", width=250),
@@ -126,18 +126,18 @@ def _draw_table(steering: ControlState) -> None:
         pd.DataFrame(rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={**_COLUMNS, "driver": pills.column("Driver", _DRIVERS, 120)},
         alt="All cluster groups: their drivers, games and settings.",
         key="groups_table",
     )
 
 
-def _row(steering: ControlState, name: str) -> dict[str, str]:
+def _row(steering: ControlState, name: str) -> dict[str, str | list[str]]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {
         "group": formatting.shown(name, 40),
-        "driver": _state(fleet, name),
+        "driver": [_state(fleet, name)],
         "heartbeat": f"{formatting.age(driver.heartbeat_age(fleet.read_at))} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,

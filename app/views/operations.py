@@ -1,7 +1,7 @@
 """Operations and how far each is: those that need a person first; one of them by `?operation=ID`."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
@@ -10,7 +10,7 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header, links
+from app.components import confirm, header, links, pills
 from app.look import parts
 from app.look.tokens import Tone
 from app.state import control_queries, previews, services
@@ -19,21 +19,14 @@ from app.state.services import Environment
 from pipeline.control.operations.registry import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.store.database.states import OperationKind, OperationState
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
 
 _MAX_CARDS = 20
+_STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
 _MAX_STEPPERS = 5  # cards whose steps are read, too
 _STEPPERS = {"done": "done", "running": "running", "failed": "failed"}
-_TONES: Mapping[str, Tone] = {
-    OperationState.RUNNING: "busy",
-    OperationState.VERIFYING: "busy",
-    OperationState.NEEDS_HUMAN: "late",
-    OperationState.SUCCEEDED: "well",
-    OperationState.FAILED: "bad",
-}
 _COLUMNS = {
-    "state": st.column_config.TextColumn("State", width=125),
     "page": links.operation_column("Opens its page", "operations", 110),
     "kind": st.column_config.TextColumn("What", width=80),
     "targets": st.column_config.TextColumn("Of", width=260),
@@ -89,7 +82,7 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
         pd.DataFrame(_row(each, journal) for each in chosen),
         hide_index=True,
         height=min(36 * (len(chosen) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={"state": pills.column("State", _STATES, 125), **_COLUMNS},
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
     )
@@ -105,7 +98,7 @@ def _scope(journal: OperationList, stuck: int) -> str:
 def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operation]:
     """Draw the filters, which live in the URL, and return the operations that pass them."""
     kinds = Counter(each.kind for each in rows)
-    with st.container(horizontal=True, vertical_alignment="center", key="operation_filters", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", key="filters_operations", gap="small"):
         st.html(parts.section("Earlier", f"the last {len(rows)}"), width="stretch")
         chosen = st.pills(
             "Kind",
@@ -199,13 +192,13 @@ def _stepper(seen: OneOperation) -> str:
 
 
 def _tone(state: str) -> Tone:
-    return _TONES.get(state, "plain")
+    return formatting.OPERATION_TONES.get(state, "plain")
 
 
-def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
+def _row(operation: Operation, journal: OperationList) -> dict[str, str | list[str]]:
     took = (operation.ended_at or journal.read_at) - operation.requested_at
     return {
-        "state": formatting.operation_text(operation.state),
+        "state": [formatting.operation_text(operation.state)],
         "page": links.short(operation.operation_id),
         "kind": formatting.shown(operation.kind, 24),
         "targets": formatting.targets_text(operation.targets, journal.names),

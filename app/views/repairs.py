@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import confirm, header, links
+from app.components import confirm, header, links, pills
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
@@ -50,8 +50,8 @@ _CLASSES = {
     "poison": "its rows, schema or table",
     "fatal": "it killed a worker",
 }
+_STATUSES = {formatting.status_text(status): style.tone for status, style in formatting.STATUS_STYLES.items()}
 _COLUMNS = {
-    "status": st.column_config.TextColumn("Status", width=105),
     "game": st.column_config.TextColumn("Game", width=150),
     "page": links.game_column("Key (opens its page)", "repairs", 190),
     "group": st.column_config.TextColumn("Group", width=60),
@@ -93,7 +93,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={"status": pills.column("Status", _STATUSES, 112), **_COLUMNS},
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
     )
@@ -111,13 +111,13 @@ def _is_stopped(steering: ControlState, row: GameRow) -> bool:
     return decision.parked_at is not None or decision.failures > 0
 
 
-def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str]:
+def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str | list[str]]:
     decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     reported_error = row.reported.last_error if row.reported is not None else None
     evidence = decision.evidence or reported_error or row.verdict.reason
     return {
-        "status": formatting.status_text(row.verdict.status),
+        "status": [formatting.status_text(row.verdict.status)],
         "game": formatting.shown(row.game, 80),
         "page": row.game_key,
         "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,

@@ -348,7 +348,7 @@ def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) ->
     assert "▲ needs a person" in texts(app)
     assert "Nobody tells of it." in texts(app)
     (row,) = app.dataframe[0].value.to_dict("records")
-    assert (row["state"], row["targets"], row["reason"]) == ("✗ failed", "Go", "–")
+    assert (row["state"], row["targets"], row["reason"]) == (["✗ failed"], "Go", "–")
     assert row["page"] == ended.operation_id[:8]
     badges = "".join(element.value for element in opening("groups").markdown)
     assert ":orange-badge[:material/person_alert: 1 needs a person]" in badges
