@@ -13,6 +13,7 @@ from app.fleet.blocks import blocks, summary
 from app.fleet.choice import NO_GROUP, SORTS, Choice
 from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
 from app.fleet.readings import reading
+from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
 from app.state.services import Environment
 from listeners.sample import STATUSES
@@ -43,6 +44,8 @@ def draw(environment: Environment) -> None:
     if fleet is None or not fleet.rows:
         return
     stale = stale_since(seen, header.every_seconds(environment), time.time()) is not None
+    if stale:
+        fleet = forgotten(fleet)
     found = incidents_reading(environment, paused=paused)
     unknown = _take(fleet)
     with st.container(border=True, key="card_grid", gap="xsmall"):

@@ -11,6 +11,7 @@ import pytest
 
 from app.fleet import choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
+from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
 from app.look.parts import Figure
 from listeners.sample import STATUSES
@@ -300,6 +301,16 @@ def test_a_table_has_nulls_for_what_is_unknown() -> None:
     assert (late[1]["rows_trend"], late[1]["backlog_trend"]) == ([600] * 10, [3] * 10), "no zeros before it began"
     bare = table.table(seen, rows, choice.labels(seen.rows), None, None).to_pylist()
     assert {row["rows_trend"] for row in bare} == {None}
+
+
+def test_a_fleet_that_is_not_known_any_more_has_no_running_game_and_no_number() -> None:
+    """Once readings are old every game that should run is unknown in the table, with what it was; paused ones stay."""
+    old = forgotten(fleet([Game("a"), Game("b", "PAUSED")]))
+    rows = choice.chosen(old.rows, Choice())
+    first, second = table.table(old, rows, choice.labels(old.rows), None, None).to_pylist()
+    assert (first["status"], first["cause"]) == (["? unknown"], "last known: running")
+    assert {first[name] for name in ("backlog", "p99", "rows", "commit")} == {None}
+    assert second["status"] == ["‖ paused"]
 
 
 def test_a_clock_ahead_tells_no_age() -> None:
