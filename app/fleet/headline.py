@@ -31,14 +31,13 @@ def headline(signals: Signals) -> Headline:
     """
     judgement, now = signals.fleet.judgement, signals.fleet.read_at
     streams, _, notes = judgement.headline.partition("; ")
-    since = since_text(_trouble_since(signals), now)
     opened = [each for each in signals.incidents or () if each.ended_at is None]
-    if judgement.healthy and opened:  # such as refused rows of streams that run
-        many = f"{len(opened)} incident{'' if len(opened) == 1 else 's'} open"
-        tone: Tone = "bad" if any(each.tone == "bad" for each in opened) else "late"
-        return Headline(f"{judgement.headline}; {many}", since, tone)
-    if judgement.healthy:
+    if judgement.healthy and not opened:
         return Headline(judgement.headline, _calm(signals), _well_tone(signals.fleet))
+    since = since_text(_trouble_since(signals), now)
+    if judgement.healthy:  # such as rows that are refused while their stream runs
+        count = f"{len(opened)} incident{'' if len(opened) == 1 else 's'} open"
+        return Headline(f"{judgement.headline}; {count}", since, "late")
     if any(row.is_own_trouble for row in signals.fleet.rows):
         return Headline(streams, _joined(notes, since), _trouble_tone(signals.fleet))
     return Headline(judgement.headline, since, _trouble_tone(signals.fleet))

@@ -27,7 +27,7 @@ class Start:
         """Note a reader that has not begun: all rows wait for it."""
         self._begun, self._ended = math.inf, math.inf
 
-    def begin(self, now: float) -> None:
+    def note(self, now: float) -> None:
         """Note that the reader was started, for the first time or again."""
         self._ended = math.inf
         self._begun = now

@@ -233,7 +233,7 @@ def test_each_commit_states_from_when_on_ingest_was_there(template: Path, tmp_pa
     ingest._batch(rows_of(0, backwards=False), 0)  # type: ignore[arg-type]
     ingest = world.ingest()
     begun = time.time()
-    ingest._start.begin(begun)
+    ingest._start.note(begun)
     for batch_id in (1, 2):
         ingest._batch(rows_of(batch_id, backwards=False), batch_id)  # type: ignore[arg-type]
     unknown, first, second = (each.read_since for each in commits_between(world.engine, 1, 3))

@@ -58,19 +58,19 @@ def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
     assert headline.headline(signals(games)).tone == tone
 
 
-def test_an_open_incident_is_in_the_sentence_though_all_streams_run() -> None:
-    """Refused rows change no status: the incident stands in the sentence, which is neither green nor calm."""
-    opened = incident([game_key("a")])
-    said = headline.headline(signals([Game("a")], incidents=(opened,), series=series([game_key("a")])))
-    assert (said.text, said.meta, said.tone) == ("1 stream healthy; 1 incident open", "since 07:48, 12 min", "bad")
-
-
 def test_a_store_that_does_not_answer_is_the_sentence() -> None:
     """Once the readings are old, the sentence says for how long nothing is known, hollow, and what was known then."""
     said = headline.stale_headline(fleet([Game("a")]), NOW + 240, "the control store does not answer")
     assert said.text == "Nothing known for 4 min"
     assert said.meta == "then: 1 stream healthy · the control store does not answer"
     assert said.tone == "blind"
+
+
+def test_an_open_incident_is_not_calm() -> None:
+    """One judgement: rows may be refused while their stream runs, and the sentence says so beside the streams."""
+    said = headline.headline(signals([Game("a")], incidents=(incident([game_key("a")], since=NOW - 300),)))
+    assert (said.text, said.tone) == ("1 stream healthy; 1 incident open", "late")
+    assert "5 min" in said.meta
 
 
 def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
