@@ -161,6 +161,8 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert value("Rows landed", made) == ("10 /s", "100 % of events")
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
+    begun = replace(hour, until=hour.since + 59 * 60)
+    assert figures.per_second(begun, begun.events)[-1] is None, "no second of it is over"
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
