@@ -114,7 +114,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         arrays[_NAMES[each]] = series.counts.nbytes + sum(part.nbytes for part in parts)
     reader = open_reader(paths)
     for each in ranges:
-        readings.read("first reading", reader, each, until)
+        readings.read("first reading, after the other ranges", reader, each, until)
     for _ in range(options.runs):
         drivers.report(until)
         drivers.flush()

@@ -1,7 +1,7 @@
 """The frame of every page: who acts where, the page's sentence, the data's age, range, refresh, and the keys."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
@@ -195,16 +195,22 @@ def _draw_needs(counted: control_queries.OpenCounts | None, unread: Refused | No
 
 
 def _draw_range() -> None:
-    links.take("range", _RANGE, tuple(_RANGES), default=_DEFAULT_RANGE)
-    st.segmented_control(
+    chosen = st.segmented_control(
         "Range",
         tuple(_RANGES),
+        default=_in_url(_RANGE, _RANGES, _DEFAULT_RANGE),
         required=True,
         format_func=lambda each: _RANGES[each][1],
         key=_RANGE,
         label_visibility="collapsed",
     )
-    links.keep({"range": _RANGE})
+    links.write(_RANGE, None if chosen == _DEFAULT_RANGE else chosen)
+
+
+def _in_url(param: str, known: Collection[str], default: str) -> str:
+    """Return what the URL says, where it says something known; a widget begins with it."""
+    said = st.query_params.get(param)
+    return said if said is not None and said in known else default
 
 
 def _draw_refresh(environment: Environment) -> bool:
@@ -215,15 +221,16 @@ def _draw_refresh(environment: Environment) -> bool:
         paused = st.toggle(
             "Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen. Key: P."
         )
-        links.take("every", _EVERY, tuple(offered), default=_name(environment.settings.dashboard.refresh_seconds))
-        st.segmented_control(
+        usual = _name(environment.settings.dashboard.refresh_seconds)
+        chosen = st.segmented_control(
             "Refresh every",
             tuple(offered),
+            default=_in_url(_EVERY, offered, usual),
             required=True,
             format_func=lambda each: _word(offered.get(each, 0.0)),
             key=_EVERY,
         )
-        links.keep({"every": _EVERY})
+        links.write(_EVERY, None if chosen == usual else chosen)
     if every_seconds(environment) != st.session_state.get(_IN_USE, every_seconds(environment)):
         st.rerun()  # the whole page: only then its parts are drawn at the new interval
     return bool(paused)

@@ -155,6 +155,15 @@ def keep(widgets: Mapping[str, str]) -> None:
             del st.query_params[param]
 
 
+def write(param: str, value: str | None) -> None:
+    """Write one parameter of the URL, or leave it out, where it is not so already."""
+    if value is None:
+        if param in st.query_params:
+            del st.query_params[param]
+    elif st.query_params.get_all(param) != [value]:
+        st.query_params[param] = value
+
+
 def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, str]) -> None:
     """Say what a link names that is not here; `unknown` is what `take` returned by parameter, `widgets` their keys."""
     named = {param: values for param, values in unknown.items() if values}
@@ -208,7 +217,7 @@ def _open(key: str, page: str, param: str) -> None:
 
 
 def _open_named(key: str, table: str) -> None:
-    """Open what was clicked by its text; one that nobody has drawn opens nothing."""
+    """Open what was clicked by its text; a text that nobody has drawn opens nothing."""
     known: Mapping[str, str] = st.session_state.get(f"{table}_named", {})
     game_key = known.get(st.session_state[key]["label"])
     if game_key is not None:

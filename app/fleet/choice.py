@@ -1,4 +1,4 @@
-"""Which games the Fleet page lists, in which order, and by which name each of them is told apart.
+"""Chooses the games that the Fleet page lists, their order, and a name for each that no other game has.
 
 Pure. Worst first is by status, then by when it began; healthy games stand by name, so that no number moves a row.
 """
@@ -33,7 +33,7 @@ _DOT: Final = "·"  # between a name and its key
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a person asked for; nothing chosen means all."""
+    """The filters and the order that a person chose; nothing chosen means all."""
 
     statuses: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Choice:
 
 
 def chosen(rows: Sequence[GameRow], choice: Choice) -> list[GameRow]:
-    """Return the games that pass, in the order asked for."""
+    """Return the games that pass, in the chosen order."""
     text = choice.text.strip().casefold()
     passing = [
         row

@@ -24,7 +24,7 @@ _BACKLOG_FLOOR: Final = 30.0  # seconds
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
 _LATEST_SLOTS: Final = 3  # so many slots back the last minute that somebody reported is looked for
-_LONGEST_NOTE: Final = 60  # characters
+_LONGEST_NOTE: Final = 40  # characters
 
 
 def figures(signals: Signals) -> list[Figure]:
@@ -67,6 +67,8 @@ def _landed(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.total("rows"))
     now = None if recent is None else _newest(per_second(recent, recent.total("rows")))
+    if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
+        return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
     if now is None:
         return _unknown("Rows landed", signals.whys.get("series", "nobody reported lately"), points)
     events = None if recent is None else _newest(per_second(recent, recent.events))
@@ -99,7 +101,7 @@ def _backlog(signals: Signals) -> Figure:
     if not known:
         return _unknown("Oldest backlog", "of no stream known" if running else "no stream runs", points)
     oldest, worst = max(known, key=lambda pair: pair[0])
-    late = any(row.in_trouble for row in running)
+    late = oldest > objective or any(row.in_trouble for row in running)
     note = formatting.shown(worst.game, 24) if late else "no stream late"
     note += f"; {formatting.count(unknown)} unknown" if unknown else ""
     tone: Tone = "bad" if oldest > objective else "plain"
@@ -145,6 +147,13 @@ def _operations(signals: Signals) -> Figure:
 def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:
     note = formatting.shown(why, _LONGEST_NOTE)
     return Figure(label, formatting.UNKNOWN_VALUE, "", note, points, "blind", objective)
+
+
+def _reported_rate(rows: Sequence[GameRow]) -> float | None:
+    """Return what the drivers report of the last minute, for an hour that has no closed minute yet; None if unknown."""
+    running = [row.live for row in rows if row.verdict.status not in IDLE]
+    rates = [live.rows_per_second for live in running if live is not None and live.rows_per_second is not None]
+    return sum(rates) if rates and len(rates) == len(running) else None
 
 
 def _newest(points: Sequence[float | None]) -> float | None:

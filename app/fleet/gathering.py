@@ -9,6 +9,7 @@ from app.fleet.readings import Reading, reading
 from app.fleet.signals import Signals
 from app.fleet.timeline import Registered
 from app.state import control_queries, services
+from app.state.alerts import Alerts
 from app.state.alerts import alerts as firing_alerts
 from app.state.control_queries import OperationList
 from app.state.series import series
@@ -74,7 +75,12 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     )
     alerts = firing_alerts(environment)
     now = time.time()
-    whys = {"series": hour.why, "incidents": found.why, "operations": operations.why, "alerts": alerts.why_unknown}
+    whys = {
+        "series": hour.why,
+        "incidents": found.why,
+        "operations": operations.why,
+        "alerts": _why_no_alerts(environment, alerts),
+    }
     known = None
     if seen.value is not None:
         known = Signals(
@@ -89,3 +95,8 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
         )
     since = stale_since(seen, refresh_seconds, now)
     return Gathered(now, seen, hour, found, operations, schemas, known, since)
+
+
+def _why_no_alerts(environment: Environment, alerts: Alerts) -> str | None:
+    asked = environment.settings.alerts
+    return alerts.why_unknown if asked.alertmanager_url or asked.prometheus_url else "no server is configured"

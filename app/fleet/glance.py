@@ -169,7 +169,10 @@ def _draw_silence(known: Gathered, key: str) -> None:
     reading = known.series
     if not reading.failed:
         assert known.signals is not None
-        st.html(parts.silence("No rows in this time", _last_row(known.signals.fleet)))
+        if reading.value is not None and reading.value.known.any():
+            st.html(parts.silence("No rows in this time", _last_row(known.signals.fleet)))
+        else:
+            st.html(parts.silence("No reports in this time", "A minute is shown about half a minute after its end."))
         return
     since = formatting.age(known.at - reading.failing_since) if reading.failing_since is not None else ""
     st.html(parts.silence("No reading of the history", f"{formatting.shown(reading.why or '', _LONGEST)} For {since}."))

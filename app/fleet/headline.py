@@ -4,10 +4,9 @@ Pure. The words are those of the judgement, which `turnout status` prints as wel
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from app import formatting
-from app.fleet.signals import Signals, short, since_text
+from app.fleet.signals import IDLE, Signals, short, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
@@ -51,14 +50,11 @@ def _joined(*texts: str) -> str:
 
 
 def _well_tone(fleet: Fleet) -> Tone:
-    """Return green only where a stream runs: a fleet that is empty, paused or only starting is not well yet."""
+    """Return green only where streams run and none starts: nothing is known to be well before a row has landed."""
     statuses = {row.verdict.status for row in fleet.rows}
-    if "RUNNING" in statuses:
+    if "RUNNING" in statuses and "STARTING" not in statuses:
         return "well"
-    return "busy" if statuses - _STILL else "plain"
-
-
-_STILL: Final = frozenset({"PAUSED"})
+    return "busy" if statuses - IDLE else "plain"
 
 
 def _trouble_tone(fleet: Fleet) -> Tone:

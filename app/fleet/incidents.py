@@ -121,7 +121,7 @@ def _where(incident: Incident, named: Sequence[GameRow]) -> str:
 
 
 def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
-    """Return the problems of drivers and operations that no incident tells of."""
+    """Return the problems of drivers and operations that no incident covers."""
     of_drivers = [each.finding.scope for each in opened if each.finding.cause in {Cause.DRIVER_GONE, Cause.DRIVER_SLOW}]
     of_source = any(each.finding.scope == "source" for each in opened)
     return [
@@ -160,7 +160,7 @@ def _sentence(text: str) -> str:
 
 
 def _since(state: DriverState, fleet: Fleet) -> float | None:
-    """Return since when a driver is in trouble; one that lives has not been since its start."""
+    """Return since when a driver is in trouble; the start of a living driver is not when its trouble began."""
     since = state.liveness.since
     return since if since is not None and not state.liveness.is_live and since <= fleet.read_at else None
 
@@ -174,7 +174,7 @@ def _step(problem: Problem) -> Action | None:
 
 
 def _of_streams(trouble: Sequence[GameRow], fleet: Fleet) -> list[IncidentRow]:
-    """Return a row for the streams of one group that are in one status; a group that is down tells of its own."""
+    """Return a row for the streams of one group that are in one status; a group that is down covers its own."""
     down = {
         state.name
         for state in fleet.judgement.drivers

@@ -1,6 +1,6 @@
-"""What the Fleet page reads besides the fleet itself: incidents, loads of groups, registered schemas.
+"""Reads for the Fleet page, besides the fleet itself: incidents, loads of groups, registered schemas.
 
-Cached for all viewers. Each is read by itself, so that one that does not answer leaves the others on screen.
+Cached for all viewers. Each is read by itself: a reading that fails leaves the others on screen.
 """
 
 import time
@@ -22,7 +22,7 @@ from pipeline.store.loads import read_loads
 _OLD_LOOK_SECONDS: Final = 60.0
 """After so long without a look at causes incidents are out of date, as `turnout incidents` has it."""
 
-_MOST_SCHEMAS: Final = 200  # the newest of a range
+_MOST_SCHEMAS: Final = 5_000  # the newest of a range
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
@@ -57,7 +57,9 @@ def loads(environment: Environment) -> Mapping[str, str]:
         )
     known = {game.group for game in read.games if game.is_known}
     return {
-        name: f"load {group.cores:.1f} cores" if group.capacity_cores is None else f"load {100 * group.share:.0f} %"
+        name: f"load {formatting.rate(group.cores)} cores"
+        if group.capacity_cores is None
+        else f"load {100 * group.share:.0f} %"
         for name, group in read.groups.items()
         if name in known
     }

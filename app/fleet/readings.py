@@ -31,7 +31,7 @@ class Reading(Generic[_T]):
 
 
 def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool = False) -> Reading[_T]:
-    """Read, or keep what was read: while paused, and where reading fails; `about` tells whose value it is."""
+    """Read, or keep what was read: while paused, and where reading fails; `about` is whose value it is."""
     slot = f"reading_{name}"
     held_about, held = st.session_state.get(slot, (None, None))
     before: Reading[_T] = held if held is not None and held_about == about else Reading()

@@ -1,4 +1,4 @@
-"""What the Fleet page knows at one moment, and the texts of time that its parts share.
+"""Holds the readings of the Fleet page at one moment, and the texts of time that its parts share.
 
 Pure. `None` in place of a reading says that nobody knows it, which is never shown as well or as zero.
 """

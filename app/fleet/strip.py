@@ -96,7 +96,7 @@ def calm_since(series: Series, fleet: Fleet) -> Calm | None:
 
 
 def _idle(fleet: Fleet) -> frozenset[str]:
-    """Return the games that are paused, retired or of a stopped group: that they are silent is wanted."""
+    """Return the games that are paused, retired or of a stopped group: their silence is no trouble."""
     return frozenset(row.game_key for row in fleet.rows if row.verdict.status in IDLE)
 
 

@@ -19,7 +19,9 @@ MOST: Final = 300
 """Most rows on screen: a thousand with their trends would be 230 kB."""
 
 POINTS: Final = 20
-"""Points of a trend."""
+"""Most points of a trend."""
+
+_LEAST_POINTS: Final = 2  # fewer are no line
 
 _LONGEST: Final = 160  # characters of a cause
 _MOST_SECONDS: Final = int(np.iinfo(np.int16).max)
@@ -80,7 +82,7 @@ def _pills(words: Sequence[str]) -> pa.Array:
 
 
 def _ago(at: float | None, now: float) -> str | None:
-    """Return how long ago it was; a moment ahead of the store's clock tells nothing."""
+    """Return how long ago it was; a moment ahead of the store's clock has no age."""
     return None if at is None or at > now + 1 else formatting.age(now - at)
 
 
@@ -118,14 +120,20 @@ def _landed(series: Series) -> FloatArray:
 
 
 def _trends(values: FloatArray | None, places: Sequence[int | None], kind: pa.DataType) -> pa.Array:
-    """Return a list of whole numbers per game, null where nothing of it is known; gaps are nulls within."""
-    if values is None or not values.shape[1]:
+    """Return a list of whole numbers per game: the newest points in a row that are known, null below two of them.
+
+    The table draws no gaps: a list with one would be shown as text.
+    """
+    if values is None or not values.size:
         return pa.nulls(len(places), pa.list_(kind))
     width = values.shape[1]
-    picked = values[[0 if place is None else place for place in places]] if len(values) else np.empty((0, width))
-    missing = np.isnan(picked) if len(picked) else np.ones((len(places), width), dtype=bool)
-    none = np.array([place is None for place in places], dtype=bool) | missing.all(axis=1)
-    flat = pa.array(np.where(missing, 0, picked if len(picked) else 0.0).round().astype(np.int64).ravel(), pa.int64())
-    flat = pa.array(flat.cast(kind).to_numpy(), kind, mask=missing.ravel())
-    offsets = pa.array(np.arange(len(places) + 1, dtype=np.int32) * width, pa.int32())
-    return pa.ListArray.from_arrays(offsets, flat, mask=pa.array(none))
+    picked = values[[0 if place is None else place for place in places]]
+    missing = np.isnan(picked)
+    missing[[number for number, place in enumerate(places) if place is None]] = True
+    from_the_end = np.argmax(missing[:, ::-1], axis=1)
+    lengths = np.where(missing.any(axis=1), from_the_end, width)
+    lengths[lengths < _LEAST_POINTS] = 0
+    kept = np.arange(width) >= (width - lengths)[:, np.newaxis]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    whole = pa.array(picked[kept].round().astype(np.int64), pa.int64()).cast(kind)
+    return pa.ListArray.from_arrays(pa.array(offsets), whole, mask=pa.array(lengths == 0))

@@ -13,12 +13,15 @@ from app.look import vega
 from app.look.axes import Chart, Event, Frame
 from app.look.tokens import Mode
 from listeners.series import Series
+from pipeline.health.liveness import Driver
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.fleet import Fleet
 from pipeline.store.operations import Operation
 
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
 _LONGEST: Final = 24  # characters of a mark
+_NEW_GAME_SECONDS: Final = 120.0  # versions registered so soon after a game's first one came with it
+_CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts within so long, or within this share of the range, are one mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,11 @@ def has_rows(series: Series) -> bool:
 
 
 def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Registered], since: float) -> list[Event]:
-    """Return what happened since then: drivers that started, operations that moved or remade games, new schemas."""
-    made = [
-        Event(each.started_at, f"{_driver(each.kind, each.name)} starts")
-        for each in fleet.drivers
-        if since <= each.started_at <= fleet.read_at
-    ]
-    made += [
+    """Return the starts of drivers, the operations that moved or remade games and the new schemas since then.
+
+    Starts close to one another are one mark: their words would overlap.
+    """
+    done = [
         Event(each.ended_at, _operation(each))
         for each in operations
         if each.kind in _MARKED
@@ -73,11 +74,30 @@ def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Regi
         and each.ended_at is not None
         and each.ended_at >= since
     ]
-    return sorted([*made, *_schemas(schemas, {row.game_key: row.game for row in fleet.rows})], key=lambda each: each.at)
+    changed = _schemas(schemas, {row.game_key: row.game for row in fleet.rows})
+    return sorted([*_starts(fleet, since), *done, *changed], key=lambda each: each.at)
 
 
-def _driver(kind: str, name: str) -> str:
-    return formatting.shown(name, 12) if kind == "group" else kind
+def _starts(fleet: Fleet, since: float) -> list[Event]:
+    close = max(_CLOSE_SECONDS, _CLOSE_SHARE * (fleet.read_at - since))
+    drivers = [each for each in fleet.drivers if each.kind in {"ingest", "group"}]
+    drivers = sorted(
+        (each for each in drivers if since <= each.started_at <= fleet.read_at), key=lambda each: each.started_at
+    )
+    bundles: list[list[Driver]] = []
+    for each in drivers:
+        if bundles and each.started_at - bundles[-1][0].started_at <= close:
+            bundles[-1].append(each)
+        else:
+            bundles.append([each])
+    return [Event(bundle[0].started_at, _started(bundle)) for bundle in bundles]
+
+
+def _started(bundle: Sequence[Driver]) -> str:
+    if len(bundle) > 1:
+        return f"{len(bundle)} drivers start"
+    (one,) = bundle
+    return f"{formatting.shown(one.name, 12) if one.kind == 'group' else one.kind} starts"
 
 
 def _operation(operation: Operation) -> str:
@@ -92,10 +112,11 @@ def _operation(operation: Operation) -> str:
 
 
 def _schemas(schemas: Sequence[Registered], names: Mapping[str, str]) -> list[Event]:
-    """Return a mark per minute in which versions were registered; first versions are no change."""
+    """Return a mark per minute in which versions were registered; those of a game that has just come are no change."""
+    begun = {each.game_key: each.at for each in schemas if each.version == 1}
     by_minute: dict[int, list[Registered]] = {}
     for each in schemas:
-        if each.version > 1:
+        if each.at - begun.get(each.game_key, float("-inf")) > _NEW_GAME_SECONDS:
             by_minute.setdefault(int(each.at // 60), []).append(each)
     marks = []
     for changes in by_minute.values():

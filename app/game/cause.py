@@ -34,6 +34,7 @@ class CauseCard:
     glyph: str
     title: str
     tone: Tone
+    since: str
     lines: tuple[tuple[str, str], ...]  # label and value; a label that repeats is left out
     action: Action | None
     following: OperationKind | None  # what comes after it
@@ -55,13 +56,13 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
     lines += [("not", text) for text in finding.excludes]
     if others > 0:
         lines.append(("also", f"{_games(others)} in the same incident"))
-    lines.append(("since", lasting(incident.since, signals.now).removeprefix("for ")))
     lines += [("next", text) for text in _next(incident)]
     is_recovering = incident.tone == "recovering"
     return CauseCard(
         "»" if is_recovering else formatting.STATUS_STYLES[signals.row.verdict.status].glyph,
         formatting.shown(finding.title, _TITLE),
         _TONES.get(incident.tone, "late"),
+        lasting(incident.since, signals.now),
         _shown(lines),
         finding.action,
         FOLLOWING[finding.cause][0] if finding.cause in FOLLOWING else None,
@@ -94,7 +95,7 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     lines.append(("cause", "undetermined" if why is None else f"not known: {why}"))
     title = f"{style.word.capitalize()} {lasting(verdict.since, signals.now)}".strip()
     tone: Tone = "bad" if verdict.status in FAILING else "late"
-    return CauseCard(style.glyph, title, tone, _shown(lines), None, None, None)
+    return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None)
 
 
 def _of_neighbours(group: str, bad: int, count: int) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from app.game.cause import CauseCard
 from app.game.signals import GameSignals, short, state_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.tokens import Tone
 from app.state.services import Environment
 from pipeline.contracts.catalogue.versions import GameVersions
 from pipeline.errors import Refused
@@ -56,11 +57,23 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
     kind = "bad" if card.tone == "bad" else "late" if card.tone == "late" else "busy"
     with st.container(horizontal=True, border=True, key=f"inc_{kind}_cause", vertical_alignment="top"):
         lines = parts.facts(card.lines)
-        st.html(f"{parts.incident(card.glyph, card.title, '', '', card.tone)}{lines}", width="stretch")
+        st.html(f"{parts.incident(card.glyph, card.title, '', card.since, card.tone)}{lines}", width="stretch")
         with st.container(width=190, gap="xsmall", key="cause_next"):
             buttons()
             if card.runbook is not None:
                 st.link_button("Runbook", f"/runbooks/{card.runbook}", type="tertiary", width="stretch")
+
+
+def draw_alerts(signals: GameSignals) -> None:
+    """Draw the alerts that fire for the game."""
+    for number, alert in enumerate(signals.alerts or ()):
+        tone: Tone = "bad" if alert.severity == "page" else "late"
+        with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
+            title = f"Alert {formatting.shown(alert.name, 60)} fires"
+            since = f"since {short(alert.since, signals.now)}"
+            st.html(parts.incident("▲", title, formatting.shown(alert.summary, 200), since, tone), width="stretch")
+            if alert.runbook is not None:
+                st.link_button("Runbook", alert.runbook, type="tertiary", key=f"runbook_alert_{number}")
 
 
 def draw_strip(signals: GameSignals) -> None:
@@ -77,8 +90,9 @@ def draw_charts(signals: GameSignals) -> None:
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
         st.html(parts.section("Rows", "per second, landed and refused", legend))
-        if series is None:
-            st.html(parts.silence("No history to draw.", _why(signals, "series")))
+        if series is None or not series.games:
+            none = "No history to draw." if series is None else "Nobody reported this game in this time."
+            st.html(parts.silence(none, _why(signals, "series") if series is None else _last_row(signals)))
             return
         mode = tokens.mode_of(st.context.theme.type)
         events = tuple(marks.events(signals))
@@ -206,6 +220,13 @@ def draw_neighbours(signals: GameSignals) -> None:
 
 def _draw(chart: Chart, key: str, what: str) -> None:
     st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=f"{what} over time.")
+
+
+def _last_row(signals: GameSignals) -> str:
+    reported = signals.row.reported
+    if reported is None or reported.last_commit_at is None:
+        return "No commit is known."
+    return f"Last commit {formatting.age(signals.now - reported.last_commit_at)} ago."
 
 
 def _why(signals: GameSignals, name: str) -> str:

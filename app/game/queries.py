@@ -5,22 +5,21 @@ from typing import Final, TypeVar
 
 import streamlit as st
 
+from app.fleet import readers
 from app.game.signals import GameSignals
-from app.state import control_queries, series, services
+from app.state import alerts, control_queries, series, services
+from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
 from app.state.services import BY_STORE, Environment
 from listeners.series import Series
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.errors import Refused
 from pipeline.names import GameKey
-from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import GameRow
-from pipeline.store.incidents import read_incidents, read_last_look
 from pipeline.store.operations import Operation
 
 _RECENT: Final = 900  # seconds, by the minute
 
-_STALE_SECONDS: Final = 60.0  # of judged causes
 
 Part = TypeVar("Part")
 
@@ -45,7 +44,8 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         series=part("series", lambda: _of_game(environment, key, range_seconds)),
         recent=part("series", lambda: _of_game(environment, key, _RECENT)),
         trend=part("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
-        incidents=part("incidents", lambda: open_incidents(environment)),
+        incidents=part("incidents", lambda: readers.incidents(environment)),
+        alerts=part("alerts", lambda: _alerts(environment, row)),
         operations=part("operations", lambda: _operations(environment, row)),
         versions=None if versions is None else versions.versions,
         whys=whys,
@@ -64,22 +64,6 @@ def game_versions(environment: Environment, key: str) -> GameVersions:
     return found.get(GameKey(key), GameVersions(GameKey(key), key, ()))
 
 
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
-def open_incidents(environment: Environment) -> tuple[Incident, ...]:
-    """Read the open incidents, at most 2 s old.
-
-    Raises:
-        Refused: the control store cannot be read, or nobody judges causes now.
-    """
-    control_store = services.engine(environment)
-    look = read_last_look(control_store)
-    if look is None:
-        raise Refused("No cause was judged yet: neither a controller nor ingest has run.")
-    if look.age_seconds > _STALE_SECONDS:
-        raise Refused(f"No cause was judged for {look.age_seconds:.0f} s: the {look.kept_by} that did it is silent.")
-    return read_incidents(control_store)
-
-
 def _of_game(environment: Environment, key: str, range_seconds: int) -> Series:
     return series.series(environment, range_seconds).of((key,))
 
@@ -88,3 +72,15 @@ def _operations(environment: Environment, row: GameRow) -> Sequence[Operation]:
     """Return the operations about a game or its group: those that need a person, the open ones, then the newest."""
     about = {f"game:{row.game_key}", f"group:{row.group}"}
     return tuple(each for each in control_queries.journal(environment).operations if about & {*each.targets})
+
+
+def _alerts(environment: Environment, row: GameRow) -> Sequence[FiringAlert]:
+    """Return the firing alerts about a game.
+
+    Raises:
+        Refused: nobody knows which alerts fire.
+    """
+    found = alerts.alerts(environment)
+    if found.firing is None:
+        raise Refused(found.why_unknown or "Nobody knows which alerts fire.")
+    return tuple(each for each in found.firing if each.labels.get("game") == row.game_key)

@@ -1,11 +1,13 @@
 """Draws the last rows of a game, landed or refused: what they held, as far as it decodes, for operators."""
 
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import streamlit as st
 
 from app import formatting
+from app.components import links
 from app.game import figures
 from app.game.rows import MOST_ROWS, Kind, LastRow, LastRows, last_rows
 from app.game.signals import GameSignals, short
@@ -15,7 +17,8 @@ from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 
-_KINDS: Final[dict[str, Kind]] = {"Refused": "refused", "Landed": "landed"}
+_KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
+_CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
 _WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Bytes": 250, "Size": 80}
 
@@ -25,22 +28,28 @@ def draw(environment: Environment, signals: GameSignals) -> None:
     with st.container(border=True, key="card_rows", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center"):
             place = st.empty()
+            links.take("rows", _CHOICE, _KINDS, default="refused")
             chosen = st.segmented_control(
-                "Rows", list(_KINDS), default="Refused", key="rows", bind="query-params", required=True,
+                "Rows",
+                _KINDS,
+                format_func=partial(_label, signals),
+                required=True,
+                key=_CHOICE,
                 label_visibility="collapsed",
-            )  # fmt: skip
-        kind = _KINDS.get(str(chosen), "refused")
+            )
+            links.keep({"rows": _CHOICE})
+        kind: Kind = "landed" if chosen == "landed" else "refused"
         try:
             found = last_rows(environment, signals.row.game_key, kind, MOST_ROWS, identity.person())
         except Refused as refused:
             place.html(parts.section("Rows", "newest first"))
             st.html(parts.silence("The rows cannot be read.", formatting.shown(str(refused))))
             return
-        place.html(parts.section("Rows", _about(signals, kind, found)))
+        place.html(parts.section("Rows", _about(found)))
         if not found.rows:
-            what = "refused" if kind == "refused" else "landed"
-            first = "No row was refused." if kind == "refused" else "No row has landed yet."
-            st.html(parts.silence(first if found.complete else f"No {what} row in the newest files.", _left(found)))
+            where = "Quarantine" if kind == "refused" else "Its table"
+            none = f"{where} holds no row of this game." if found.complete else f"No {kind} row in the newest files."
+            st.html(parts.silence(none, _left(found)))
             return
         numbers = {each.schema_id: each.version for each in signals.versions or ()}
         columns = ["At, UTC", "Seq", "Schema", "Reason", "Decoded as far as it goes", "Bytes", "Size"]
@@ -59,11 +68,15 @@ def draw(environment: Environment, signals: GameSignals) -> None:
         )
 
 
-def _about(signals: GameSignals, kind: Kind, found: LastRows) -> str:
-    said = ["newest first"]
-    if kind == "refused" and (refused := figures.refused_rows(signals)) is not None:
-        said.insert(0, f"{formatting.count(refused)} refused in this time")
-    said.append("payloads are shown to operators" + ("" if found.shows_payloads else ", a role that you do not have"))
+def _label(signals: GameSignals, kind: Kind) -> str:
+    """Return what a choice is called: refused rows with their number in the range on screen, where that is known."""
+    refused = figures.refused_rows(signals) if kind == "refused" else None
+    return kind.capitalize() if refused is None else f"{kind.capitalize()} {formatting.count(refused)}"
+
+
+def _about(found: LastRows) -> str:
+    role = "" if found.shows_payloads else ", a role that you do not have"
+    said = ["newest first", f"payloads are shown to operators{role}"]
     if found.rows and not found.complete:
         said.append(_left(found))
     return " · ".join(said)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import formatting
+from app.state.alerts import FiringAlert
 from app.state.trends import Trend
 from listeners.series import Series
 from pipeline.contracts.catalogue.versions import Version
@@ -28,6 +29,7 @@ class GameSignals:
     recent: Series | None = None  # of this game alone, the last quarter of an hour by the minute
     trend: Trend | None = None  # reasons of refusals, failed passes
     incidents: Sequence[Incident] | None = None  # of all games, open ones and those that ended lately
+    alerts: Sequence[FiringAlert] | None = None  # about this game
     operations: Sequence[Operation] | None = None  # about this game or its group, newest first
     versions: Sequence[Version] | None = None  # of its schemas, oldest first
     whys: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from app.look import tokens
 _FRAME: Final = """
 .stApp{background:var(--page)}
 [data-testid="stHeader"]{background:var(--card);border-bottom:1px solid var(--line)}
+[data-testid="stStatusWidget"]{display:none}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
 .st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
@@ -66,7 +67,7 @@ _PARTS: Final = """
 .t-strip p{display:flex;justify-content:space-between;margin:.2rem 0 0!important;font-size:.8rem;color:var(--mute)}
 .t-figures{display:flex;flex-wrap:wrap;margin:0!important;padding:0!important;border-top:1px solid var(--line)}
 .t-figures>div{flex:1 1 0;min-width:8.2rem;padding:.55rem .85rem .5rem;border-left:1px solid var(--line);color:var(--spark)}
-.t-figures>div:first-child{border-left:0}
+.t-figures>div:first-child{border-left:0;padding-left:0}
 .t-figures dt{font-weight:400;font-size:.86rem;color:var(--mute);white-space:nowrap}
 .t-figures dd{margin:0!important;padding:0!important}
 .t-figures dd b{font-size:1.65rem;font-weight:600;line-height:1.25;color:var(--ink);white-space:nowrap}

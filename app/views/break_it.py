@@ -86,7 +86,7 @@ def _draw_fault(
 ) -> None:
     st.html(parts.section(fault.title) + parts.note(fault.does))
     known = targets[fault.target]
-    with st.container(horizontal=True, vertical_alignment="bottom", key=f"row_{fault.name}"):
+    with st.container(horizontal=True, vertical_alignment="center", key=f"row_{fault.name}"):
         chosen: str | None = ""
         if fault.is_named:
             chosen = st.selectbox(

@@ -1,6 +1,6 @@
 """The home page: how the fleet is in one sentence, over time, by cause, by group and game by game.
 
-What tells of trouble is drawn at each refresh, the grid and the table at most every 15 s, as they are large.
+The upper part is drawn at each refresh, the grid and the table at most every 15 s, as they are large.
 """
 
 from app.components import header

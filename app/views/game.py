@@ -42,11 +42,12 @@ def _live(environment: Environment) -> None:
     with st.container(key="trouble", gap="small"):
         if (found := card(signals)) is not None:
             panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
+        panels.draw_alerts(signals)
     panels.draw_strip(signals)
     left, right = st.columns([1.55, 1], gap="small")
     with left:
         panels.draw_charts(signals)
-    with right, st.container(border=True, key="card_actions", gap="xsmall"):
+    with right, st.container(border=True, key="card_actions", gap="xsmall", height="stretch"):
         _draw_actions(environment, steering, signals, offered, why_not)
         panels.draw_versions(environment, signals)
     rows_panel.draw(environment, signals)

@@ -138,13 +138,11 @@ def demo(
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
-    Runs until Ctrl-C, with the controller and the groups `a` and `b`; Prometheus has port 9090, Alertmanager 9093 and
-    the receiver of its alerts 9095. It restarts a driver that dies. With Kafka as the source and no broker in the
-    settings it starts a broker; for Confluent's frames without --registry-url a schema registry. With --formats or
-    --framing, --once also compares every value, and a live run brings a new version of each game every minute.
-
-    `turnout demo faults`, `turnout demo break` and `turnout demo mend` break a running demo, to learn turnout by it:
-    see docs/demo.md.
+    Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
+    alerts have the ports 9090, 9093 and 9095 where these are free. It restarts a driver that dies. With Kafka as the
+    source and no broker in the settings it starts a broker; for Confluent's frames without --registry-url a schema
+    registry. With --formats or --framing, --once also compares every value, and a live run brings a new version of each
+    game every minute.
     """
     from pipeline.demo import demo as runs
 

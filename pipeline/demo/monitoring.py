@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and a receiver of alerts of a live demo, where they are installed and their ports free."""
+"""Prometheus, Alertmanager and a receiver of alerts of a live demo, where they are installed."""
 
 import shutil
 import sys
@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.control.processes.child_processes import Children
-from pipeline.demo.dashboard import HOST, require_free_port
+from pipeline.demo.server_process import HOST, free_ports
 from pipeline.errors import Refused
 from pipeline.health.alerting.files import write
 from pipeline.settings import Paths, Settings
 
-_PROMETHEUS_PORT: Final = 9090
-_ALERTMANAGER_PORT: Final = 9093
-_RECEIVER_PORT: Final = 9095
 _SCRAPE_SECONDS: Final = 5.0
-_PROMETHEUS: Final = f"http://{HOST}:{_PROMETHEUS_PORT}"
-_ALERTMANAGER: Final = f"http://{HOST}:{_ALERTMANAGER_PORT}"
-_RECEIVER: Final = f"http://{HOST}:{_RECEIVER_PORT}"
+_PORTS: Final = {"prometheus": 9090, "alertmanager": 9093, "receiver": 9095}
+"""The ports that people expect; where one is in use, any free one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +23,7 @@ class Monitoring:
     """The programs that can be started, and a line for people about each part."""
 
     settings: Settings  # of the demo's children, with the addresses
+    ports: Mapping[str, int]
     prometheus: str | None  # its program
     alertmanager: str | None
     lines: Mapping[str, str]  # name → where it is, or why it is not there
@@ -49,11 +46,10 @@ class Monitoring:
         _rules, config, alertmanager = write(self.settings, paths, _SCRAPE_SECONDS)
         if self.alertmanager is not None:
             received = alertmanager.with_name("received.jsonl")
-            children.start(
-                "webhook", [sys.executable, "-m", "pipeline.demo.webhook", str(_RECEIVER_PORT), str(received)]
-            )
-            children.start("alertmanager", _alertmanager(self.alertmanager, alertmanager))
-        children.start("prometheus", _prometheus(self.prometheus, config))
+            receiver = [sys.executable, "-m", "pipeline.demo.webhook", str(self.ports["receiver"]), str(received)]
+            children.start("webhook", receiver)
+            children.start("alertmanager", _alertmanager(self.alertmanager, alertmanager, self.ports["alertmanager"]))
+        children.start("prometheus", _prometheus(self.prometheus, config, self.ports["prometheus"]))
 
 
 def plan(settings: Settings, paths: Paths) -> Monitoring:
@@ -61,57 +57,54 @@ def plan(settings: Settings, paths: Paths) -> Monitoring:
     wanted = settings.alerts
     if wanted.alertmanager_url or wanted.prometheus_url:
         url = wanted.alertmanager_url or wanted.prometheus_url
-        return Monitoring(settings, None, None, {"alerts": f"{url} (from the settings)"})
-    prometheus, why_no_prometheus = _program("prometheus", "prometheus", _PROMETHEUS_PORT)
-    # Debian calls its program by the package's name, others as its makers do.
-    alertmanager, why = _program("prometheus-alertmanager", "alertmanager", _ALERTMANAGER_PORT)
-    if alertmanager is not None and (taken := _taken(_RECEIVER_PORT)):
-        alertmanager, why = None, taken
+        return Monitoring(settings, {}, None, None, {"alerts": f"{url} (from the settings)"})
+    # Debian calls Alertmanager's program by the package's name, others as its makers do.
+    prometheus = shutil.which("prometheus")
+    alertmanager = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
     if prometheus is None:
-        return Monitoring(
-            settings, None, None, {"prometheus": f"{why_no_prometheus}; its targets are in {paths.targets}"}
-        )
-    found = {"prometheus_url": _PROMETHEUS}
-    lines = {"prometheus": f"{_PROMETHEUS}/classic/alerts", "alerts": why}
-    if alertmanager is not None:
-        hooks = {f"{name}_webhook": f"{_RECEIVER}/{name}" for name in ("page", "ticket", "watchdog")}
-        found |= {"alertmanager_url": _ALERTMANAGER, **hooks}
-        lines["alerts"] = (
-            f"arrive in {paths.root / 'prometheus' / 'received.jsonl'} and in {paths.logs / 'webhook.log'}"
-        )
-    return Monitoring(replace(settings, alerts=replace(wanted, **found)), prometheus, alertmanager, lines)
+        line = f"not installed (apt-get install prometheus); its targets are in {paths.targets}"
+        return Monitoring(settings, {}, None, None, {"prometheus": line})
+    ports = _ports()
+    urls = {name: f"http://{HOST}:{port}" for name, port in ports.items()}
+    found = {"prometheus_url": urls["prometheus"]}
+    lines = {"prometheus": f"{urls['prometheus']}/classic/alerts"}
+    if alertmanager is None:
+        lines["alerts"] = "alertmanager is not installed (apt-get install prometheus-alertmanager)"
+    else:
+        hooks = {f"{name}_webhook": f"{urls['receiver']}/{name}" for name in ("page", "ticket", "watchdog")}
+        found |= {"alertmanager_url": urls["alertmanager"], **hooks}
+        lines["alerts"] = f"arrive in {paths.root / 'prometheus' / 'received.jsonl'} and {paths.logs / 'webhook.log'}"
+    return Monitoring(replace(settings, alerts=replace(wanted, **found)), ports, prometheus, alertmanager, lines)
 
 
-def _program(package: str, name: str, port: int) -> tuple[str | None, str]:
-    program = shutil.which(package) or shutil.which(name)
-    if program is None:
-        return None, f"{name} is not installed (apt-get install {package})"
-    taken = _taken(port)
-    return (None, taken) if taken else (program, "")
+def _ports() -> dict[str, int]:
+    spare = free_ports(None, len(_PORTS) - 1)
+    return {name: port if _is_free(port) else other for (name, port), other in zip(_PORTS.items(), spare, strict=True)}
 
 
-def _taken(port: int) -> str:
+def _is_free(port: int) -> bool:
     try:
-        require_free_port(port, "")
+        free_ports(port)
     except Refused:
-        return f"not started: port {port} is in use"
-    return ""
+        return False
+    return True
 
 
-def _prometheus(program: str, config: Path) -> list[str]:
+def _prometheus(program: str, config: Path, port: int) -> list[str]:
     return [
         program,
         f"--config.file={config}",
         f"--storage.tsdb.path={config.with_name('data')}",
-        f"--web.listen-address={HOST}:{_PROMETHEUS_PORT}",
+        f"--web.listen-address={HOST}:{port}",
+        "--rules.alert.resend-delay=10s",  # it finds Alertmanager after 5 s, and would send again after a minute
     ]
 
 
-def _alertmanager(program: str, config: Path) -> list[str]:
+def _alertmanager(program: str, config: Path, port: int) -> list[str]:
     return [
         program,
         f"--config.file={config}",
         f"--storage.path={config.with_name('alertmanager')}",
-        f"--web.listen-address={HOST}:{_ALERTMANAGER_PORT}",
+        f"--web.listen-address={HOST}:{port}",
         "--cluster.listen-address=",  # one of a kind: it looks for no others
     ]

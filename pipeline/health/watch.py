@@ -7,7 +7,6 @@ call. No clock, no I/O, no thread: calls come from one thread.
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Final
 
 from listeners.sample import GameResult, Lane, StreamState
@@ -62,9 +61,11 @@ class _Memory:
     last_minute: LatencyWindow = field(default_factory=lambda: LatencyWindow(LAST_MINUTE_SECONDS))
     segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    refused_rows: Counter[str] = field(default_factory=Counter)  # sums are kept: adding 60 results up costs too much
     recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
     recent_rows: int = 0
     commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
+    commit_seconds: float = 0.0
     rows_total: int = 0
     rejects_total: int = 0
     last_commit_at: float | None = None
@@ -136,9 +137,9 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
-            refused=sum((Counter(each) for _, each in memory.refused), Counter()),
+            refused=dict(+memory.refused_rows) if memory.refused else {},
             landed=memory.recent_rows,
-            commit_mean_seconds=fmean(each for _, each in memory.commits) if memory.commits else None,
+            commit_mean_seconds=max(0.0, memory.commit_seconds / len(memory.commits)) if memory.commits else None,
             latency_p50_seconds=p50,
             latency_p99_seconds=p99,
             latency_p99_last_minute_seconds=memory.last_minute.quantiles(0.99)[0],
@@ -174,8 +175,10 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.recent_rows += result.rows
     if any(result.rejects.values()):
         memory.refused.append((at, result.rejects))
+        memory.refused_rows.update(result.rejects)
     if result.committed_at is not None:
         memory.commits.append((at, result.commit_seconds))
+        memory.commit_seconds += result.commit_seconds
         memory.last_error = None
         memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
 
@@ -191,11 +194,11 @@ def _forget_old(memory: _Memory, now: float) -> None:
     memory.last_minute.forget_old(now)
     memory.segments.forget_old(now)
     while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
-        memory.refused.popleft()
+        memory.refused_rows.subtract(memory.refused.popleft()[1])
     while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
         memory.recent_rows -= memory.recent.popleft()[1]
     while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
-        memory.commits.popleft()
+        memory.commit_seconds -= memory.commits.popleft()[1]
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:

@@ -87,6 +87,7 @@ class GameSeen:
     commit_seconds: float | None = None  # the mean of its commits in the last minute
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason, within `REFUSED_SECONDS`
     landed: int | None = None  # rows within `REFUSED_SECONDS`
+    segments: Mapping[str, float] = field(default_factory=dict)  # where its latency comes from, in seconds
     last_error: str | None = None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
     need: Need | None = None

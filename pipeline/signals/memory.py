@@ -24,7 +24,7 @@ from pipeline.signals.evidence import (
 _USUAL_SECONDS: Final = 600.0  # the time constant of what is usual
 _CLIPPED_TIMES: Final = 1.5
 _KNOWN_AFTER_SECONDS: Final = 120.0
-_TREND_POINTS: Final = 360
+_TREND_POINTS: Final = 128  # of 1,000 games in trouble they take 13 MB
 _POINT_SECONDS: Final = 5.0  # between two points of a trend
 
 

@@ -164,7 +164,10 @@ def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> F
         return found
     age = "unknown" if seen.backlog_seconds is None else duration(seen.backlog_seconds)
     evidences = [f"status {seen.status}, age of its backlog {age}"]
-    if group is not None and group.commit_seconds is not None:
+    if seen.segments:
+        longest = sorted(seen.segments.items(), key=lambda each: -each[1])[:2]
+        evidences.append(f"its latency is {' and '.join(f'{seconds:.1f} s {name}' for name, seconds in longest)}")
+    elif group is not None and group.commit_seconds is not None:
         evidences.append(f"commits of group {group.seen.name} take {group.commit_seconds:.1f} s")
     if seen.last_error is not None:
         evidences.append(cut(f"last error: {seen.last_error}"))
@@ -174,11 +177,17 @@ def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> F
         evidences.append(cut(seen.reason))
     runbook = "turnoutstreamstalled" if seen.status == "STALLED" else "turnoutlatencyoverobjective"
     return of_game(
-        Cause.UNDETERMINED, "{} late, cause not determined", window, evidences,
+        Cause.UNDETERMINED, f"{_HOW.get(seen.status, '{} late')}, cause not determined", window, evidences,
         (*neighbours(group, evidence), source_text(evidence)),
         Action("Open game", "game", {"game": seen.game_key}), runbook,
         scope="" if group is None else f"group {group.seen.name}",
     )  # fmt: skip
+
+
+_HOW: Final = {
+    "AT_RISK": "{} at risk of being late", "STALLED": "{} stood still", "UNKNOWN": "Nothing known of {}",
+    "FAILED": "Commits of {} failed", "CRASH_LOOP": "Commits of {} failed", "MISSING": "{} not read",
+}  # fmt: skip
 
 
 def _slow_commits(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:

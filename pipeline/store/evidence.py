@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
 from pipeline.health.liveness import Driver
+from pipeline.health.reported import ReportedStream
 from pipeline.placement.capacity import Load
 from pipeline.signals.evidence import (
     GameSeen,
@@ -101,11 +102,20 @@ def _game(
         commit_seconds=None if live is None else measured.get("commit_mean_seconds"),
         refused={} if live is None else measured.get("refused") or {},
         landed=None if live is None else measured.get("landed"),
+        segments=_segments(live),
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
         paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,
         paused_at=decision["requested_at"] if is_paused and decision is not None else None,
         schema=schema, operation=operation,
     )  # fmt: skip
+
+
+def _segments(live: ReportedStream | None) -> dict[str, float]:
+    """Return the segments of a stream's latency that are known."""
+    if live is None:
+        return {}
+    of = {"queue": live.queue_seconds, "process": live.process_seconds, "commit": live.commit_seconds}
+    return {name: seconds for name, seconds in of.items() if seconds is not None}
 
 
 def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -> GroupSeen:

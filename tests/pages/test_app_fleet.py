@@ -108,7 +108,7 @@ def test_with_ingest_dead_no_game_runs_and_no_backlog_is_zero(tmp_path: Path, op
 
 
 def test_a_late_source_is_one_line_and_the_backlog_of_every_game(tmp_path: Path, opening: Opening) -> None:
-    """What waits in the source is one problem, and a floor of each game's backlog."""
+    """A late source is one problem, and a floor of each game's backlog."""
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
     seed(tmp_path, games, now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))
@@ -153,6 +153,27 @@ def test_filters_are_restored_from_the_url(tmp_path: Path, opening: Opening) -> 
     assert rows(opening("fleet", sort="name")).iloc[0]["game"].startswith("**bold**")
     assert "No game matches" in words(opening("fleet", q="nothing like it"))
     assert "“boredom”" in "".join(each.value for each in opening("fleet", status="boredom").warning)
+
+
+def test_the_range_of_the_charts_is_in_the_url(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link's range is that of all charts and trends, also after a choice; the default leaves the URL."""
+    seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
+    read: list[int] = []
+
+    def remember(_: object, seconds: int) -> Series:
+        read.append(seconds)
+        return hour_of(["one"])
+
+    monkeypatch.setattr(gathering, "series", remember)
+    app = opening("fleet", range="6h")
+    assert (set(read), app.query_params["range"]) == ({21_600, 900}, "6h")
+    app.button_group(key="range").set_value("24h").run()
+    assert app.query_params["range"] == "24h"
+    app.button_group(key="range").set_value("1h").run()
+    assert "range" not in app.query_params
+    assert read[-1] == 3_600
 
 
 def test_a_count_is_a_filter(tmp_path: Path, opening: Opening) -> None:

@@ -147,13 +147,13 @@ def test_a_cause_has_evidence_and_what_it_is_not_and_what_is_next(tmp_path: Path
     card = cause.card(replace(known, incidents=(incident_of(game_key("one"), outlook="level in about 4 min"),)))
     assert card is not None
     assert (card.title, card.tone, card.glyph) == ("Rows of 2 games refused since schema version 7", "bad", "✗")
+    assert card.since == "for 12 min, since 07:48"
     assert card.lines == (
         ("evidence", "492 rows refused since 15:40"),
         ("", "all of schema 7"),
         ("error", "field 3"),
         ("not", "the group: its 78 others are well"),
         ("also", "1 other game in the same incident"),
-        ("since", "12 min, since 07:48"),
         ("next", "Review schema 7, then replay its refused rows; level in about 4 min"),
     )
     assert (card.following, card.runbook) == ("replay", "turnoutrejectratiohigh")
@@ -227,7 +227,8 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     )]  # fmt: skip
     assert places == sorted(places)
     assert "SchemaMismatch: field 4 of schema version 2 is not wanted" in said
-    assert "refused in this time" in said
+    (choice,) = (each for each in app.segmented_control if each.key == "game_rows")
+    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed"]
     assert "2 ✓" in said
     assert f"key {failing}" in said
     rows, neighbours = (element.value for element in app.dataframe)
@@ -237,7 +238,7 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert values[0].startswith("match_id=25 move=e4 … the payload ends")
     assert values[1].endswith("elo_after=1500")
     assert len(neighbours) == 20
-    landed = opening("game", game=failing, rows="Landed").dataframe[0].value
+    landed = opening("game", game=failing, rows="landed").dataframe[0].value
     assert next(iter(landed["Decoded as far as it goes"])) == "match_id=45487493 move=e7 clock_ms=51645"
 
 
@@ -274,7 +275,8 @@ def test_a_game_that_is_well_has_no_cause_card(tmp_path: Path, opening: Opening)
     app = opening("game", game=game_key("one"))
     assert not [each for each in app.html if 'class="t-incident' in each.value]
     assert "● running" in texts(app)
-    assert "No row was refused." in texts(app)
+    assert "Nobody reported this game in this time." in texts(app)
+    assert "Quarantine holds no row of this game." in texts(app)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

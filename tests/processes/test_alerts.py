@@ -240,7 +240,7 @@ SCENARIOS = [
             status("STARTING", f"{flat(1, 600)} {flat(0, 600)}"),
             status("CATCHING_UP", f"{flat(0, 600)} {flat(1, 600)}"),
         ],
-        {585: [], 885: [], 915: [of_game(LATE)]},
+        {585: [], 885: [], 915: [of_game(LATE, "ticket")]},
     ),
     Scenario(
         "more than 1% refused for 15 minutes gives a ticket",

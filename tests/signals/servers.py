@@ -19,9 +19,9 @@ from pipeline.demo.server_process import free_ports
 from pipeline.demo.webhook import Receiver
 from pipeline.health.alerting import files
 from pipeline.settings import Paths, Settings
-from tests.signals.scaling import FACTOR, scaled
+from tests.signals.scaling import FACTOR, HOUR_SECONDS, scaled
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 10.0 * HOUR_SECONDS
 
 
 def program(package: str, name: str) -> str:
@@ -29,6 +29,10 @@ def program(package: str, name: str) -> str:
     if found is None:
         pytest.fail(f"{name} is missing, so alerts cannot be followed. Install the package {package}.")
     return found
+
+
+def is_about(alert: Mapping[str, Any], game: str) -> bool:
+    return alert["labels"].get("game", game) == game
 
 
 class Inbox:
@@ -47,12 +51,13 @@ class Inbox:
         with self._changed:
             self._alerts.clear()
 
-    def names(self, status: str) -> set[str]:
+    def names(self, status: str, game: str) -> set[str]:
+        """Return the names of alerts that arrived in this status, without those about other games."""
         with self._changed:
             return {
                 alert["labels"]["alertname"]
                 for path, alert in self._alerts
-                if alert["status"] == status and path != "/watchdog"
+                if alert["status"] == status and path != "/watchdog" and is_about(alert, game)
             }
 
     def wait(self, path: str, name: str, status: str) -> Mapping[str, Any]:
@@ -81,10 +86,10 @@ class Servers:
     def __init__(self, folder: Path, inbox: Inbox, prometheus: str, alertmanager: str) -> None:
         self.folder, self.inbox, self.prometheus, self.alertmanager = folder, inbox, prometheus, alertmanager
 
-    def firing(self) -> set[str]:
-        """Return the names of the alerts that fire in Prometheus now."""
+    def firing(self, game: str) -> set[str]:
+        """Return the names of the alerts that fire in Prometheus now, without those about other games."""
         found = _json(f"{self.prometheus}/api/v1/alerts")["data"]["alerts"]
-        return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
+        return {each["labels"]["alertname"] for each in found if each["state"] == "firing" and is_about(each, game)}
 
     def scraped(self) -> int:
         """Return how many processes Prometheus reads now."""

@@ -111,6 +111,7 @@ def test_a_task_reports_when_the_landed_rows_of_each_game_and_commit_came(world:
     assert found[GO.key] == [[1, 1, now + 1, now + 1, 0.0, 0]]
 
 
+@pytest.mark.proves("G214")
 def test_rows_that_waited_for_the_drivers_start_are_caught_up(world: World, passes: Passes) -> None:
     """Of one pass over rows from before and after a start, those from before it are in no latency."""
     now = time.time()
@@ -120,6 +121,7 @@ def test_rows_that_waited_for_the_drivers_start_are_caught_up(world: World, pass
     assert (result.rows, result.caught_up_rows, sum(result.latency_counts)) == (3, 2, 1)
 
 
+@pytest.mark.proves("G214")
 def test_rows_that_waited_for_ingests_start_are_caught_up(world: World, passes: Passes) -> None:
     """Ingest reports with each commit from when on it was there; a driver that was there all the time heeds that."""
     now = time.time()
@@ -145,6 +147,7 @@ def test_segments_have_the_time_of_the_bronze_commit(world: World, passes: Passe
     assert landed(world, passes, 1).segments_seconds is None, "ingest has not reported this commit"
 
 
+@pytest.mark.proves("G214")
 def test_an_outage_of_one_stream_ends_with_its_first_commit(world: World, passes: Passes) -> None:
     """Rows that waited while a stream failed were caught up, in the pass that lands first and in the next."""
     roster = Roster(world.settings, world.paths, world.engine, "a", lease=None)

@@ -38,7 +38,7 @@ def fleet(
     source: SourceReading | None = SourceReading(NOW - 2, 0.0, 0.0, 0, 60.0),  # noqa: B008 - it is frozen
     **facts: Any,
 ) -> Fleet:
-    """Return the fleet as the store would tell of it at NOW."""
+    """Return the fleet as the store would have it at NOW."""
     groups = sorted({each.group for each in games if each.group is not None})
     drivers = [("ingest", "main"), *(("group", name) for name in groups)]
     known = {

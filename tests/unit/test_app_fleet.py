@@ -1,18 +1,23 @@
-"""What the Fleet page says: unknown is never well or zero, no trouble is left out, no number moves a healthy row."""
+"""The Fleet page calls nothing unknown well or zero, leaves no trouble out, and moves no healthy row by its numbers."""
 
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from app.fleet import choice, figures, headline, incidents, strip, table
+from app.fleet import choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
+from app.fleet.timeline import Registered
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.names import game_key
 from pipeline.signals.causes import Finding
+from pipeline.store.database.states import OperationState
+from pipeline.store.operations import Operation
 from tests.unit.fleet_world import NOW, Game, fleet, incident, series, signals
 
 UNKNOWN = "–"
@@ -39,10 +44,16 @@ def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
 
 @pytest.mark.parametrize(
     ("games", "tone"),
-    [([], "plain"), ([Game("a", "STARTING")], "busy"), ([Game("a", "PAUSED")], "plain"), ([Game("a")], "well")],
+    [
+        ([], "plain"),
+        ([Game("a", "STARTING")], "busy"),
+        ([Game("a"), Game("b", "STARTING")], "busy"),
+        ([Game("a", "PAUSED")], "plain"),
+        ([Game("a")], "well"),
+    ],
 )
 def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
-    """A fleet without games, and one that only starts or is paused, is not told in green."""
+    """A fleet without games, or whose streams only start or are paused, is not green."""
     assert headline.headline(signals(games)).tone == tone
 
 
@@ -67,7 +78,7 @@ def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
 
 
 def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
-    """Slots in which nobody reported, and those nobody has told of yet, are not known."""
+    """Slots in which nobody reported, and those that nobody has reported yet, are not known."""
     hour = series([game_key("a")])
     hour.status[:, 10] = -1
     late = replace(hour, since=hour.since - 180)
@@ -78,7 +89,7 @@ def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
 
 
 def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
-    """The shares are of all games that should have reported; one that was heard before and is silent is late."""
+    """The shares are of all games that should have reported; a game that was heard before and is silent is late."""
     hour = series([game_key(name) for name in "abcd"])
     hour.status[0, 30] = STATUSES.index("FAILED")
     hour.status[1, 30] = -1
@@ -88,7 +99,7 @@ def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
 
 
 def test_a_paused_game_may_be_silent() -> None:
-    """That a game which is paused, or whose group is stopped, reports nothing is wanted, and no trouble of a slot."""
+    """The silence of a game that is paused, or whose group is stopped, is no trouble of a slot."""
     hour = series([game_key("a"), game_key("b")])
     hour.status[1, 20:] = -1
     paused = [Game("a"), Game("b", "PAUSED")]
@@ -115,7 +126,7 @@ def value(label: str, made: list[Figure]) -> tuple[str, str]:
 
 
 def test_what_is_not_read_is_a_dash_with_its_reason() -> None:
-    """Without series, alerts and operations all seven figures stand, none of them 0, each with why."""
+    """Without series, alerts and operations, all seven figures stand, none of them 0, each with why."""
     whys = {"series": "the series is away", "alerts": "no Prometheus is set", "operations": "the store is away"}
     made = figures.figures(signals([Game("a", reported=None)], whys=whys))
     assert [each.value for each in made] == [UNKNOWN] * 7
@@ -133,7 +144,7 @@ def test_alerts_that_are_not_known_are_not_zero() -> None:
 
 
 def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
-    """Events and rows are told per second, with the usual of the hour; where nobody reported the line is broken."""
+    """Events and rows are rates per second, with the usual of the hour; where nobody reported the line is broken."""
     hour = series([game_key("a")])
     hour.status[:, 5], hour.rows[:, 5], hour.commits[:, 5] = -1, 0, 0
     hour.events[5] = np.nan
@@ -142,6 +153,13 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert value("Rows landed", made) == ("10 /s", "100 % of events")
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
+
+
+def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
+    """Rows landed are known from the first second on: from the drivers' reports, if all of them give a rate."""
+    assert value("Rows landed", figures.figures(signals([Game("a"), Game("b")])))[0] == "20 /s"
+    silent = Game("b", reported={"rows_per_second": None})
+    assert value("Rows landed", figures.figures(signals([Game("a"), silent])))[0] == UNKNOWN
 
 
 def test_the_latency_now_has_no_row_that_was_caught_up() -> None:
@@ -253,7 +271,7 @@ def test_names_that_look_alike_are_told_apart() -> None:
 
 
 def test_a_table_has_nulls_for_what_is_unknown() -> None:
-    """Numbers of a stream that does not report are null and not 0; its trend ends where nobody knew it any more."""
+    """Numbers of a silent stream are null and not 0; a trend is the newest run of known points, or null."""
     known, lost = Game("known"), Game("lost", group="b")
     seen = fleet([known, lost], silent={"b": 120.0})
     rows = choice.chosen(seen.rows, Choice())
@@ -264,10 +282,12 @@ def test_a_table_has_nulls_for_what_is_unknown() -> None:
     assert (first["game"], first["status"]) == ("lost", ["? unknown"])
     assert {first[name] for name in ("backlog", "p99", "rows")} == {None}
     assert "is silent for 120 s" in first["cause"]
-    assert first["rows_trend"] == [600] * 10 + [None] * 10
-    assert first["backlog_trend"] == [3] * 10 + [None] * 10
+    assert (first["rows_trend"], first["backlog_trend"]) == (None, None), "nobody knows it now"
     assert (second["backlog"], second["p99"], second["rows"], second["cause"]) == ("1.5 s", "4.0 s", "10", None)
     assert second["rows_trend"] == [600] * 20
+    hour.status[0, :30], hour.rows[0, :30], hour.commits[0, :30], hour.backlog[0, :30] = -1, 0, 0, np.nan
+    late = table.table(seen, rows, choice.labels(seen.rows), hour, None).to_pylist()
+    assert (late[1]["rows_trend"], late[1]["backlog_trend"]) == ([600] * 10, [3] * 10), "no zeros before it began"
     bare = table.table(seen, rows, choice.labels(seen.rows), None, None).to_pylist()
     assert {row["rows_trend"] for row in bare} == {None}
 
@@ -277,6 +297,23 @@ def test_a_clock_ahead_tells_no_age() -> None:
     ahead = fleet([Game("a", reported={"last_commit_at": NOW + 500, "status_since": NOW + 500})])
     made = table.table(ahead, ahead.rows, choice.labels(ahead.rows), None, None).to_pylist()
     assert (made[0]["commit"], made[0]["since"]) == (None, None)
+
+
+# ---------------------------------------------------------------------------------------------------------------- marks
+
+
+def test_starts_close_together_are_one_mark() -> None:
+    """Drivers that started together are one mark, first versions of schemas none, an operation says what it did."""
+    seen = fleet([Game("a"), Game("b", group="b")])
+    move = SimpleNamespace(
+        kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
+        parameters={"assignments": {"x": "b", "y": "b"}},
+    )  # fmt: skip
+    came = [Registered("x", 1, NOW - 90), Registered("x", 2, NOW - 89)]
+    schemas = [*came, Registered(game_key("a"), 7, NOW - 80)]
+    made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
+    assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
+    assert timeline.events(seen, [], [], NOW - 60) == []
 
 
 # --------------------------------------------------------------------------------------------------------------- volume

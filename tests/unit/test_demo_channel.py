@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from pipeline.cli.main import cli
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.channel import Active, offered
+from pipeline.demo.breaking.faults import FAULTS
 from pipeline.errors import Refused, Transient
-from pipeline.settings import Paths
+from pipeline.settings import Paths, load
+from pipeline.store.database.engine import open_store
 
 LASTING = Active("freeze", "a", 1.0, 2.0, "frozen")
 
@@ -174,3 +178,26 @@ def test_an_offer_that_others_may_have_written_counts_for_nothing(demo: tuple[Pa
         paths.break_it.chmod(0o600)
         assert not channel.is_offered(paths)
     assert [each for each in fake.done if each != "look"] == []
+
+
+def test_the_command_line_asks_the_demo(tmp_path: Path) -> None:
+    """`turnout demo break` needs no browser: it prints the act, the signs and the mend; without a demo it refuses."""
+    open_store(*load(tmp_path)).dispose()
+    paths, fake = Paths(tmp_path), Fake()
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(cli, ["demo", *words, "--env-dir", str(tmp_path)])
+
+    with offered(paths, fake):
+        begun = run("break", "kill", "a").output
+        assert begun.startswith("did kill\n")
+        assert all(sign.what in begun for sign in FAULTS["kill"].signs)
+        assert FAULTS["kill"].mend in begun
+        assert run("mend", "freeze", "a").output == "ended freeze\n"
+        listed = json.loads(run("faults", "--json").output)
+        assert [each["name"] for each in listed["faults"]] == list(FAULTS)
+        assert [each["fault"] for each in listed["active"]] == ["freeze"]
+        assert "lasts: freeze a since" in run("faults").output
+    assert fake.done == ["begin kill a", "undo freeze a", "end all"]
+    for words in (["break", "kill", "a"], ["mend", "freeze", "a"], ["faults"]):
+        assert isinstance(run(*words).exception, Refused)

@@ -34,6 +34,7 @@ def counted(*arrivals: Arrival, since: float = LONG_AGO, commits: tuple[BronzeCo
 
 
 @given(_ARRIVALS, _COMMITS, _TIMES, _TIMES)
+@pytest.mark.proves("G214")
 def test_every_row_counts_or_was_caught_up(
     arrivals: list[Arrival], commits: dict[int, BronzeCommit], one: float, other: float
 ) -> None:
@@ -52,8 +53,11 @@ def test_rows_of_one_commit_are_parted_by_their_source_time() -> None:
     assert counted(Arrival(1, 100, NOW - 20, NOW - 10), since=NOW - 20) == (100, 0)
     assert counted(Arrival(1, 7, NOW - 5, NOW - 5), since=NOW - 5) == (7, 0)
     assert counted(Arrival(1, 7, NOW - 5, NOW - 5), since=NOW - 4) == (0, 7)
+    found = measure([Arrival(1, 1_000, NOW - 100, NOW)], NOW, 0.0, NOW - 10, {})
+    assert (found.caught_up, sum(found.counts[:5])) == (900, 100), "none that counts is older than the start"
 
 
+@pytest.mark.proves("G214")
 def test_a_backlog_of_before_the_start_is_not_the_latency_of_now() -> None:
     """Minutes that rows waited for a driver are in no bucket; later rows are in their own."""
     arrivals = [Arrival(1, 9_000, NOW - 900, NOW - 40), Arrival(2, 10, NOW - 3, NOW - 2)]

@@ -89,24 +89,12 @@ def test_segments_are_means_over_the_rows_of_five_minutes() -> None:
         result(START + 200, 1_000),
     ]
     state = one(watch.observe(START + 200, {"g": reading()}, results))
-    assert (state.queue_seconds, state.process_seconds, state.upstream_seconds) == (
-        2.0,
-        3.0,
-        40.0,
-    )
+    assert (state.queue_seconds, state.process_seconds, state.upstream_seconds) == (2.0, 3.0, 40.0)
     assert state.commit_seconds == pytest.approx(0.4)
     later = one(watch.observe(START + 310, {"g": reading()}, []))
-    assert (later.queue_seconds, later.process_seconds, later.upstream_seconds) == (
-        5.0,
-        6.0,
-        None,
-    )
+    assert (later.queue_seconds, later.process_seconds, later.upstream_seconds) == (5.0, 6.0, None)
     quiet = one(watch.observe(START + 600, {"g": reading()}, []))
-    assert (quiet.queue_seconds, quiet.process_seconds, quiet.commit_seconds) == (
-        None,
-        None,
-        None,
-    )
+    assert (quiet.queue_seconds, quiet.process_seconds, quiet.commit_seconds) == (None, None, None)
 
 
 def test_bytes_and_commits_are_counted_as_rows_are() -> None:

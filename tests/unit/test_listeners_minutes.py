@@ -86,7 +86,19 @@ def test_a_time_in_the_future_counts_now() -> None:
     minutes = Minutes()
     minutes.add_pass(passed(result(at=NOW + 86_400)), NOW + 5)
     minutes.add_states([state("go_b", at=NOW + 86_400)], NOW + 5)
-    assert {row.at for row in minutes.close(NOW + 65)} == {NOW}
+    closed = minutes.close(NOW + 65)
+    assert [(row.at, row.game_key) for row in closed if isinstance(row, StreamMinute)] == [
+        (NOW, "chess_a"),
+        (NOW, "go_b"),
+    ]
+
+
+def test_a_minute_stays_open_for_results_on_their_way() -> None:
+    """Series: closing one minute does not close the next one before its time."""
+    minutes = Minutes()
+    minutes.add_states([state(), state(at=NOW + 61)], NOW + 61)
+    assert [row.at for row in minutes.close(NOW + 120 + GRACE_SECONDS / 2)] == [NOW]
+    assert [row.at for row in minutes.close(NOW + 120 + GRACE_SECONDS)] == [NOW + 60]
 
 
 def test_ingest_without_rows_is_zero_and_without_a_driver_unknown() -> None:

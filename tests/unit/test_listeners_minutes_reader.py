@@ -1,6 +1,7 @@
 """Guards that the dashboard reads each minute once, whatever the writers, merges and restarts did to the tables."""
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,25 @@ def test_old_slots_and_their_games_are_forgotten(world: World) -> None:
     assert world.read(NOW + 36_000).games == ()
 
 
+def test_a_game_counts_to_the_group_that_last_reported_it(world: World) -> None:
+    """After a move the new group has the game; a late row of the old group does not take it back."""
+    writer = write(world, replace(MINUTE, at=NOW + 600))
+    assert world.read(NOW + 660).groups == ("eu-1",)
+    write(world, replace(MINUTE, at=NOW + 660, group="eu-2"), writer=writer)
+    assert world.read(NOW + 780).groups == ("eu-2",)
+    write(world, replace(MINUTE, at=NOW + 600), writer=writer)
+    assert world.read(NOW + 780).groups == ("eu-2",)
+
+
+def test_many_games_keep_their_own_rows(world: World) -> None:
+    """However many games join, each has its own numbers, in order of keys."""
+    writer = MetricsTables(world.folder, "group-eu-1")
+    for turn in range(3):
+        games = [replace(MINUTE, game_key=f"g{at:03}", rows=at) for at in range(turn * 150, turn * 150 + 150)]
+        write(world, *games, writer=writer)
+        assert world.read().rows.sum(axis=1).tolist() == list(range(turn * 150 + 150))
+
+
 def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refresh costs what is new: files that were read are not read again, and without news nothing is."""
     read: list[str] = []
@@ -260,3 +280,26 @@ def test_other_versions_rows_are_read_as_far_as_they_are_known(world: World) -> 
     write(world, replace(MINUTE, status="GLOWING", latency_counts=(1, 2)))
     series = world.read()
     assert (STATUSES.index("UNKNOWN"), 4, 0) == (series.status.max(), series.rows.sum(), series.counts.sum())
+
+
+@pytest.mark.long
+def test_a_refresh_of_a_thousand_games_is_cheap(world: World) -> None:
+    """An hour of 1,000 games costs at most 150 ms of CPU time a refresh, the best of five."""
+    writers = [MetricsTables(world.folder, f"group-{group}") for group in range(10)]
+
+    def report(at: float) -> None:
+        for game in range(1_000):
+            writers[game % 10].add(replace(MINUTE, at=at, game_key=f"g{game:04}"))
+        for writer in writers:
+            assert writer.flush()
+
+    for minute in range(60):
+        report(NOW + 60 * minute)
+    assert world.read(NOW + 3600).rows.sum() == 60 * 1_000 * 4
+    took = []
+    for minute in range(60, 65):
+        report(NOW + 60 * minute)
+        begun = time.process_time()
+        assert world.read(NOW + 60 * minute + 60).rows.sum() == 60 * 1_000 * 4
+        took.append(time.process_time() - begun)
+    assert min(took) <= 0.15

@@ -40,6 +40,7 @@ def test_a_good_file_is_taken_as_it_is() -> None:
     assert default() == (Objective("all", None, None, 0.99, 30),)
 
 
+@pytest.mark.proves("G220")
 def test_all_problems_are_reported_at_once_with_their_lines() -> None:
     """Nobody corrects a file line by line against a command that stops at the first."""
     text = """\
@@ -107,6 +108,7 @@ def test_a_pattern_has_the_games_that_people_expect(pattern: str, name: str, bel
     assert (re.fullmatch(expression, game_key(name)) is not None) == belongs
 
 
+@pytest.mark.proves("G220")
 def test_a_broken_file_leaves_the_old_rules(tmp_path: Path) -> None:
     """A mistake on a Friday does not take the alerts away."""
     settings, paths = load(tmp_path, {})

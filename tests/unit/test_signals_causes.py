@@ -154,9 +154,12 @@ def test_a_source_is_silent_only_beyond_its_own_gaps() -> None:
 
 def test_nothing_known_is_undetermined_and_says_what_is() -> None:
     """A late game without evidence of a cause gets no made-up one."""
-    finding = found(game(status="STALLED", backlog_seconds=200.0), game("go"))
-    assert (finding.cause, finding.title) == (Cause.UNDETERMINED, "Chess late, cause not determined")
-    assert finding.evidence[0] == "status STALLED, age of its backlog 3 min"
+    where = {"queue": 41.0, "process": 3.0, "commit": 0.4}
+    finding = found(game(status="STALLED", backlog_seconds=200.0, segments=where), game("go"))
+    assert (finding.cause, finding.title) == (Cause.UNDETERMINED, "Chess stood still, cause not determined")
+    assert finding.evidence[:2] == (
+        "status STALLED, age of its backlog 3 min", "its latency is 41.0 s queue and 3.0 s process"
+    )  # fmt: skip
     assert finding.excludes == ("its 1 neighbour is well", "the source is level")
 
 

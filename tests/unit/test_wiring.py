@@ -21,6 +21,7 @@ from pipeline.reasons import missing_commit
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
+from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import start_driver
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _refusal_reported
@@ -143,6 +144,43 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     reported = {family.name for family in telemetry.exposition.collect()}
     assert not {each for each in reported if each.startswith(("turnout_controller", "turnout_operations"))}
     assert "turnout_fleet_judged_timestamp_seconds" in reported, "its age says that nothing is known"
+    telemetry.close()
+    engine.dispose()
+
+
+@pytest.mark.proves("G210")
+def test_ingest_judges_causes_only_where_no_controller_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A laptop without a controller has incidents, one with a controller has one process that keeps them.
+
+    That they cannot be judged stops neither ingest nor the judgement of the fleet.
+    """
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver._heartbeat("running", 1, active=True, now=True)
+    first = read_last_look(engine)
+    assert first is not None
+    assert first.kept_by == "ingest"
+    start_driver(engine, "controller", "main", None)
+    driver._heartbeat("running", 1, active=True, now=True)
+    second = read_last_look(engine)
+    assert second is not None
+    assert second.looked_at == first.looked_at
+
+    def broken(*_arguments: Any) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(driver._keeper, "look", broken)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM drivers WHERE kind = 'controller'"))
+    driver._heartbeat("running", 1, active=True, now=True)
+    assert telemetry.exposition.snapshot().controller_metrics is not None
+    assert caplog.messages[-1] == "judging causes failed, retrying: a bug"
     telemetry.close()
     engine.dispose()
 

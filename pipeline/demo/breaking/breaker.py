@@ -236,6 +236,8 @@ class Breaker:
                 raise Refused(f"{fault.title} takes no target: a demo has one {fault.target}.")
             return ""
         if fault.target == "game":
+            if not target:
+                raise Refused(f"{fault.title} takes a game, by name or key: `turnout games list` has them.")
             return str(find(target, {str(key): name for key, name in known_games(self._engine).items()}).key)
         known = [*sorted(read_groups(self._engine)), *(["ingest"] if fault.target == "driver" else [])]
         if target not in known:

@@ -116,7 +116,9 @@ def offered(paths: Paths, breaking: Breaking) -> Iterator[None]:
             finally:
                 paths.break_it.unlink(missing_ok=True)
                 closed.set()
-                listening.shutdown(socket.SHUT_RDWR)  # wakes the thread
+                with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as waking:
+                    waking.setblocking(False)
+                    waking.connect(str(folder / "socket"))  # the thread waits for a connection
                 thread.join()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -135,12 +137,9 @@ class _Server:
                     connection, _ = self._listening.accept()
                 except TimeoutError:
                     continue
-                except OSError:
-                    if closed.is_set():
-                        break
-                    raise
                 with connection:
-                    self._serve_one(connection)
+                    if not closed.is_set():
+                        self._serve_one(connection)
         finally:
             self._breaking.end_all()
 

@@ -39,7 +39,7 @@ class Fault:
         return self.target not in {"source", "store"}
 
 
-POISON_PER_SECOND: Final = 20
+POISON_PER_SECOND: Final = 60
 """Refused rows of a poisoned game, and rows of a breaking schema."""
 
 QUARANTINE_ROWS: Final = 2_000
@@ -116,10 +116,10 @@ _ALL: Final = (
         "store",
         "Holds the lock for writes of the control store's file, as a backup that hangs does. Reads go on.",
         (
-            Sign(30, "Fleet", "every driver is silent, since no heartbeat can be written; nothing is shown as healthy"),
+            Sign(30, "Fleet", "every driver is silent, then without its lease, all at one time; nothing is healthy"),
             Sign(30, "Operations", "nothing can be submitted, and the page says why"),
         ),
-        "Release the lock. Rows land all the while: tables do not need the control store.",
+        "Release the lock: rows wait in the source meanwhile, and every process goes on by itself.",
         "Release the lock",
         120.0,
     ),
