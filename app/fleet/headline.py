@@ -31,9 +31,13 @@ def headline(signals: Signals) -> Headline:
     """
     judgement, now = signals.fleet.judgement, signals.fleet.read_at
     streams, _, notes = judgement.headline.partition("; ")
-    if judgement.healthy:
+    opened = [each for each in signals.incidents or () if each.ended_at is None]
+    if judgement.healthy and not opened:
         return Headline(judgement.headline, _calm(signals), _well_tone(signals.fleet))
     since = since_text(_trouble_since(signals), now)
+    if judgement.healthy:  # such as rows that are refused while their stream runs
+        count = f"{len(opened)} incident{'' if len(opened) == 1 else 's'} open"
+        return Headline(f"{judgement.headline}; {count}", since, "late")
     if any(row.is_own_trouble for row in signals.fleet.rows):
         return Headline(streams, _joined(notes, since), _trouble_tone(signals.fleet))
     return Headline(judgement.headline, since, _trouble_tone(signals.fleet))

@@ -32,7 +32,7 @@ def program(package: str, name: str) -> str:
 
 
 def is_about(alert: Mapping[str, Any], game: str) -> bool:
-    return alert["labels"].get("game", game) == game
+    return bool(alert["labels"].get("game", game) == game)
 
 
 class Inbox:

@@ -65,6 +65,13 @@ def test_a_store_that_does_not_answer_is_the_sentence() -> None:
     assert said.tone == "blind"
 
 
+def test_an_open_incident_is_not_calm() -> None:
+    """One judgement: rows may be refused while their stream runs, and the sentence says so beside the streams."""
+    said = headline.headline(signals([Game("a")], incidents=(incident([game_key("a")], since=NOW - 300),)))
+    assert (said.text, said.tone) == ("1 stream healthy; 1 incident open", "late")
+    assert "5 min" in said.meta
+
+
 def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
     """Since when all was well is known from what ended last; a series without trouble gives the least there was."""
     ended = incident([game_key("a")], ended_at=NOW - 3600 * 3 - 720)
