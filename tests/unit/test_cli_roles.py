@@ -31,8 +31,9 @@ READS = {
     "grants export", "grants requests",
     "read", "incidents",
 }  # fmt: skip
-RUNS = {  # who may start a process on the machine may do what it does
-    "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run", "catalog serve",
+RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
+    "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
+    "catalog serve",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
