@@ -67,7 +67,7 @@ class LastRows:
 
 
 def last_rows(environment: Environment, key: str, kind: Kind, limit: int, actor: Person) -> LastRows:
-    """Read the last rows of a game for a person who looks, at most 5 s old.
+    """Read the last rows of a game for a person who looks, at most 10 s old.
 
     Raises:
         Refused: no such game is known, or its rows or the control store cannot be read.
@@ -83,7 +83,7 @@ def may_see_payloads(environment: Environment, actor: Person) -> bool:
     return may(known, actor.name, Role.OPERATOR)
 
 
-@st.cache_data(ttl=5, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_data(ttl=10, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
 def _read(environment: Environment, key: str, kind: Kind, limit: int, with_payloads: bool) -> LastRows:
     with services.reading():
         game = find(key, known_names(services.engine(environment)))

@@ -135,7 +135,7 @@ HOUR = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a Prometheus sees, and which alerts fire at which second (the watchdog aside)."""
+    """The series of a Prometheus, and which alerts fire at which second (the watchdog aside)."""
 
     law: str
     series: Sequence[tuple[str, str]]
@@ -672,7 +672,7 @@ def test_rules_are_valid_and_not_stale() -> None:
 
 
 def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
-    """What follows from the one judgement, or makes it unhealthy too, is named here; all others say it and why."""
+    """Alerts that follow from the one judgement, or make it unhealthy too, are listed; others say it and why."""
     judged = {
         "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutFleetUnhealthy", "TurnoutControllerDown",
         "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits", "TurnoutSourceBacklog", "TurnoutSourceUnknown",

@@ -62,7 +62,7 @@ def test_each_runbook_names_the_page_that_shows_the_problem() -> None:
     "url", ["dash.example.com", "//host", "javascript:alert(1)", "https://ann:pw@host", "http://host/{{ .Labels }}"]
 )
 def test_an_address_that_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
-    """What would make links that lead nowhere, or a template of Prometheus, is refused; it may have a password."""
+    """A text for links that lead nowhere, or a template of Prometheus, is refused unseen: it may have a password."""
     (tmp_path / "turnout.toml").write_text(f'[dashboard]\nurl = "{url}"\n')
     with pytest.raises(Refused, match=r"dashboard\.url: expected an address") as refused:
         load(tmp_path, {})

@@ -177,6 +177,16 @@ def test_two_that_keep_incidents_agree_again() -> None:
     assert found[0].games == ("x", "y")
 
 
+def test_two_incidents_of_a_source_become_one() -> None:
+    """Also an incident without games is one: the older stays open."""
+    keeper = Keeper()
+    (one,) = keeper.see(look(source=replace(LEVEL, condition="unknown", ingest=DEAD)))
+    twin = replace(one, incident_id="twin", since=one.since + 1)
+    assert keeper.evidence is not None
+    found = group_incidents([twin, one], keeper.causes, keeper.evidence, lambda: "never")
+    assert {each.incident_id: each.ended_at is None for each in found} == {one.incident_id: True, "twin": False}
+
+
 @pytest.mark.proves("G210")
 def test_a_new_process_goes_on_with_what_is_open() -> None:
     """A successor knows the settled causes from the incidents, so none ends or begins."""

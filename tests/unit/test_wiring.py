@@ -9,22 +9,26 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 
+from listeners.metrics_schema import INGEST_MINUTE
 from pipeline import wiring
 from pipeline.errors import Refused
+from pipeline.ingest.query import Landed
 from pipeline.reasons import missing_commit
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import start_driver
+from pipeline.store.reports import write_backlog
 from pipeline.telemetry import Telemetry
-from pipeline.wiring import _Driver, _Duty, _refusal_reported
+from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
 from tests.unit.test_health_exposition import CONTROLLER_METRICS
 
 
@@ -101,6 +105,24 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "maintenance": 0, "operation": 0}
     assert telemetry.exposition.snapshot().controller_metrics is not None, "and what the alerts on the controller need"
     assert f"the ingest query failed: {sentence}" in caplog.messages
+
+
+def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
+    """Series: each commit to bronze, and the rows that wait before it, are in the minutes of the ingest driver."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    write_backlog(engine, age_seconds=80.0, peak_seconds=80.0, rows=9, limit_seconds=60.0, reason=None)
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    _publish_landed(telemetry, Landed(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
+    driver._heartbeat("running", 1, active=True, now=True)
+    telemetry.close()
+    engine.dispose()
+    rows = DeltaTable(paths.metrics / INGEST_MINUTE.name).to_pyarrow_table().to_pylist()
+    assert tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits")) == (50, 3, 1)
+    assert max(row["backlog_age_seconds"] or 0.0 for row in rows) >= 80.0
 
 
 def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
