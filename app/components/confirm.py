@@ -11,6 +11,7 @@ from typing import Final
 import streamlit as st
 
 from app import formatting
+from app.look import style, tokens
 from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -108,6 +109,8 @@ def _title(kept: _Offer) -> str:
 
 def _draw_offer(environment: Environment, place: str, kept: _Offer, items: Items | None) -> None:
     with st.container(key=f"confirm_{place}", gap="small"):
+        if st.context.theme.type is not None:
+            st.html(style.scheme(tokens.mode_of(st.context.theme.type)))
         if kept.preview is not None and not kept.is_over:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:

@@ -1,13 +1,13 @@
 """Cards of the cluster groups, and what a planned move would do to their loads; a page says what a click does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
 
 from app import formatting
-from app.look import parts
+from app.look import parts, vega
 from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from pipeline.placement.capacity import GroupLoad, Loads
@@ -25,14 +25,23 @@ class Click:
     steer: Callable[[str], None]
 
 
-def draw(steering: ControlState, click: Click) -> None:
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Rows that landed each second, by group, over the range on screen; `why` says why nobody knows."""
+
+    frame: vega.Frame | None
+    by_group: Mapping[str, vega.Values]
+    why: str = ""
+
+
+def draw(steering: ControlState, landed: Landed, click: Click) -> None:
     """Draw a card per group, four in a row."""
     names = steering.fleet.groups
     beside = min(_IN_A_ROW, len(names))
     for first in range(0, len(names), beside):
         for column, name in zip(st.columns(beside, gap="small"), names[first : first + beside], strict=False):
             with column, st.container(border=True, key=f"card_group_{name}", gap="xsmall"):
-                _draw_card(steering, name, click)
+                _draw_card(steering, name, click, landed)
 
 
 def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
@@ -58,7 +67,7 @@ def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
         st.html(parts.note(" · ".join(words)))
 
 
-def _draw_card(steering: ControlState, name: str, click: Click) -> None:
+def _draw_card(steering: ControlState, name: str, click: Click, landed: Landed) -> None:
     fleet = steering.fleet
     state = fleet.state("group", name)
     word = formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
@@ -72,9 +81,21 @@ def _draw_card(steering: ControlState, name: str, click: Click) -> None:
         st.html(parts.loads([_line(group, group.share, name="load")], limit=1.0))
     if state is not None and state.is_problem and state.liveness.reason:
         st.html(parts.note(formatting.shown(state.liveness.reason, 160)))
+    _draw_landed(landed, name)
     with st.container(horizontal=True, key=f"row_group_{name}", gap="xsmall"):
         st.button("Open", key=f"open_{name}", on_click=click.open, args=(name,))
         st.button("Steer…", key=f"steer_{name}", type="tertiary", on_click=click.steer, args=(name,))
+
+
+def _draw_landed(landed: Landed, name: str) -> None:
+    values = landed.by_group.get(name, ())
+    if landed.frame is None or not any(values):
+        st.html(parts.note(landed.why or "No row landed in this time."))
+        return
+    st.html(parts.section("Rows", "landed per second"))
+    chart = vega.bars(landed.frame, [("landed", "series-2", values)])
+    alt = f"Rows that landed each second in group {formatting.shown(name, 40)}."
+    st.vega_lite_chart(chart.whole(), theme=None, key=f"landed_{name}", alt=alt)
 
 
 def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:

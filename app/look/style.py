@@ -15,7 +15,7 @@ _FRAME: Final = """
 .st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
 .st-key-context{min-height:2.6rem;margin-top:.9rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
-button[data-testid$="Active"],button[data-testid$="Active"] p{color:var(--ink)!important}
+button[data-variant="segmented_control"][aria-checked="true"] *{color:var(--ink)!important}
 [data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
 .st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
 .st-key-keys:focus-within{opacity:1;pointer-events:auto}
@@ -139,6 +139,11 @@ PILLS
 @media(max-width:1100px){.t-figures>div{flex-basis:22%}}
 @media(max-width:640px){.t-figures>div{flex-basis:42%}.t-incident{flex-wrap:wrap}}
 """
+
+
+def scheme(mode: tokens.Mode) -> str:
+    """Return what a drawer needs: it stands outside the page, and so has not the page's `color-scheme`."""
+    return f'<i hidden></i><style>[role="dialog"]{{color-scheme:{mode}}}</style>'
 
 
 def block() -> str:

@@ -1,6 +1,8 @@
 """The cluster groups: settings, condition, and plans that move games between them."""
 
+import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -8,12 +10,15 @@ import streamlit as st
 
 from app import formatting
 from app.components import cards, confirm, group_cards, group_forms, header, links, pills
-from app.look import parts
+from app.fleet import timeline
+from app.look import parts, tokens
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
+from app.state.series import series
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
+from pipeline.errors import Refused
 from pipeline.health.judgement import DriverState
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
@@ -23,6 +28,7 @@ from pipeline.store.fleet import Fleet
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
+_LOW = 70  # px, of a chart in a card
 _DRIVERS = {formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()}
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=90),
@@ -56,7 +62,7 @@ def _live(environment: Environment) -> None:
     header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes), meta=_scope(fleet))
     _take_link(steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
-        group_cards.draw(steering, group_cards.Click(_open, _steer))
+        group_cards.draw(steering, _landed(environment), group_cards.Click(_open, _steer))
     _draw_move(environment, steering)
     _draw_group(environment, steering)
     links.keep(_LINKED)
@@ -64,6 +70,17 @@ def _live(environment: Environment) -> None:
     group_forms.draw_make(environment)
     if (opened := st.session_state.pop(_OPEN, None)) is not None:
         st.switch_page("views/fleet.py", query_params={"group": opened})
+
+
+def _landed(environment: Environment) -> group_cards.Landed:
+    """Return the rows of each group over the range on screen; without them the page goes on."""
+    try:
+        seen = series(environment, header.range_seconds())
+    except Refused as refused:
+        return group_cards.Landed(None, {}, formatting.shown(str(refused), 160))
+    mode = tokens.mode_of(st.context.theme.type)
+    axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
+    return group_cards.Landed(axis, timeline.by_group(seen))
 
 
 def _open(group: str) -> None:

@@ -10,9 +10,8 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header, links, pills
+from app.components import confirm, header, links, operation_cards, pills
 from app.look import parts
-from app.look.tokens import Tone
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
@@ -25,7 +24,6 @@ from pipeline.store.operations import Operation
 _MAX_CARDS = 20
 _STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
 _MAX_STEPPERS = 5  # cards whose steps are read, too
-_STEPPERS = {"done": "done", "running": "running", "failed": "failed"}
 _COLUMNS = {
     "page": links.operation_column("Opens its page", "operations", 110),
     "kind": st.column_config.TextColumn("What", width=80),
@@ -66,7 +64,7 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
     for place, each in enumerate(opened[:_MAX_CARDS]):
-        _draw_card(environment, each, journal, with_steps=place < _MAX_STEPPERS)
+        operation_cards.draw(environment, each, journal, with_steps=place < _MAX_STEPPERS)
     if len(opened) > _MAX_CARDS:
         st.caption(f"{len(opened) - _MAX_CARDS} more are open, and stand in the table.")
     rows = [*opened[_MAX_CARDS:], *ended]
@@ -140,61 +138,6 @@ def _named(operation: Operation, journal: OperationList) -> str:
     return f"{links.short(operation.operation_id)} · {about}"
 
 
-def _draw_card(environment: Environment, operation: Operation, journal: OperationList, *, with_steps: bool) -> None:
-    state = "stuck" if operation.is_stuck else "open"
-    with st.container(border=True, gap="small", key=f"operation_{state}_{operation.operation_id}"):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            targets = formatting.targets_text(operation.targets, journal.names)
-            what = f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}"
-            pill, tone = formatting.operation_text(operation.state), _tone(operation.state)
-            st.html(parts.title(what, pill, tone, _about_card(operation, journal.read_at)), width="stretch")
-            confirm.operation_link(operation.operation_id, operation.operation_id[:8])
-        if with_steps:
-            _draw_stepper(environment, operation)
-        if operation.outcome:
-            st.text(formatting.shown(operation.outcome))
-
-
-def _about_card(operation: Operation, now: float) -> str:
-    since = operation.requested_at if operation.stuck_since is None else operation.stuck_since
-    took = formatting.age(now - since)
-    how = f"{took} ago" if operation.stuck_since is None else f"for {took}"
-    words = [f"by {formatting.shown(operation.actor, 40)}, {how}"]
-    words += [f"“{formatting.shown(operation.reason, 200)}”"] if operation.reason else []
-    return " · ".join(words)
-
-
-def _draw_stepper(environment: Environment, operation: Operation) -> None:
-    try:
-        seen = control_queries.one_operation(environment, operation.operation_id)
-    except Refused as refused:
-        st.html(parts.note(formatting.shown(str(refused))))
-        return
-    if seen.steps:
-        st.html(_stepper(seen))
-
-
-def _stepper(seen: OneOperation) -> str:
-    stuck = seen.operation.is_stuck
-    last = len(seen.steps) - 1
-    return parts.steps(
-        [
-            (
-                "person" if stuck and place == last else _STEPPERS.get(step.state, "waiting"),
-                formatting.shown(step.name, 40).capitalize(),
-                formatting.shown(step.detail, 120)
-                if step.detail
-                else formatting.duration((step.ended_at or seen.read_at) - step.started_at),
-            )
-            for place, step in enumerate(seen.steps)
-        ]
-    )
-
-
-def _tone(state: str) -> Tone:
-    return formatting.OPERATION_TONES.get(state, "plain")
-
-
 def _row(operation: Operation, journal: OperationList) -> dict[str, str | list[str]]:
     took = (operation.ended_at or journal.read_at) - operation.requested_at
     return {
@@ -224,7 +167,9 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     waits = _waits(seen)
     state = formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else "")
     header.headline(
-        f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}", meta=state, tone=_tone(operation.state)
+        f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
+        meta=state,
+        tone=operation_cards.tone(operation.state),
     )
     confirm.draw_controller(operation, runs=seen.controller_runs)
     _draw_facts(seen)
@@ -257,7 +202,7 @@ def _draw_facts(seen: OneOperation) -> None:
     facts["Why"] = formatting.shown(operation.reason, 500) if operation.reason else formatting.UNKNOWN_VALUE
     with st.container(border=True, key="card_facts", gap="small"):
         if seen.steps:
-            st.html(_stepper(seen))
+            st.html(operation_cards.stepper(seen))
         st.html(parts.facts(list(facts.items())))
 
 

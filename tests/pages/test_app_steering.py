@@ -230,7 +230,7 @@ def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, o
 
 
 def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening: Opening, tmp_path: Path) -> None:
-    """What changed between look and confirmation is refused by the controller, and its sentence is on the page."""
+    """The controller refuses a plan if anything changed since the look, and its sentence is on the page."""
     start_driver(store, "group", "a", None)
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_move").click().run()
@@ -463,7 +463,7 @@ def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: 
 
 
 def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:
-    """What a spreadsheet would run is quoted in the file, whoever chose the name."""
+    """Text that a spreadsheet would run is quoted in the file, whoever chose the name."""
     submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
     newest = tuple(audit.entries(store))
     assert ",'=cmd()," in as_csv(control_queries.Log({}, newest, 1, 0.0))
