@@ -19,28 +19,28 @@ def columns(mode: Mode, span: str) -> dict[str, Any]:
     return {
         "status": st.column_config.MultiselectColumn(
             "Status",
-            width=112,
+            width=105,
             options=[formatting.status_text(status) for status in STATUSES],
             color=[tokens.colour(f"pill-{style.tone}", mode) for style in styles],
         ),
-        "game": links.named_game_column("Game", "fleet", 160),
-        "group": st.column_config.TextColumn("Group", width=70),
-        "since": st.column_config.TextColumn("Since", width=80, help="Time in this status.", alignment="right"),
+        "game": links.named_game_column("Game", "fleet", 150),
+        "group": st.column_config.TextColumn("Group", width=60),
+        "since": st.column_config.TextColumn("Since", width=70, help="Time in this status.", alignment="right"),
         "backlog": st.column_config.TextColumn(
             "Backlog",
-            width=80,
+            width=70,
             help="Age of the oldest event waiting for this stream or in the source.",
             alignment="right",
         ),
         "backlog_trend": st.column_config.AreaChartColumn(
-            f"Backlog, {span}", width=100, y_min=0, y_max=_LATE_SECONDS, color="orange"
+            f"Backlog, {span}", width=86, y_min=0, y_max=_LATE_SECONDS, color="orange"
         ),
         "p99": st.column_config.TextColumn(
-            "p99", width=70, help="Latency from source time to table commit, last five minutes.", alignment="right"
+            "p99", width=62, help="Latency from source time to table commit, last five minutes.", alignment="right"
         ),
-        "rows": st.column_config.TextColumn("Rows/s", width=70, help="Landed in the last minute.", alignment="right"),
-        "rows_trend": st.column_config.AreaChartColumn(f"Rows/min, {span}", width=100, y_min=0, color="blue"),
-        "commit": st.column_config.TextColumn("Commit", width=80, help="Age of the last commit.", alignment="right"),
-        "cause": st.column_config.TextColumn("Cause", width=300),
+        "rows": st.column_config.TextColumn("Rows/s", width=62, help="Landed in the last minute.", alignment="right"),
+        "rows_trend": st.column_config.AreaChartColumn(f"Rows/min, {span}", width=86, y_min=0, color="blue"),
+        "commit": st.column_config.TextColumn("Commit", width=70, help="Age of the last commit.", alignment="right"),
+        "cause": st.column_config.TextColumn("Cause", width=270),
         "next": st.column_config.TextColumn("Next", width=130),
     }

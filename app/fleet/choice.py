@@ -11,7 +11,6 @@ from typing import Final
 
 from app import formatting
 from listeners.sample import STATUSES
-from pipeline.health.judgement import TROUBLE
 from pipeline.store.fleet import GameRow
 
 NO_GROUP: Final = "(no group)"
@@ -28,6 +27,7 @@ _ALIKE: Final = str.maketrans(
     "ABEKMHOPCTXaeijopcyxsABEZHIKMNOPTYXovp",
 )
 
+_LEAST_TROUBLE: Final = STATUSES.index("AT_RISK")
 _DOT: Final = "·"  # between a name and its key
 
 
@@ -42,22 +42,22 @@ class Choice:
     sort: str = "worst"
 
 
-def chosen(rows: Sequence[GameRow], choice: Choice) -> list[GameRow]:
-    """Return the games that pass, in the chosen order."""
+def chosen(rows: Sequence[GameRow], choice: Choice, involved: frozenset[str] = frozenset()) -> list[GameRow]:
+    """Return the games that pass, in the chosen order; `involved` are those of open incidents, also if they run."""
     text = choice.text.strip().casefold()
     passing = [
         row
         for row in rows
         if (not choice.statuses or row.verdict.status in choice.statuses)
         and (not choice.groups or (row.group or NO_GROUP) in choice.groups)
-        and (row.in_trouble or not choice.trouble)
+        and (row.in_trouble or row.game_key in involved or not choice.trouble)
         and (not text or text in formatting.shown(row.game).casefold() or text in row.game_key)
     ]
     if choice.sort == "name":
         return sorted(passing, key=_by_name)
     if choice.sort == "backlog":
         return sorted(passing, key=lambda row: (-_lag(row), *_by_name(row)))
-    return sorted(passing, key=_worst_first)
+    return sorted(passing, key=lambda row: _worst_first(row, involved))
 
 
 def counts(rows: Sequence[GameRow]) -> dict[str, int]:
@@ -85,11 +85,14 @@ def _look(name: str) -> str:
     return "".join(unicodedata.normalize("NFKC", name).translate(_ALIKE).casefold().split())
 
 
-def _worst_first(row: GameRow) -> tuple[int, float, str, str]:
-    since = row.verdict.since
+def _worst_first(row: GameRow, involved: frozenset[str]) -> tuple[int, bool, float, str, str]:
+    since, in_trouble = row.verdict.since, row.in_trouble
     # Only trouble is ordered by time: when it began does not change, and an unknown beginning comes last.
-    began = (since if since is not None else float("inf")) if row.verdict.status in TROUBLE else 0.0
-    return (-STATUSES.index(row.verdict.status), began, *_by_name(row))
+    began = (since if since is not None else float("inf")) if in_trouble else 0.0
+    severity = STATUSES.index(row.verdict.status)
+    if row.game_key in involved and not in_trouble:
+        severity = _LEAST_TROUBLE - 1
+    return (-severity, row.game_key not in involved, began, *_by_name(row))
 
 
 def _by_name(row: GameRow) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from app.fleet.blocks import blocks, summary
 from app.fleet.choice import NO_GROUP, SORTS, Choice
 from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
 from app.fleet.readings import reading
+from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
 from app.state.services import Environment
 from listeners.sample import STATUSES
@@ -43,11 +44,14 @@ def draw(environment: Environment) -> None:
     if fleet is None or not fleet.rows:
         return
     stale = stale_since(seen, header.every_seconds(environment), time.time()) is not None
+    if stale:
+        fleet = forgotten(fleet)
     found = incidents_reading(environment, paused=paused)
     unknown = _take(fleet)
     with st.container(border=True, key="card_grid", gap="xsmall"):
         place = st.container(key="grid_place", gap="xsmall")
-    rows = _draw_filters(fleet)
+    involved = frozenset(key for each in found.value or () if each.ended_at is None for key in each.games)
+    rows = _draw_filters(fleet, involved)
     links.draw_unknown(unknown, _WIDGETS)
     with place:
         _draw_grid(environment, fleet, rows, found.value or (), stale=stale)
@@ -66,7 +70,7 @@ def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _draw_filters(fleet: Fleet) -> list[GameRow]:
+def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
     """Draw the head of the table with its filters, which live in the URL; return the games that pass them."""
     held = st.session_state
     asked = Choice(
@@ -76,7 +80,7 @@ def _draw_filters(fleet: Fleet) -> list[GameRow]:
         trouble=held[_WIDGETS["trouble"]] == _ONLY,
         sort=held[_WIDGETS["sort"]] or "worst",
     )
-    rows = choice.chosen(fleet.rows, asked)
+    rows = choice.chosen(fleet.rows, asked, involved)
     counted = choice.counts(fleet.rows)
     offered = [status for status in reversed(STATUSES) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
@@ -93,7 +97,7 @@ def _draw_filters(fleet: Fleet) -> list[GameRow]:
             "All games" if asked.trouble else "Trouble only",
             key="fleet_only_trouble",
             shortcut="F",
-            help="At risk or worse, unknown included. Key: F.",
+            help="At risk or worse, unknown included, and games of open incidents. Key: F.",
             on_click=_toggle_trouble,
         )
         with st.popover(SORTS[asked.sort], type="tertiary", key="fleet_order"):

@@ -4,15 +4,16 @@ Pure. `None` in place of a reading says that nobody knows it, which is never sho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app import formatting
 from app.state.control_queries import OperationList
 from listeners.series import Series
+from pipeline.health.judgement import StreamVerdict
 from pipeline.moments import in_utc
 from pipeline.signals.incidents import Incident
-from pipeline.store.fleet import Fleet
+from pipeline.store.fleet import Fleet, GameRow
 
 LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
 """Statuses at which a person should look though rows may still land."""
@@ -33,6 +34,19 @@ class Signals:
     firing: tuple[str, ...] | None = None  # the names of the alerts that fire
     operations: OperationList | None = None
     whys: Mapping[str, str] = field(default_factory=dict)
+
+
+def forgotten(fleet: Fleet) -> Fleet:
+    """Return a fleet of which nothing is known any more: its streams are unknown since it was read, with no numbers.
+
+    Streams that were paused stay so: a person decided it.
+    """
+    return replace(fleet, rows=tuple(row if row.verdict.status in IDLE else _unknown(row, fleet) for row in fleet.rows))
+
+
+def _unknown(row: GameRow, fleet: Fleet) -> GameRow:
+    last = f"last known: {formatting.STATUS_STYLES[row.verdict.status].word}"
+    return replace(row, verdict=StreamVerdict("UNKNOWN", fleet.read_at, last), reported=None, lag_seconds=None)
 
 
 def since_text(since: float | None, now: float) -> str:

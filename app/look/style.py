@@ -26,6 +26,8 @@ button[data-variant="segmented_control"][aria-checked="true"] *{color:var(--ink)
 _CARDS: Final = """
 [class*="st-key-card_"],[class*="st-key-strip"],[class*="st-key-panel_"],[class*="st-key-plan_"],[class*="_box"],[class*="st-key-verdict_"],[class*="st-key-tile_"],[class*="st-key-operation_"],[class*="st-key-confirm_"],[class*="st-key-resume_box"]{background:var(--card);border-color:var(--line);border-radius:8px}
 [class*="st-key-inc_"]{border-radius:6px;padding:.5rem .9rem;border-left-width:4px;background:var(--card)}
+[class*="st-key-inc_"]>div:first-child{flex:1 1 0;min-width:min(24rem,100%)}
+@media(min-width:1101px){[class*="st-key-inc_"]{flex-wrap:nowrap}}
 [class*="st-key-inc_bad"]{background:var(--bad-ground);border-color:var(--bad-line);border-left-color:var(--bad)}
 [class*="st-key-inc_late"],[class*="st-key-inc_risk"]{background:var(--late-ground);border-color:var(--late-line);border-left-color:var(--late)}
 [class*="st-key-inc_busy"]{border-left-color:var(--busy)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from listeners.sample import LATENCY_EDGES_SECONDS, Segments
-from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.health.status import PASS_LIMIT_SECONDS
 
 _NOWHERE: Final = -math.inf
 
@@ -19,15 +19,15 @@ _NOWHERE: Final = -math.inf
 class Start:
     """The last start of a reader of rows: from when on rows did not wait for it to begin reading.
 
-    It lasts from the reader's start to the end of its first batch, but at most `START_LIMIT_SECONDS`: a row that waits
-    longer is late. Written by the reader's thread, read by others.
+    It lasts from the reader's start to the end of its first batch, but at most `PASS_LIMIT_SECONDS`, as a stream starts
+    at most: what comes later and waits is late. Written by the reader's thread, read by others.
     """
 
     def __init__(self) -> None:
         """Note a reader that has not begun: all rows wait for it."""
         self._begun, self._ended = math.inf, math.inf
 
-    def begin(self, now: float) -> None:
+    def note(self, now: float) -> None:
         """Note that the reader was started, for the first time or again."""
         self._ended = math.inf
         self._begun = now
@@ -39,7 +39,7 @@ class Start:
     @property
     def over_at(self) -> float:
         """When it was over, or will be at the latest; infinite before the reader has begun."""
-        return min(self._ended, self._begun + START_LIMIT_SECONDS)
+        return min(self._ended, self._begun + PASS_LIMIT_SECONDS)
 
 
 class Arrival(NamedTuple):

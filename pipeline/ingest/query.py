@@ -124,7 +124,7 @@ class Ingest:
             Refused: the source or the checkpoint was replaced, or has lost unread records.
             Transient: the broker does not answer.
         """
-        self._start.begin(time.time())
+        self._start.note(time.time())
         self._bronze.refresh()
         self._quarantine.refresh()
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)

@@ -76,7 +76,7 @@ class Demux:
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
-        self._start.begin(time.time())
+        self._start.note(time.time())
         self._bronze.refresh()
         self._fresh = True
         self._resumed = can_resume(self._checkpoint / "query", self._bronze)

@@ -270,6 +270,7 @@ def test_a_store_that_breaks_keeps_the_last_data_and_then_knows_nothing(
     assert "t-dot t-well" not in drawn
     assert drawn.count("t-none") >= 3, "the slots since then are hatched"
     assert "t-faded" in drawn
+    assert statuses(app) == ["? unknown"]
 
 
 def test_paused_data_stays_and_its_age_turns_amber(

@@ -62,6 +62,14 @@ class Inbox:
 
     def wait(self, path: str, name: str, status: str) -> Mapping[str, Any]:
         """Return the alert once it has arrived there in this status."""
+        alert = self.wait_or_none(path, name, status, PATIENCE_SECONDS)
+        with self._changed:
+            got = [(to, each["labels"]["alertname"], each["status"]) for to, each in self._alerts if to != "/watchdog"]
+        assert alert is not None, f"{name} did not arrive as {status}; arrived: {got[-20:]}"
+        return alert
+
+    def wait_or_none(self, path: str, name: str, status: str, seconds: float) -> Mapping[str, Any] | None:
+        """Return the alert once it has arrived, or None after this time."""
 
         def found() -> Mapping[str, Any] | None:
             return next(
@@ -74,10 +82,7 @@ class Inbox:
             )
 
         with self._changed:
-            alert = self._changed.wait_for(found, PATIENCE_SECONDS)
-            got = [(to, each["labels"]["alertname"], each["status"]) for to, each in self._alerts if to != "/watchdog"]
-        assert alert is not None, f"{name} did not arrive as {status}; arrived: {got}"
-        return alert
+            return self._changed.wait_for(found, seconds)
 
 
 class Servers:

@@ -13,11 +13,13 @@ from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts
 from tests.signals.fleet import GROUP, Fleet
 from tests.signals.scaling import FACTOR, durations, rest, scaled
-from tests.signals.servers import Servers
+from tests.signals.servers import PATIENCE_SECONDS, Servers
 
 SEVERITY = {alert.name: alert.severity for alert in alerts()}
 BURNS = ("TurnoutFreshnessBurnFast", "TurnoutFreshnessBurnSlow", "TurnoutFreshnessBudgetDrip")
 LATE = "TurnoutLatencyOverObjective"
+
+ATTEMPTS = 3
 
 Fault = Callable[[Fleet], None]
 FAULTS: dict[str, Fault] = {
@@ -64,11 +66,15 @@ def calm(servers: Servers, fleet: Fleet) -> None:
 
 def follow(servers: Servers, fleet: Fleet, name: str) -> None:
     """Inject the fault of an alert, follow it to its webhook, end the fault, and follow the end."""
-    calm(servers, fleet)
-    missed = servers.missed_scrapes()
-    FAULTS[name](fleet)
     path = f"/{SEVERITY[name]}"
-    alert = servers.inbox.wait(path, name, "firing")
+    for _ in range(ATTEMPTS):  # on a busy machine the burn that follows may be faster, and mute it
+        calm(servers, fleet)
+        missed = servers.missed_scrapes()
+        FAULTS[name](fleet)
+        alert = servers.inbox.wait_or_none(path, name, "firing", PATIENCE_SECONDS / ATTEMPTS)
+        if alert is not None:
+            break
+    assert alert is not None, f"{name} did not arrive in {ATTEMPTS} attempts"
     assert alert["annotations"]["runbook_url"].endswith(f"/runbooks/{name.lower()}")
     fleet.set()
     servers.inbox.wait(path, name, "resolved")
@@ -158,11 +164,17 @@ def test_burns_arrive_in_their_order_and_clear(servers: Servers, fleet: Fleet) -
 @pytest.mark.proves("G221")
 def test_a_dead_group_is_one_alert(servers: Servers, fleet: Fleet) -> None:
     """While a group is silent nobody is called for its games, though they are late."""
-    calm(servers, fleet)
-    fleet.set(heartbeat_ago=130.0)
-    servers.inbox.wait("/page", "TurnoutGroupDown", "firing")
-    servers.inbox.clear()
-    fleet.set(heartbeat_ago=130.0, age=90.0, status="FAILED")
-    servers.wait_for(lambda: {"TurnoutStreamDown", BURNS[0]} <= servers.firing(fleet.game), "the games raise no alert")
-    assert not servers.inbox.names("firing", fleet.game) & {"TurnoutStreamDown", LATE, *BURNS}
+    expected = {"TurnoutStreamDown", BURNS[0]}
+    for _ in range(ATTEMPTS):
+        calm(servers, fleet)
+        missed = servers.missed_scrapes()
+        fleet.set(heartbeat_ago=130.0)
+        servers.inbox.wait("/page", "TurnoutGroupDown", "firing")
+        servers.inbox.clear()
+        fleet.set(heartbeat_ago=130.0, age=90.0, status="FAILED")
+        servers.wait_for(lambda: expected <= servers.firing(fleet.game), "the games raise no alert")
+        about_games = servers.inbox.names("firing", fleet.game) & {"TurnoutStreamDown", LATE, *BURNS}
+        if servers.missed_scrapes() == missed:  # else the group was silent in another way for a moment
+            break
+    assert about_games == set()
     calm(servers, fleet)

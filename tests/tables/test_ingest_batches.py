@@ -21,7 +21,7 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
 from pipeline.errors import Transient
-from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.checkpoint import Landed, require_bronze
@@ -233,11 +233,11 @@ def test_each_commit_states_from_when_on_ingest_was_there(template: Path, tmp_pa
     ingest._batch(rows_of(0, backwards=False), 0)  # type: ignore[arg-type]
     ingest = world.ingest()
     begun = time.time()
-    ingest._start.begin(begun)
+    ingest._start.note(begun)
     for batch_id in (1, 2):
         ingest._batch(rows_of(batch_id, backwards=False), batch_id)  # type: ignore[arg-type]
     unknown, first, second = (each.read_since for each in commits_between(world.engine, 1, 3))
-    assert (unknown, first) == (None, begun + START_LIMIT_SECONDS)
+    assert (unknown, first) == (None, begun + PASS_LIMIT_SECONDS)
     assert second is not None
     assert begun < second < time.time()
     world.engine.dispose()

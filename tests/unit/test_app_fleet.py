@@ -11,6 +11,7 @@ import pytest
 
 from app.fleet import choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
+from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
 from app.look.parts import Figure
 from listeners.sample import STATUSES
@@ -160,6 +161,8 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert value("Rows landed", made) == ("10 /s", "100 % of events")
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
+    begun = replace(hour, until=hour.since + 59 * 60)
+    assert figures.per_second(begun, begun.events)[-1] is None, "no second of it is over"
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
@@ -263,6 +266,9 @@ def test_healthy_rows_never_move_by_their_numbers() -> None:
     assert [row.game for row in choice.chosen(rows, Choice())] == ["broken", "old", "new", "apple", "zebra"]
     assert choice.chosen(rows, Choice(sort="backlog"))[0].game == "zebra"
     assert [row.game for row in choice.chosen(rows, Choice(trouble=True, text="O"))] == ["broken", "old"]
+    involved = frozenset({game_key("zebra")})
+    assert [row.game for row in choice.chosen(rows, Choice(), involved)][-2:] == ["zebra", "apple"]
+    assert len(choice.chosen(rows, Choice(trouble=True), involved)) == 4
     assert choice.counts(rows) == {"FAILED": 1, "LAGGING": 2, "RUNNING": 2}
 
 
@@ -297,6 +303,16 @@ def test_a_table_has_nulls_for_what_is_unknown() -> None:
     assert (late[1]["rows_trend"], late[1]["backlog_trend"]) == ([600] * 10, [3] * 10), "no zeros before it began"
     bare = table.table(seen, rows, choice.labels(seen.rows), None, None).to_pylist()
     assert {row["rows_trend"] for row in bare} == {None}
+
+
+def test_a_fleet_that_is_not_known_any_more_has_no_running_game_and_no_number() -> None:
+    """Once readings are old every game that should run is unknown in the table, with what it was; paused ones stay."""
+    old = forgotten(fleet([Game("a"), Game("b", "PAUSED")]))
+    rows = choice.chosen(old.rows, Choice())
+    first, second = table.table(old, rows, choice.labels(old.rows), None, None).to_pylist()
+    assert (first["status"], first["cause"]) == (["? unknown"], "last known: running")
+    assert {first[name] for name in ("backlog", "p99", "rows", "commit")} == {None}
+    assert second["status"] == ["‖ paused"]
 
 
 def test_a_clock_ahead_tells_no_age() -> None:

@@ -137,6 +137,7 @@ def test_requests_are_served_one_at_a_time(demo: tuple[Paths, Fake]) -> None:
     assert fake.at_work.wait(20)
     threads[1].start()
     assert fake.done == []
+    assert channel.is_offered(paths)  # while it is busy, too: its page does not come and go
     fake.go_on.set()
     for each in threads:
         each.join(20)

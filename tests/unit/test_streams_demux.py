@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from listeners.stream_id import StreamId
-from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
@@ -178,9 +178,9 @@ def test_a_start_ends_with_the_first_pass(roster: Roster, tmp_path: Path, name: 
     begun = time.time()
     for start in (begun, None, begun + 5_000):
         if start is not None:
-            demux._start.begin(start)
+            demux._start.note(start)
         demux._batch(frame, 0)  # type: ignore[arg-type]
     first, second, third = since
-    assert (first, third) == (begun + START_LIMIT_SECONDS, begun + 5_000 + START_LIMIT_SECONDS)
+    assert (first, third) == (begun + PASS_LIMIT_SECONDS, begun + 5_000 + PASS_LIMIT_SECONDS)
     assert begun <= second <= time.time()
     assert (demux._driver.start is demux._start) is (name == QUERY)

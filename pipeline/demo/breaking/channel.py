@@ -34,12 +34,17 @@ _MAX_OFFER: Final = 4_096  # bytes
 _MAX_REQUEST: Final = 4_096
 _MAX_ANSWER: Final = 65_536
 _REQUEST_SECONDS: Final = 2.0
+_GLANCE_SECONDS: Final = 0.5  # each page waits so long for the answer whether it has a neighbour
 _LOOK_SECONDS: Final = 3.0  # of a page that only looks
 _ACT_SECONDS: Final = 60.0  # Kafka may take half a minute to confirm
 _TICK_SECONDS: Final = 1.0
 _WAITING: Final = 4  # connections
 _UCRED: Final = struct.Struct("3i")  # pid, uid, gid
 _WORDS: Final = frozenset({"look", "break", "undo"})
+
+
+class DemoBusy(Refused):
+    """A demo of this user took the connection, and does a fault right now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +202,11 @@ class _Server:
 
 
 def is_offered(paths: Paths) -> bool:
-    """Tell whether a demo of this user runs this environment now, and does faults."""
+    """Tell whether a demo of this user runs this environment now, and does faults; one at work on a fault does, too."""
     try:
-        look(paths)
+        _ask(paths, {"do": "look", "fault": "", "target": ""}, _GLANCE_SECONDS)
+    except DemoBusy:
+        return True
     except Refused:
         return False
     return True
@@ -246,7 +253,7 @@ def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> Answer:
             its_env, ok, said = str(answer["env"]), answer["ok"] is True, str(answer["said"])
             active = tuple(Active(**each) for each in answer["active"])
         except TimeoutError as error:
-            raise Refused("The demo is busy with another fault. Try again in a moment.") from error
+            raise DemoBusy("The demo is busy with another fault. Try again in a moment.") from error
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise _no_demo(paths) from error
     if its_env != env:
