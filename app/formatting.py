@@ -10,13 +10,15 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import Fleet, GameRow
+
+Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
+"""How a thing is: what a colour means, whatever the theme."""
 
 UNKNOWN_VALUE: Final = "\u2013"
 """Of many lines, such as of games that are left out."""
@@ -34,28 +36,32 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode c
 
 @dataclass(frozen=True, slots=True)
 class StatusStyle:
-    """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only."""
+    """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only.
+
+    Glyphs are of the dashboard's own font: others would be drawn differently on each machine.
+    """
 
     glyph: str
     word: str
+    tone: Tone
     colour: str
     ink: str  # colour of a glyph that stands on `colour`
 
 
 STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
     {
-        "RUNNING": StatusStyle("●", "running", _QUIET, "#888888"),
-        "PAUSED": StatusStyle("‖", "paused", _QUIET, "#888888"),
-        "STARTING": StatusStyle("…", "starting", _BUSY, "#111111"),
-        "BACKFILLING": StatusStyle("«", "backfilling", _BUSY, "#111111"),
-        "CATCHING_UP": StatusStyle("»", "catching up", _BUSY, "#111111"),
-        "AT_RISK": StatusStyle("△", "at risk", _WATCH, "#111111"),
-        "LAGGING": StatusStyle("▲", "lagging", _LATE, "#111111"),
-        "UNKNOWN": StatusStyle("?", "unknown", _BLIND, "#111111"),
-        "MISSING": StatusStyle("∅", "missing", _BLIND, "#111111"),
-        "STALLED": StatusStyle("■", "stalled", _BROKEN, "#111111"),
-        "FAILED": StatusStyle("✕", "failed", _BROKEN, "#111111"),
-        "CRASH_LOOP": StatusStyle("↻", "crash loop", _BROKEN, "#111111"),
+        "RUNNING": StatusStyle("●", "running", "well", _QUIET, "#888888"),
+        "PAUSED": StatusStyle("‖", "paused", "plain", _QUIET, "#888888"),
+        "STARTING": StatusStyle("…", "starting", "busy", _BUSY, "#111111"),
+        "BACKFILLING": StatusStyle("«", "backfilling", "busy", _BUSY, "#111111"),
+        "CATCHING_UP": StatusStyle("»", "catching up", "busy", _BUSY, "#111111"),
+        "AT_RISK": StatusStyle("△", "at risk", "risk", _WATCH, "#111111"),
+        "LAGGING": StatusStyle("▲", "lagging", "late", _LATE, "#111111"),
+        "UNKNOWN": StatusStyle("?", "unknown", "blind", _BLIND, "#111111"),
+        "MISSING": StatusStyle("○", "missing", "blind", _BLIND, "#111111"),
+        "STALLED": StatusStyle("■", "stalled", "bad", _BROKEN, "#111111"),
+        "FAILED": StatusStyle("✗", "failed", "bad", _BROKEN, "#111111"),
+        "CRASH_LOOP": StatusStyle("▼", "crash loop", "bad", _BROKEN, "#111111"),
     }
 )
 
@@ -63,15 +69,15 @@ STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
 _OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         OperationState.PLANNED: "○ planned",
-        OperationState.RUNNING: "◐ running",
-        OperationState.VERIFYING: "◑ verifying",
+        OperationState.RUNNING: "» running",
+        OperationState.VERIFYING: "» verifying",
         OperationState.NEEDS_HUMAN: "▲ needs a person",
         OperationState.SUCCEEDED: "✓ succeeded",
-        OperationState.FAILED: "✕ failed",
+        OperationState.FAILED: "✗ failed",
         OperationState.CANCELLED: "– cancelled",
     }
 )
-_STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})
+_STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "… waits", "done": "✓ done", "failed": "✗ failed"})
 
 
 _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -80,9 +86,33 @@ _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
         "starting": "… starting",
         "running": "● running",
         "stopped": "○ stopped",
-        "failed": "✕ failed",
-        "dead": "✕ dead",
+        "failed": "✗ failed",
+        "dead": "✗ dead",
         "unknown": "? unknown",
+    }
+)
+
+
+DRIVER_TONES: Final[Mapping[str, Tone]] = MappingProxyType(
+    {
+        "not_started": "plain",
+        "starting": "busy",
+        "running": "well",
+        "stopped": "plain",
+        "failed": "bad",
+        "dead": "bad",
+        "unknown": "blind",
+    }
+)
+OPERATION_TONES: Final[Mapping[str, Tone]] = MappingProxyType(
+    {
+        OperationState.PLANNED: "plain",
+        OperationState.RUNNING: "busy",
+        OperationState.VERIFYING: "busy",
+        OperationState.NEEDS_HUMAN: "late",
+        OperationState.SUCCEEDED: "well",
+        OperationState.FAILED: "bad",
+        OperationState.CANCELLED: "plain",
     }
 )
 
@@ -200,38 +230,3 @@ def clock(at: float | None) -> str:
 def moment(at: float | None) -> str:
     """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
     return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
-
-
-def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
-    """Say in one sentence how a game is, since when and whether its neighbours share it."""
-    verdict = row.verdict
-    since = f" for {age(fleet.read_at - verdict.since)}" if verdict.since is not None else ""
-    words = [f"{STATUS_STYLES[verdict.status].word.capitalize()}{since}"]
-    if verdict.reason is not None:
-        words.append(verdict.reason)
-    elif verdict.waits_for is not None:
-        words.append(verdict.waits_for)
-    elif row.live is not None:
-        words.append(_progress(row, fleet))
-    if row.is_own_trouble and row.group is not None:
-        others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
-        bad = sum(other.is_own_trouble for other in others)
-        if others and not bad:
-            words.append(
-                f"the {len(others)} other games of group {row.group} are well: this stream is at fault, not the group"
-            )
-        elif others and bad * 2 >= len(others):
-            words.append(
-                f"{bad} of {len(others)} others of group {row.group} are in trouble too: check the group first"
-            )
-        elif others:
-            words.append(f"{bad} of {len(others)} others of group {row.group} are in trouble too")
-    return "; ".join(words) + "."
-
-
-def _progress(row: GameRow, fleet: Fleet) -> str:
-    reported = row.live
-    if reported is None or reported.last_commit_at is None:
-        return "nothing committed since its driver started"
-    committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
-    return f"{committed}, lag {'unknown' if row.lag_seconds is None else duration(row.lag_seconds)}"

@@ -2,15 +2,21 @@
 
 import streamlit as st
 
-from app.state import identity
+from app.look import style
+from app.look.logo import LOGO
+from app.state import breaking, identity
 from pipeline.errors import Refused
 
-st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed")
+_ABOUT = "turnout splits one topic into one Delta table per game, each row exactly once."
+
+st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed", menu_items={"About": _ABOUT})
 try:
     identity.person()
 except Refused as refused:
     st.text(str(refused))
     st.stop()
+st.html(style.block())
+st.logo(LOGO, size="medium")
 st.navigation(
     [
         st.Page("views/fleet.py", title="Fleet", default=True),
@@ -21,6 +27,7 @@ st.navigation(
         st.Page("views/access.py", title="Access"),
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
+        *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
-    position="hidden",
+    position="top",
 ).run()

@@ -113,6 +113,8 @@ def commands(command: click.Command = cli, name: str = "turnout") -> Iterator[tu
             yield from commands(below, f"{name} {each}")
     elif not command.hidden:
         yield name, command.command if isinstance(command, LazyCommand) else command
+        for each, verb in (command.verbs if isinstance(command, LazyCommand) else {}).items():
+            yield from commands(verb, f"{name} {each}")
 
 
 def _commands() -> str:

@@ -76,13 +76,19 @@ def _streams(known: MetricsSnapshot) -> Iterator[Metric]:
         labels,
         (((game, group), _last_commit(known, game, totals)) for game, group, totals in games),
     )
+    yield _counter(
+        "stream_caught_up_rows",
+        "Landed rows that had waited for a start or an outage to end; the latencies exclude them.",
+        labels,
+        (((g, c), t.caught_up_rows) for g, c, t in games),
+    )
     yield _latency(games)
 
 
 def _latency(games: _Games) -> Metric:
     family = HistogramMetricFamily(
         f"{PREFIX}stream_latency_seconds",
-        "Source time to table commit, per landed row; its sum is estimated from the buckets' middles.",
+        "Source time to table commit, per landed row, without those caught up; the sum is estimated from the buckets.",
         labels=("game", "cluster_group"),
     )
     for game, group, totals in games:

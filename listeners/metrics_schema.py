@@ -1,6 +1,7 @@
 """The metrics Delta tables: their columns, and the rows of results and events.
 
-Written by `metrics_table`, read by `history`. Types stay plain so that every Delta engine can read and write them.
+Written by `metrics_table`, read by `history` and `minutes.reader`. Types stay plain so that every Delta engine can read
+and write them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from listeners.join import Pass
-from listeners.sample import GroupSample, StatusEvent
+from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute
 
 Row = Mapping[str, Any]
 
@@ -24,6 +25,8 @@ class MetricsTable:
 
     name: str  # its folder below the metrics folder
     schema: pa.Schema
+    order: tuple[str, ...] = ()  # of the rows in merged files
+    is_numbered: bool = False  # each row has its writer's id and a number, by which readers know a doubled batch
 
 
 STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
@@ -51,6 +54,10 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("input_rows", pa.int64()),  # of the whole pass, as Spark reported; null when unknown
             ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark reported; null when unknown
             ("error", pa.string()),
+            ("caught_up_rows", pa.int64()),  # of rows, those that are not in latency_counts
+            ("queue_seconds", pa.float64()),  # sample.Segments of the rows in latency_counts; null when unknown
+            ("process_seconds", pa.float64()),
+            ("upstream_seconds", pa.float64()),
         ]
     ),
 )
@@ -82,9 +89,49 @@ GROUP_SAMPLE: Final = MetricsTable(  # a sample of a group, from time to time
         ]
     ),
 )
-TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE)
+STREAM_MINUTE: Final = MetricsTable(  # one row per minute and game; late results make further ones, which add up
+    "stream_minute",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),  # of minute
+            ("minute", _TIME),  # its beginning
+            ("cluster_group", pa.string()),
+            ("game_key", pa.string()),
+            ("status", pa.string()),  # the worst; null when none was reported
+            ("backlog_age_seconds", pa.float64()),  # the largest; null when unknown
+            ("rows", pa.int64()),
+            ("caught_up_rows", pa.int64()),
+            ("refused", pa.int64()),
+            ("commits", pa.int64()),
+            ("latency_counts", pa.list_(pa.int32())),  # as in stream_batch; null without any
+            ("writer", pa.string()),
+            ("row", pa.int64()),
+        ]
+    ),
+    order=("minute", "game_key"),
+    is_numbered=True,
+)
+INGEST_MINUTE: Final = MetricsTable(  # one row per minute in which the ingest driver ran
+    "ingest_minute",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),
+            ("minute", _TIME),
+            ("backlog_age_seconds", pa.float64()),  # of the source, the largest; null when unknown
+            ("rows", pa.int64()),
+            ("refused", pa.int64()),
+            ("commits", pa.int64()),
+            ("writer", pa.string()),
+            ("row", pa.int64()),
+        ]
+    ),
+    order=("minute",),
+    is_numbered=True,
+)
+MINUTES: Final = (STREAM_MINUTE, INGEST_MINUTE)
+TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE, *MINUTES)
 
-MetricsItem = Pass | StatusEvent | GroupSample
+MetricsItem = Pass | StatusEvent | GroupSample | StreamMinute | IngestMinute
 
 
 def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
@@ -114,6 +161,33 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
                     "streams": item.streams,
                     "behind": item.behind,
                     "rows_per_second": item.rows_per_second,
+                }
+            ]
+        case StreamMinute():
+            return STREAM_MINUTE, [
+                {
+                    "event_date": _day(item.at),
+                    "minute": moment(item.at),
+                    "cluster_group": item.group,
+                    "game_key": item.game_key,
+                    "status": item.status,
+                    "backlog_age_seconds": item.backlog_age_seconds,
+                    "rows": item.rows,
+                    "caught_up_rows": item.caught_up_rows,
+                    "refused": item.refused,
+                    "commits": item.commits,
+                    "latency_counts": list(item.latency_counts) or None,
+                }
+            ]
+        case IngestMinute():
+            return INGEST_MINUTE, [
+                {
+                    "event_date": _day(item.at),
+                    "minute": moment(item.at),
+                    "backlog_age_seconds": item.backlog_age_seconds,
+                    "rows": item.rows,
+                    "refused": item.refused,
+                    "commits": item.commits,
                 }
             ]
 
@@ -148,9 +222,21 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "input_rows": None if progress is None else progress.input_rows,
             "durations": None if progress is None else list(progress.durations_ms.items()),
             "error": game.error,
+            "caught_up_rows": game.caught_up_rows,
+            **_segments(game),
         }
         for game in result.games
     ]
+
+
+def _segments(game: GameResult) -> Row:
+    """Return the segments that are not a column anyway, as `commit_seconds` is."""
+    known = game.segments_seconds
+    return {
+        "queue_seconds": None if known is None else known.queue,
+        "process_seconds": None if known is None else known.process,
+        "upstream_seconds": None if known is None else known.upstream,
+    }
 
 
 def _day(unix_seconds: float) -> date:

@@ -60,7 +60,7 @@ class MetricsTables:
         return self._flush_failures
 
     def add(self, item: MetricsItem) -> None:
-        """Buffer a pass, a status event or a group sample for the next flush; returns at once."""
+        """Buffer a pass, a status event, a group sample or a minute for the next flush; returns at once."""
         table, rows = rows_of(item)
         self._writers[table.name].add(rows)
 
@@ -123,6 +123,7 @@ class _Writer:
         self._lock = threading.Lock()
         self._open: _Batch | None = None
         self._version = 0
+        self._numbered = 0  # rows so far
         self._tried = False
 
     @property
@@ -164,6 +165,9 @@ class _Writer:
             rows = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH_ROWS))]
         if not rows:
             return False
+        if self._table.is_numbered:
+            rows = [{**row, "writer": self._app_id, "row": at} for at, row in enumerate(rows, self._numbered)]
+            self._numbered += len(rows)
         try:
             data = pa.Table.from_pylist(rows, schema=self._table.schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
@@ -54,6 +54,15 @@ class Progress:
     durations_ms: Mapping[str, int]
 
 
+class Segments(NamedTuple):
+    """Where the latency of rows comes from: means over rows in seconds, in the order of a row's way."""
+
+    queue: float  # from source time to bronze commit
+    process: float  # from bronze commit to the beginning of the table's commit
+    commit: float  # of that commit
+    upstream: float | None = None  # before all of them, from event time to source time; None where nobody knows
+
+
 @dataclass(frozen=True, slots=True)
 class GameResult:
     """The result of one pass (or one catch-up chunk) for one game."""
@@ -70,6 +79,8 @@ class GameResult:
     commit_seconds: float
     latency_counts: tuple[int, ...]  # landed rows per bucket of LATENCY_EDGES_SECONDS, source time to table commit
     error: str | None = None  # why there was no commit, one line
+    caught_up_rows: int = 0  # of `rows`, those that waited for a start or an outage: not in latency_counts
+    segments_seconds: Segments | None = None  # of the rows in latency_counts; None: nobody knows, or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class StreamState:
     last_commit_at: float | None
     backlog_age_seconds: float | None  # None is unknown, never 0
     rows_per_second: float | None
-    latency_p95_seconds: float | None
+    latency_p95_seconds: float | None  # of the last five minutes, as all latencies here; None without rows
     rows_total: int
     rejects_total: int
     last_error: str | None
@@ -112,6 +123,16 @@ class StreamState:
     bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
     commits_per_second: float | None = None
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
+    refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
+    landed: int | None = None  # rows of the last five minutes in its table
+    commit_mean_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
+    latency_p50_seconds: float | None = None
+    latency_p99_seconds: float | None = None
+    latency_p99_last_minute_seconds: float | None = None
+    queue_seconds: float | None = None  # this and the next three: the segments, means over rows
+    process_seconds: float | None = None
+    commit_seconds: float | None = None
+    upstream_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +157,33 @@ class GroupSample:
     streams: int
     behind: int  # streams outside of the lane RUN
     rows_per_second: float | None  # None is unknown, never 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMinute:
+    """One driver's numbers of one game in one minute; those of several drivers, and late ones, add up."""
+
+    at: float  # Unix seconds: the minute's beginning
+    game_key: str
+    group: str
+    rows: int  # landed, by the time of their commit
+    caught_up_rows: int  # of them, those that waited through a start or an outage
+    refused: int
+    commits: int
+    latency_counts: tuple[int, ...]  # as in GameResult; empty without any
+    backlog_age_seconds: float | None  # the largest report; None: no report knew it
+    status: str | None  # the worst report, of STATUSES; None: no report
+
+
+@dataclass(frozen=True, slots=True)
+class IngestMinute:
+    """The ingest driver's numbers of one minute, also of one without rows."""
+
+    at: float  # Unix seconds: the minute's beginning
+    rows: int  # into bronze, refused ones included
+    refused: int
+    commits: int
+    backlog_age_seconds: float | None = None  # the largest age of the oldest row waiting in the source; None: unknown
 
 
 def progress_from_json(text: str) -> Progress:

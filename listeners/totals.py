@@ -31,6 +31,7 @@ class GameTotals:
     latency_counts: tuple[int, ...] = (0,) * BUCKETS
     cursor_seq: int | None = None
     last_commit_at: float | None = None
+    caught_up_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def after_result(before: GameTotals, game: GameResult) -> GameTotals:
         latency_counts=tuple(map(sum, zip(before.latency_counts, game.latency_counts, strict=True))),
         cursor_seq=game.seq_to if committed else before.cursor_seq,
         last_commit_at=game.committed_at if committed else before.last_commit_at,
+        caught_up_rows=before.caught_up_rows + game.caught_up_rows,
     )
 
 

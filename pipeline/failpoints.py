@@ -29,7 +29,7 @@ EFFECTS: Final = (
     "commit_by_spark",
     "compact_by_delta_rs",
     "switch_generation",
-    "remove_rows",  # rows leave quarantine or a game table
+    "remove_rows",  # rows leave quarantine or a game table, or days of minutes expire
     "add_columns",
     "set_properties",
     "write_checkpoint",  # by delta-rs

@@ -23,6 +23,7 @@ _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
 # Hangul fillers, the Braille cell without dots and the notehead without ink:
 _BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
+_KEY: Final = re.compile(rf"[a-z0-9_]{{1,{_SLUG_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
@@ -32,10 +33,31 @@ def game_key(name: str) -> GameKey:
 
     The hash distinguishes names with equal slugs (case twins, spaces, other scripts).
     """
-    folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "_", folded).strip("_")[:_SLUG_LENGTH].rstrip("_") or "game"
+    slug = _folded(name).strip("_")[:_SLUG_LENGTH].rstrip("_") or "game"
     digest = hashlib.sha256(name.encode()).digest()
     return GameKey(f"{slug}_{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}")
+
+
+def key_pattern(text: str) -> str | None:
+    """Return a regular expression (RE2) for the keys of the games that a text names; None where it names none.
+
+    A text with `*` stands for all games whose readable part of the key fits, so also for games to come; a key stands
+    for itself, any other text for the game of exactly this name.
+    """
+    if "*" not in text:
+        return text if _KEY.fullmatch(text) else str(game_key(text)) if is_game_name(text) else None
+    parts = text.split("*")
+    folded = [_folded(part) for part in parts]
+    folded[0] = folded[0].lstrip("_")
+    is_readable = all(new.strip("_") or not old for old, new in zip(parts, folded, strict=True))
+    if not is_readable or sum(map(len, folded)) > _SLUG_LENGTH or not text.isascii():
+        return None
+    return f"{'.*'.join(folded)}_[a-z2-7]{{{_HASH_LENGTH}}}"
+
+
+def _folded(text: str) -> str:
+    folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "_", folded)
 
 
 def is_game_name(name: str) -> bool:

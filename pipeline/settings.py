@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
@@ -262,6 +263,10 @@ class Maintenance:
     """Most megabytes of one table's log on disk, at least 4 kB a file. Above it maintenance deletes the oldest
     versions, but none of the last hour. 40 hold about two hours of a game that commits every second."""
 
+    series_days: Annotated[int, Range(2, 400)] = 7
+    """Whole days for which the metrics tables `stream_minute` and `ingest_minute` keep their rows. Pages show at most
+    24 hours, which reach into the day before; a week lets you compare with the same hour a week ago."""
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -363,6 +368,7 @@ class Settings:
     placement: PlacementSettings = field(default_factory=PlacementSettings)
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
     schemas: Schemas = field(default_factory=Schemas)
@@ -440,6 +446,11 @@ class Paths:
     def dashboard_token(self) -> Path:
         """The file with the token of the dashboard's printed URL."""
         return self.root / "dashboard.token"
+
+    @property
+    def break_it(self) -> Path:
+        """The file by which a running demo offers its faults to the user who started it."""
+        return self.root / "break-it.json"
 
     @property
     def control_db(self) -> Path:
@@ -567,4 +578,5 @@ def _check(settings: Settings) -> list[str]:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
+    problems += alert_problems(settings.alerts)
     return problems + registry_problems(settings.registries) + sources_problems(settings.source, settings.sources)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from listeners.events import Progressed, QueryEvent
 from listeners.join import Joiner, Pass
 from listeners.metrics_table import MetricsTables
+from listeners.minutes.fold import Minutes
 from listeners.outbox import Outbox
 from listeners.prometheus import Exposition, Pusher, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
@@ -24,6 +26,32 @@ from pipeline.settings import Metrics, Paths
 _CAPACITY = 10_000
 _PATIENCE_SECONDS = 30.0  # a pass waits so long for Spark's progress of it
 _CLOSE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """One evaluation of a group's streams."""
+
+    states: Sequence[StreamState]
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    """One commit to bronze."""
+
+    at: float
+    rows: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    """A heartbeat; minutes end also while nothing else happens."""
+
+    source_backlog_seconds: float | None
+
+
+_Item = QueryEvent | PassResult | Pass | StatusEvent | GroupSample | _States | _Landed | _Alive
 
 
 class Telemetry:
@@ -50,9 +78,9 @@ class Telemetry:
         if settings.push_gateway:
             self._pusher = push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name})
         self._joiner = Joiner(_PATIENCE_SECONDS)
-        self._outbox: Outbox[QueryEvent | PassResult | Pass | StatusEvent | GroupSample] = Outbox(
-            _CAPACITY, self._publish
-        )
+        self._minutes = Minutes()
+        self._is_ingest = kind == "ingest"
+        self._outbox: Outbox[_Item] = Outbox(_CAPACITY, self._publish)
 
     def event(self, event: QueryEvent) -> None:
         """Enqueue an event of the listener."""
@@ -73,6 +101,11 @@ class Telemetry:
         for change in changes:
             self._outbox.offer(change)
         self._outbox.offer(sample)
+        self._outbox.offer(_States(tuple(states)))
+
+    def landed(self, at: float, rows: int, refused: int) -> None:
+        """Enqueue a commit to bronze (at: Unix seconds): its rows, of which some were refused."""
+        self._outbox.offer(_Landed(at, rows, refused))
 
     def tick(self, listener_errors: int) -> None:
         """Update the numbers about the telemetry itself; called with every heartbeat."""
@@ -83,20 +116,28 @@ class Telemetry:
             flush_failures=self._tables.flush_failures,
             push_failures=self._pusher.failures if self._pusher else None,
         )
+        self._outbox.offer(_Alive(None))
+
+    def waiting(self, source_backlog_seconds: float | None) -> None:
+        """Enqueue the age of the oldest row that waits in the source; None: unknown."""
+        self._outbox.offer(_Alive(source_backlog_seconds))
 
     def close(self) -> None:
         """Publish the queue, write the tables, and remove the process from Prometheus's list."""
         self._outbox.close(_CLOSE_SECONDS)
         for report in self._joiner.release():
             self._publish_pass(report)
+        for row in self._minutes.release():
+            self._tables.add(row)
         self._tables.close(_CLOSE_SECONDS)
         _remove_target(self._target, self.address)
         if self._pusher:
             self._pusher.stop()
         self._stop_serving()
 
-    def _publish(self, item: QueryEvent | PassResult | Pass | StatusEvent | GroupSample) -> None:
+    def _publish(self, item: _Item) -> None:
         now = time.time()
+        self._fold(item, now)
         match item:
             case PassResult():
                 ready = self._joiner.add_result(item, now)
@@ -113,6 +154,24 @@ class Telemetry:
                 ready = self._joiner.expire(now)
         for report in ready:
             self._publish_pass(report)
+
+    def _fold(self, item: _Item, now: float) -> None:
+        """Add the item to its minute, and the minutes that have ended to the tables."""
+        match item:
+            case PassResult():
+                self._minutes.add_pass(item, now)
+            case Pass():
+                self._minutes.add_pass(item.result, now)
+            case _States():
+                self._minutes.add_states(item.states, now)
+            case _Landed():
+                self._minutes.add_landed(item.at, item.rows, item.refused, now)
+            case _Alive() if self._is_ingest:
+                self._minutes.add_heartbeat(item.source_backlog_seconds, now)
+            case _:
+                pass
+        for row in self._minutes.close(now):
+            self._tables.add(row)
 
     def _publish_pass(self, report: Pass) -> None:
         self._tables.add(report)

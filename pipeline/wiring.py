@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
 from pipeline.contracts.registries.resolution import Resolution
+from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
@@ -32,7 +33,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
-from pipeline.store.fleet import read_fleet
+from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
@@ -219,6 +220,7 @@ class _Driver:
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
+        self._keeper = IncidentKeeper(duty.engine, settings, "ingest") if duty.kind == "ingest" else None
         self._heartbeat_at = 0.0
 
     def supervise(
@@ -328,7 +330,18 @@ class _Driver:
             return False
         self._telemetry.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
         self._telemetry.exposition.set_controller_metrics(controller_metrics)
+        self._telemetry.waiting(controller_metrics.source_age_seconds)
+        if not judgement.controller_runs:
+            self._keep_incidents(fleet)
         return True
+
+    def _keep_incidents(self, fleet: Fleet) -> None:
+        """Keep the incidents in place of a controller."""
+        if self._keeper is not None:
+            try:
+                self._keeper.look(fleet)
+            except Exception as error:  # noqa: BLE001 - it must not stop ingest; readers see how old the last look is
+                _log.warning("judging causes failed, retrying: %s", error)
 
 
 def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
@@ -340,6 +353,7 @@ def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
         committed_at=landed.committed_at,
         clocks=landed.clocks,
     )
+    telemetry.landed(landed.committed_at, landed.rows, refused)
 
 
 def _said(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Drift of the catalog from turnout's grants, the acts on it, and grants that end soon."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,6 +11,7 @@ from app import formatting
 from app.access import operation_items, previews, queries
 from app.access.queries import AccessState, ResolvedCatalog
 from app.components import confirm, links
+from app.look import parts
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -72,6 +73,25 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
     if len(listed) > _MAX_SHOWN:
         st.caption(f"{_MAX_SHOWN} of {formatting.count(len(listed))} shown; `turnout grants drift` lists all.")
     _draw_acts(environment, listed[:_MAX_SHOWN])
+
+
+def draw_first(environment: Environment, known: ResolvedCatalog, review: Callable[[], None]) -> None:
+    """Draw in one line how many grants are not as decided, above all else; `review` opens the view of them."""
+    try:
+        observed = queries.drift(environment, known)
+    except Refused:
+        return  # the view Drift says why
+    counts = {kind: observed.counts[kind] - observed.ignored_counts[kind] for kind in CLASSES}
+    number = sum(counts.values())
+    if not number:
+        return
+    with st.container(horizontal=True, border=True, vertical_alignment="center", key="inc_late_drift"):
+        title = "1 grant is not as decided" if number == 1 else f"{number} grants are not as decided"
+        about = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        seen = f"seen {formatting.clock(known.observed.read_at)}"
+        st.html(parts.incident("△", title, about, seen, "late"), width="stretch")
+        with st.container(width=232):
+            st.button("Review drift", key="review_drift", on_click=review)
 
 
 def _chosen_class(observed: Drift) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ from app import formatting
 from app.access import queries
 from app.access.matrix import STATES
 from app.access.queries import AccessState, GrantRecord, ResolvedCatalog
+from app.look import parts
 from app.state.services import Environment
 from grants.observing.matrix import CellState
 from grants.observing.verdict import AccessVerdict, Need, place
@@ -17,7 +18,7 @@ from pipeline.lists import first_lines
 
 GAME, WHO = "why_game", "why_who"
 LINKED: Final = {"why_game": GAME, "why_who": WHO}
-_MET: Final = {True: "✓ there", False: "✕ missing", None: "? not known"}
+_MET: Final = {True: "✓ there", False: "✗ missing", None: "? not known"}
 _NEEDS: Final = {
     "need": st.column_config.TextColumn("Needed", width=110),
     "on": st.column_config.TextColumn("On", width=300),
@@ -109,7 +110,7 @@ def _need(need: Need) -> dict[str, str]:
 
 
 def _draw_history(environment: Environment, key: str, who: str) -> None:
-    st.subheader("Grants and revokes by turnout", anchor=False)
+    st.html(parts.section("Grants and revokes by turnout"))
     try:
         past = queries.history(environment, key, who)
     except Refused as refused:

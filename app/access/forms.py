@@ -11,6 +11,7 @@ from app import formatting
 from app.access import operation_items, previews, queries
 from app.access.queries import AccessState
 from app.components import confirm
+from app.look import parts
 from app.state import control_queries, services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -129,7 +130,7 @@ def draw_requests(environment: Environment, access: AccessState) -> None:
         each for each in access.requests if each.state != "asked" and (disabled_reason is None or each.requester == me)
     ]
     if decided:
-        st.subheader("Decided", anchor=False)
+        st.html(parts.section("Decided"))
         confirm.draw_lines([_decided(each, access) for each in decided[:_MAX_SHOWN]])
     for note in st.session_state.get(_NOTES, {}).values():
         st.warning(formatting.escaped(note), icon=":material/block:")

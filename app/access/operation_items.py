@@ -17,10 +17,10 @@ from pipeline.store.operations import Operation
 
 _ORDER: Final[tuple[AccessItemState, ...]] = ("failed", "unseen", "planned", "applied", "observed")
 _TEXTS: Final[dict[AccessItemState, str]] = {
-    "failed": "✕ failed",
+    "failed": "✗ failed",
     "unseen": "▲ applied, not seen in time",
     "planned": "○ not tried yet",
-    "applied": "◐ applied, not seen yet",
+    "applied": "» applied, not seen yet",
     "observed": "✓ seen in the catalog",
 }
 _NEVER_TRIED: Final = "○ not tried"

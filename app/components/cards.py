@@ -89,8 +89,33 @@ def draw(
                     _draw_impossible([card for card in reached if not card.can.possible])
 
 
+def draw_list(
+    cards: Sequence[Card],
+    on_click: Callable[..., None],
+    args: tuple[Any, ...] = (),
+    before: Mapping[str, Callable[[], object]] | None = None,
+) -> None:
+    """Draw what can be done, the least disturbing first, with its effect and how it is confirmed; fold what cannot.
+
+    A button calls `on_click(*args, name)`; `before` draws, by name, what must be chosen first.
+    """
+    possible = [card for card in cards if card.can.possible]
+    impossible = [card for card in cards if not card.can.possible]
+    for card in possible:
+        _draw_possible(card, on_click, args, (before or {}).get(card.can.name), _CONFIRMED_BY[card.radius])
+    if not possible:
+        st.text("Nothing can be done now.")
+    if impossible:
+        with st.expander(f"{len(impossible)} cannot be done now", key="card_cannot"):
+            _draw_impossible(impossible)
+
+
 def _draw_possible(
-    card: Card, on_click: Callable[..., None], args: tuple[Any, ...], before: Callable[[], object] | None
+    card: Card,
+    on_click: Callable[..., None],
+    args: tuple[Any, ...],
+    before: Callable[[], object] | None,
+    confirmed_by: str | None = None,
 ) -> None:
     can = card.can
     with st.container(horizontal=True, gap="small", key=f"card_can_{can.name}"):
@@ -105,10 +130,12 @@ def _draw_possible(
         with st.container(gap=None):
             took = "" if can.seconds is None else f" The last took {formatting.age(can.seconds)}."
             st.text(f"{formatting.shown(can.touches)}{took}")
+            if confirmed_by is not None:
+                st.caption(f"confirmed by {confirmed_by}")
             if card.before is not None:
                 st.text(f"△ {formatting.shown(card.before)}")
             if card.disabled_reason is not None:
-                st.text(f"✕ {formatting.shown(card.disabled_reason)}")
+                st.text(f"✗ {formatting.shown(card.disabled_reason)}")
             elif before is not None:
                 before()
 
@@ -123,4 +150,4 @@ def _draw_impossible(cards: Sequence[Card]) -> None:
         needs = "" if disabled_reason is None else f" {formatting.shown(disabled_reason)}"
         about = None if other is None else formatting.escaped(other.sentence)
         why = formatting.shown(why_not or "Nobody can say why not.")
-        st.text(f"✕ {', '.join(names).capitalize()}: {why}{instead}{needs}", help=about)
+        st.text(f"✗ {', '.join(names).capitalize()}: {why}{instead}{needs}", help=about)

@@ -5,11 +5,13 @@ A preview is kept in the viewer's session until it is confirmed or dropped; what
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import streamlit as st
 
 from app import formatting
+from app.look import style, tokens
 from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -20,6 +22,8 @@ from pipeline.names import is_said
 from pipeline.store.operations import Intent, Operation
 
 Items = Callable[[Environment, Operation], None]
+_OFFERED: Final = "offer_"
+_WIDE: Final = 560  # px, of the drawer
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
@@ -62,7 +66,12 @@ class _Offer:
 
 
 def stage_preview(place: str, make: Callable[[], Preview]) -> None:
-    """Make a preview and keep it for `draw_confirmation` at this place; a button's callback."""
+    """Make a preview and keep it for `draw_confirmation` at this place; a button's callback.
+
+    It replaces what was offered at any other place: there is one drawer.
+    """
+    for other in [str(name) for name in st.session_state if str(name).startswith(_OFFERED)]:
+        del st.session_state[other]
     try:
         st.session_state[_slot(place)] = _Offer(preview=make())
     except Refused as refused:
@@ -70,14 +79,38 @@ def stage_preview(place: str, make: Callable[[], Preview]) -> None:
 
 
 def draw_confirmation(environment: Environment, place: str, items: Items | None = None) -> None:
-    """Draw what was offered at this place: why not, the preview to confirm, or the operation it has become.
+    """Draw what was offered at this place, in a drawer: why not, the preview to confirm, or what became of it.
 
     `items` draws the parts of such an operation, where it has any.
     """
     kept: _Offer | None = st.session_state.get(_slot(place))
     if kept is None:
         return
-    with st.container(border=True, key=f"confirm_{place}", gap="small"):
+
+    @st.dialog(_title(kept), width=_WIDE, position="right", on_dismiss=partial(drop, place))
+    def drawer() -> None:
+        now: _Offer | None = st.session_state.get(_slot(place))
+        if now is None:
+            st.rerun()  # it was dropped: only a run of the whole page closes the drawer
+        _draw_offer(environment, place, now, items)
+
+    drawer()
+
+
+def _title(kept: _Offer) -> str:
+    if kept.preview is None:
+        return "Not possible now"
+    intent = kept.preview.intent
+    known, games = registry.find(intent.kind), kept.preview.games
+    if kept.preview.label is not None or known is None or not games:
+        return kept.preview.label or verb(intent).capitalize()
+    return f"{verb(intent).capitalize()} {games} {known.counts}{'' if games == 1 else 's'}"
+
+
+def _draw_offer(environment: Environment, place: str, kept: _Offer, items: Items | None) -> None:
+    with st.container(key=f"confirm_{place}", gap="small"):
+        if st.context.theme.type is not None:
+            st.html(style.scheme(tokens.mode_of(st.context.theme.type)))
         if kept.preview is not None and not kept.is_over:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
@@ -134,6 +167,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
             st.form_submit_button(
                 preview.label or f"Submit {verb(intent)}",
                 key=f"ask_{place}",
+                type="primary",
                 on_click=_confirm,
                 args=(environment, place, preview),
                 disabled=disabled_reason is not None,
@@ -218,7 +252,7 @@ def draw_controller(operation: Operation, *, runs: bool) -> None:
 
 
 def _slot(place: str) -> str:
-    return f"offer_{place}"
+    return f"{_OFFERED}{place}"
 
 
 def _field(name: str, intent: Intent) -> str:

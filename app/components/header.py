@@ -1,7 +1,8 @@
-"""The header of every page: navigation, the signed-in person, the data's age, operations that need a person."""
+"""The frame of every page: who acts where, the page's sentence, the data's age, range, refresh, and the keys."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -9,22 +10,31 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import formatting
+from app.components import links
+from app.look import parts
+from app.look.tokens import Tone
 from app.state import control_queries, services
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.health.judgement import Judgement
 
 _MISSED_REFRESHES = 3
-_PAUSED = "paused"
-_PAGES: Final = {
-    "Fleet": "fleet",
-    "Groups": "groups",
-    "Schemas": "schemas",
-    "Repairs": "repairs",
-    "Access": "access",
-    "Operations": "operations",
-    "Audit": "audit",
-}
+_PAUSED, _RANGE, _EVERY, _IN_USE = "paused", "range", "every", "every_in_use"  # keys; `range` and `every` are the URL's
+_TROUBLE: Final = "trouble"  # the key of Fleet's switch
+_RANGES: Final = {"15m": (900, "15 min"), "1h": (3600, "1 h"), "6h": (21_600, "6 h"), "24h": (86_400, "24 h")}
+_DEFAULT_RANGE: Final = "1h"
+_INTERVALS: Final = (2, 5, 15, 60)  # seconds; the setting's is offered, too
+_KEYS: Final = (
+    ("F", "only streams in trouble, or all (Fleet)"),
+    ("G", "open Groups"),
+    ("P", "pause the refresh, or go on"),
+    ("H", "this list"),
+    ("Tab", "to the next control; tables: the arrow keys"),
+    ("Esc", "close a drawer or a menu"),
+)
+
+_SENTENCE: ContextVar[DeltaGenerator | None] = ContextVar("sentence", default=None)
+"""Where this run's page says its sentence: left in the line that `lines` has drawn."""
 
 
 class Timestamped(Protocol):
@@ -37,34 +47,6 @@ class Timestamped(Protocol):
 
 Shown = TypeVar("Shown", bound=Timestamped)
 
-_STYLE = """<style>
-[data-testid="stMainBlockContainer"] {padding: 1rem 2rem 3rem}
-[data-testid="stHeader"] {background: none; pointer-events: none}
-[data-testid="stHeader"] button {pointer-events: auto}
-.st-key-header {padding-right: 2.5rem}
-.st-key-pages {margin-top: -0.75rem}
-[class*="st-key-operation_stuck"], .st-key-resume_box {border-color: #E69F00; border-width: 2px}
-[class*="st-key-card_"] [data-testid="stText"], [class*="st-key-confirm_"] [data-testid="stText"],
-[class*="st-key-operation_"] [data-testid="stText"] {font-size: 0.875rem; line-height: 1.4}
-[class*="st-key-confirm_"] [data-testid="stText"] * {white-space: pre-wrap; overflow-wrap: anywhere}
-[class*="st-key-card_"] [data-testid="stText"] *, [class*="st-key-operation_"] [data-testid="stText"] *
-{white-space: pre-wrap; overflow-wrap: anywhere}
-[class*="st-key-card_cannot"] {opacity: 0.7}
-.st-key-actions > div {flex: 1 1 22rem; min-width: min(20rem, 100%)}
-.st-key-header [data-testid="stText"] {font-size: 0.875rem; opacity: 0.75}
-[class*="st-key-headline"] {padding-left: 0.75rem; border-left: 6px solid #88888855}
-.st-key-headline_trouble {border-left-color: #D55E00}
-[class*="st-key-headline"] [data-testid="stText"] {font-size: 1.6rem; font-weight: 650; line-height: 1.25}
-[class*="st-key-headline"] [data-testid="stText"] * {white-space: pre-wrap; overflow-wrap: anywhere}
-.st-key-verdict [data-testid="stText"] {font-size: 1.1rem; font-weight: 600}
-.st-key-verdict [data-testid="stText"] * {white-space: pre-wrap}
-[class*="st-key-tile_"] {padding: 0.4rem 0.75rem}
-[class*="st-key-tile_"] [data-testid="stText"] {font-size: 0.875rem; line-height: 1.35}
-[class*="st-key-tile_bad"] {border-color: #D55E00; border-width: 2px}
-[data-testid="stMainBlockContainer"] h3 {font-size: 1.05rem; padding: 0.75rem 0 0}
-.st-key-evidence [data-testid="stText"] {font-variant-numeric: tabular-nums}
-</style>"""
-
 
 def environment_or_stop() -> Environment:
     """Return the environment on screen; where there is none, say why and end the page."""
@@ -76,46 +58,71 @@ def environment_or_stop() -> Environment:
         st.stop()
 
 
-def keep_drawing(draw: Callable[[Environment], None]) -> None:
-    """Draw a page, and again every few seconds, each time by the settings and roles of that moment."""
+def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 0.0) -> None:
+    """Draw a part of a page, and again every few seconds, each time by the settings and roles of that moment.
+
+    A part that is large and changes rarely is drawn at least so many seconds apart.
+    """
     environment = environment_or_stop()
 
     def draw_now() -> None:
         draw(environment_or_stop())
 
-    st.fragment(draw_now, run_every=environment.settings.dashboard.refresh_seconds)()
+    st.session_state[_IN_USE] = every_seconds(environment)
+    st.fragment(draw_now, run_every=max(st.session_state[_IN_USE], at_least_seconds))()
+
+
+def every_seconds(environment: Environment) -> float:
+    """Return how often the viewer wants the page to be drawn, in seconds."""
+    offered = _offered(environment)
+    chosen = st.session_state.get(_EVERY) or st.query_params.get(_EVERY)
+    return offered.get(str(chosen), environment.settings.dashboard.refresh_seconds)
+
+
+def range_seconds() -> int:
+    """Return over how much time the page's charts go: the URL's `range`, an hour where it names none."""
+    chosen = st.session_state.get(_RANGE) or st.query_params.get(_RANGE)
+    return _RANGES.get(str(chosen), _RANGES[_DEFAULT_RANGE])[0]
+
+
+def is_paused() -> bool:
+    """Return whether the viewer wants the page to stand still."""
+    return bool(st.session_state.get(_PAUSED))
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines as they were drawn."""
+    """The frame as it was drawn."""
 
     age_place: DeltaGenerator
     paused: bool
 
 
-def draw(environment: Environment, read: Callable[[Environment], Shown], name: str, about: str = "") -> Shown | None:
-    """Draw the lines and return what to show, as `show` does."""
-    return show(environment, lines(environment), read, name, about)
+def draw(
+    environment: Environment,
+    read: Callable[[Environment], Shown],
+    name: str,
+    about: str = "",
+    *,
+    ranged: bool = True,
+) -> Shown | None:
+    """Draw the frame and return what to show, as `show` does."""
+    return show(environment, lines(environment, ranged=ranged), read, name, about)
 
 
-def lines(environment: Environment) -> Lines:
-    """Draw the lines: the pages, the environment, the person, what waits for one, and the place of the data's age."""
-    st.html(_STYLE)
+def lines(environment: Environment, *, ranged: bool = True) -> Lines:
+    """Draw the frame; `ranged`: the page has charts over time."""
     counted, unread = _count(environment)
-    with st.container(horizontal=True, vertical_alignment="center", key="header"):
-        who = formatting.shown(services.who(environment), 80)
-        st.text(f"turnout · environment {environment.settings.environment} · you are {who}", width="stretch")
-        if counted is not None and counted.need_a_person:
-            one = counted.need_a_person == 1
-            needs = f"{counted.need_a_person} {'needs' if one else 'need'} a person"
-            st.badge(needs, icon=":material/person_alert:", color="orange")
+    with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
+        _SENTENCE.set(st.container(key="sentence", width="stretch", gap=None))
+        with st.container(key="whoami", width="content"):
+            st.text(_who(environment))
+        _draw_needs(counted, unread)
         age_place = st.empty()
-        paused = st.toggle("Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen.")
-    with st.container(horizontal=True, key="pages", gap="small"):
-        for title, page in _PAGES.items():
-            uncounted = formatting.escaped(str(unread)) if unread is not None and title == "Operations" else None
-            st.page_link(f"views/{page}.py", label=_label(title, counted), help=uncounted)
+        if ranged:
+            _draw_range()
+        paused = _draw_refresh(environment)
+        _draw_keys()
     return Lines(age_place, paused)
 
 
@@ -130,9 +137,44 @@ def show(
     if seen is not None:
         _draw_age(drawn.age_place, seen, environment, drawn.paused)
     if refused is not None:
+        if seen is None:
+            headline("Nothing known yet", meta="the control store does not answer", tone="blind")
         kept = " The page shows the last reading." if seen is not None else ""
         st.error(formatting.escaped(str(refused)) + kept, icon=":material/database_off:")
     return seen
+
+
+def draw_judgement(judgement: Judgement) -> None:
+    """Draw how the fleet is."""
+    sentence, trouble = judgement_line(judgement)
+    headline(sentence, trouble=trouble)
+
+
+def judgement_line(judgement: Judgement) -> tuple[str, bool]:
+    """Return the sentence about the whole fleet, and whether a person should look."""
+    return judgement.headline, not judgement.healthy
+
+
+def headline(sentence: str, *, trouble: bool = False, meta: str = "", tone: Tone | None = None) -> None:
+    """Draw the one sentence a page is about, left in the frame; it may hold raw names, which are shown as text."""
+    sentence_place().html(
+        parts.sentence(
+            formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
+        )
+    )
+
+
+def sentence_place() -> DeltaGenerator:
+    """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
+    place = _SENTENCE.get()
+    return st.container(gap=None) if place is None else place
+
+
+def _who(environment: Environment) -> str:
+    """Return the environment, the person, and their roles where the environment has any."""
+    name, bracket, roles = formatting.shown(services.who(environment), 80).partition(" (")
+    said = [formatting.shown(environment.settings.environment, 30), name]
+    return " · ".join([*said, roles.removesuffix(")")] if bracket else said)
 
 
 def _count(environment: Environment) -> tuple[control_queries.OpenCounts | None, Refused | None]:
@@ -143,10 +185,100 @@ def _count(environment: Environment) -> tuple[control_queries.OpenCounts | None,
         return None, refused
 
 
-def _label(title: str, counted: control_queries.OpenCounts | None) -> str:
-    if title != "Operations":
-        return title
-    return f"{title} ({formatting.UNKNOWN_VALUE if counted is None else counted.open})"
+def _draw_needs(counted: control_queries.OpenCounts | None, unread: Refused | None) -> None:
+    """Draw what waits for a person, on whatever page one is; or that nobody knows."""
+    if counted is None:
+        st.badge("operations unknown", icon=":material/help:", color="gray", help=formatting.escaped(str(unread)))
+    elif counted.need_a_person:
+        needs = f"{counted.need_a_person} {'needs' if counted.need_a_person == 1 else 'need'} a person"
+        st.badge(needs, icon=":material/person_alert:", color="orange")
+
+
+def _draw_range() -> None:
+    chosen = st.segmented_control(
+        "Range",
+        tuple(_RANGES),
+        default=_in_url(_RANGE, _RANGES, _DEFAULT_RANGE),
+        required=True,
+        format_func=lambda each: _RANGES[each][1],
+        key=_RANGE,
+        label_visibility="collapsed",
+    )
+    links.write(_RANGE, None if chosen == _DEFAULT_RANGE else chosen)
+
+
+def _in_url(param: str, known: Collection[str], default: str) -> str:
+    """Return what the URL says, where it says something known; a widget begins with it."""
+    said = st.query_params.get(param)
+    return said if said is not None and said in known else default
+
+
+def _draw_refresh(environment: Environment) -> bool:
+    """Draw how often the page is drawn, and whether it stands still; return the latter."""
+    offered = _offered(environment)
+    label = "paused" if st.session_state.get(_PAUSED) else _word(every_seconds(environment))
+    with st.popover(label, type="tertiary", icon=":material/refresh:", key="refresh"):
+        paused = st.toggle(
+            "Pause refresh", key=_PAUSED, persist_state="session", help="Freezes the data on screen. Key: P."
+        )
+        usual = _name(environment.settings.dashboard.refresh_seconds)
+        chosen = st.segmented_control(
+            "Refresh every",
+            tuple(offered),
+            default=_in_url(_EVERY, offered, usual),
+            required=True,
+            format_func=lambda each: _word(offered.get(each, 0.0)),
+            key=_EVERY,
+        )
+        links.write(_EVERY, None if chosen == usual else chosen)
+    if every_seconds(environment) != st.session_state.get(_IN_USE, every_seconds(environment)):
+        st.rerun()  # the whole page: only then its parts are drawn at the new interval
+    return bool(paused)
+
+
+def _offered(environment: Environment) -> dict[str, float]:
+    usual = environment.settings.dashboard.refresh_seconds
+    return {_name(each): each for each in sorted({*map(float, _INTERVALS), float(usual)})}
+
+
+def _name(seconds: float) -> str:
+    return f"{seconds:g}s"
+
+
+def _word(seconds: float) -> str:
+    return f"{seconds:g} s"
+
+
+def _draw_keys() -> None:
+    """Draw the buttons that keys press; they are seen once they have the focus."""
+    with st.container(key="keys", horizontal=True, width="content", gap="xsmall"):
+        if st.button("Trouble only", key="key_trouble", shortcut="F", on_click=_toggle_trouble):
+            _open_trouble()
+        st.button("Pause", key="key_pause", shortcut="P", on_click=_toggle_pause)
+        if st.button("Groups", key="key_groups", shortcut="G"):
+            st.switch_page("views/groups.py")
+        if st.button("Keys", key="key_list", shortcut="H"):
+            _list_keys()
+
+
+def _toggle_trouble() -> None:
+    """Show streams in trouble only, or all: the switch of the page Fleet, where that is on screen."""
+    if _TROUBLE in st.session_state:
+        st.session_state[_TROUBLE] = not st.session_state[_TROUBLE]
+
+
+def _open_trouble() -> None:
+    if _TROUBLE not in st.session_state:
+        st.switch_page("views/fleet.py", query_params={_TROUBLE: "true"})
+
+
+def _toggle_pause() -> None:
+    st.session_state[_PAUSED] = not st.session_state.get(_PAUSED)
+
+
+@st.dialog("Keys", width="small")
+def _list_keys() -> None:
+    st.html(parts.facts(_KEYS))
 
 
 def _read(
@@ -167,26 +299,11 @@ def _read(
 
 
 def _draw_age(place: DeltaGenerator, seen: Timestamped, environment: Environment, paused: bool) -> None:
-    """Draw how old the data is; amber once three refreshes were missed, for whatever reason."""
+    """Draw of when the data is; amber with its age once three refreshes were missed, for whatever reason."""
     old = time.time() - seen.read_at
-    late = old > _MISSED_REFRESHES * environment.settings.dashboard.refresh_seconds
-    text = f"data as of {formatting.clock(seen.read_at)} ({formatting.age(old)} ago{', paused' if paused else ''})"
+    late = old > _MISSED_REFRESHES * every_seconds(environment)
+    words = f"data as of {formatting.clock(seen.read_at)}"
+    words += f", {formatting.age(old)} old" if late else ""
+    words += ", paused" if paused else ""
     icon = ":material/warning:" if late else ":material/schedule:"
-    place.badge(formatting.escaped(text), icon=icon, color="orange" if late else "gray")
-
-
-def draw_judgement(judgement: Judgement) -> None:
-    """Draw how the fleet is."""
-    sentence, trouble = judgement_line(judgement)
-    headline(sentence, trouble=trouble)
-
-
-def judgement_line(judgement: Judgement) -> tuple[str, bool]:
-    """Return the sentence about the whole fleet, and whether a person should look."""
-    return judgement.headline, not judgement.healthy
-
-
-def headline(sentence: str, *, trouble: bool) -> None:
-    """Draw the one sentence a page is about; it may hold a raw name, so it is text and never Markdown."""
-    with st.container(key="headline_trouble" if trouble else "headline_well"):
-        st.text(sentence)
+    place.badge(formatting.escaped(words), icon=icon, color="orange" if late else "gray")

@@ -15,6 +15,8 @@ from pipeline.lists import join_limited
 
 _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
+_PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
+_CARRIED = ("range",)  # what a link to another page takes along
 
 
 @dataclass(slots=True)
@@ -34,6 +36,40 @@ def game_column(label: str, table: str, width: int) -> Any:
     A LinkColumn would open another tab. `table` names the table among all of the app's.
     """
     return _column(label, f"{table}_open_game", width, ("game", "game"))
+
+
+def named_game_column(label: str, table: str, width: int) -> Any:
+    """Return a table's column of game names as `remember` knows them, each of which opens the game's page in this tab.
+
+    Its cells must be unique: a click says which text was clicked, and its row may hold another game by now.
+    """
+    key = f"{table}_open_named"
+    return st.column_config.ButtonColumn(
+        label,
+        width=width,
+        help="A click opens its page in this tab.",
+        type="tertiary",
+        alignment="left",
+        key=key,
+        on_click=_open_named,
+        args=(key, table),
+    )
+
+
+def remember(table: str, games: Mapping[str, str]) -> None:
+    """Keep which text of a table's `named_game_column` is which game (text → key) as the viewer sees it now."""
+    st.session_state[f"{table}_named"] = dict(games)
+
+
+def open_page(page: str, query: Mapping[str, str]) -> None:
+    """Open a page of ours in this tab with what is chosen there; the range on screen goes along.
+
+    A page that there is not, as an incident of a newer version may name, opens nothing.
+    """
+    if page not in _PAGES:
+        return
+    kept = {name: st.query_params[name] for name in _CARRIED if name in st.query_params}
+    st.switch_page(f"views/{page}.py", query_params={**kept, **query})
 
 
 def schemas_column(label: str, table: str, width: int) -> Any:
@@ -100,10 +136,9 @@ def take(
 def keep(widgets: Mapping[str, str]) -> None:
     """Write what widgets hold, by parameter, into the URL; `take` has prepared them and they were drawn since.
 
-    It is called once, after all of them, and writes all at once: what the run was started with may be an older URL,
-    which must not come back with the parameters that did not change.
+    It is called once, after all of them: what the run was started with may be an older URL, which must not come back
+    with the parameters that did not change. Parameters of others stay; those that Streamlit binds cannot be written.
     """
-    then = {name: st.query_params.get_all(name) for name in st.query_params}
     for param, widget in widgets.items():
         slot = _slot(param, widget)
         slot.chosen = _values(st.session_state.get(widget), slot.default)
@@ -112,10 +147,21 @@ def keep(widgets: Mapping[str, str]) -> None:
             slot.on_its_way.add(slot.url)
             slot.on_its_way.discard(url)
             slot.url = url
-        then[param] = list(url)
-    then = {name: values for name, values in then.items() if values}
-    if then != {name: st.query_params.get_all(name) for name in st.query_params}:
-        st.query_params.from_dict(then)
+    wanted = {param: list(_slot(param, widget).url) for param, widget in widgets.items()}
+    new = {param: values for param, values in wanted.items() if values != st.query_params.get_all(param)}
+    st.query_params.update({param: values for param, values in new.items() if values})
+    for param, values in new.items():
+        if not values:
+            del st.query_params[param]
+
+
+def write(param: str, value: str | None) -> None:
+    """Write one parameter of the URL, or leave it out, where it is not so already."""
+    if value is None:
+        if param in st.query_params:
+            del st.query_params[param]
+    elif st.query_params.get_all(param) != [value]:
+        st.query_params[param] = value
 
 
 def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, str]) -> None:
@@ -168,6 +214,14 @@ def _offer(key: str, what: str, choices: Mapping[str, str], to: tuple[str, str])
 def _open(key: str, page: str, param: str) -> None:
     """Open what was clicked by what its cell says: its row may hold another one by now."""
     st.switch_page(f"views/{page}.py", query_params={param: st.session_state[key]["label"]})
+
+
+def _open_named(key: str, table: str) -> None:
+    """Open what was clicked by its text; a text that nobody has drawn opens nothing."""
+    known: Mapping[str, str] = st.session_state.get(f"{table}_named", {})
+    game_key = known.get(st.session_state[key]["label"])
+    if game_key is not None:
+        st.switch_page("views/game.py", query_params={"game": game_key})
 
 
 def _open_chosen(key: str, page: str, param: str) -> None:

@@ -9,7 +9,8 @@ import streamlit as st
 
 from app import formatting
 from app.components import links
-from app.schemas import queries
+from app.look import parts
+from app.schemas import listing, queries
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
 from pipeline.contracts.catalogue.differences import Line
@@ -20,7 +21,8 @@ from pipeline.contracts.writer_ids import shown_writer
 from pipeline.errors import Refused
 
 _MOST_LINES: Final = 2_000  # of text
-_GLYPHS: Final = {"refuse": "✕", "quarantine": "✕"}
+_TALL: Final = 16  # lines; more scroll
+_GLYPHS: Final = {"refuse": "✗", "quarantine": "✗"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
 _NEWEST: Final = "newest"
 
@@ -44,12 +46,14 @@ def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
 def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
     """Draw a game: trouble first, then the comparison, then what the table got, then where it comes from."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**Schemas of {formatting.escaped(formatting.shown(game.game, 80))}**", width="stretch")
+        state = listing.state_of(game, catalogue)
+        title = parts.title(formatting.shown(game.game, 80), listing.STATES[state], listing.TONES[state])
+        st.html(title, width="stretch")
         st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
     st.caption(f"key {game.key}")
     for each in game.quarantined:
         st.text(
-            f"✕ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
+            f"✗ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
             f"{formatting.shown(each.quarantined or '', 300)}"
         )
     if game.quarantined:
@@ -121,11 +125,12 @@ def _draw_comparison(environment: Environment, first: Version, second: Version) 
 
 
 def _draw_text(lines: Sequence[Line]) -> None:
-    """Draw both versions as one text; a diff's highlighting colours what the marks at its lines say."""
-    shown = [f"{line.mark} {_indented(line.text)}" for line in lines[:_MOST_LINES]]
+    """Draw both versions as one text: lines that go and lines that come, each with its sign."""
+    shown = [(line.mark, _indented(line.text)) for line in lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
-        shown.append(f"  and {len(lines) - _MOST_LINES} more lines")
-    st.code("\n".join(shown), language="diff", height=380 if len(shown) > 16 else "content")
+        shown.append((" ", f"and {len(lines) - _MOST_LINES} more lines"))
+    with st.container(height=380 if len(shown) > _TALL else "content", border=False, key="schema_text"):
+        st.html(parts.diff(shown))
 
 
 def _indented(text: str) -> str:

@@ -7,7 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import links
+from app.components import links, pills
+from app.look.tokens import Tone
 from app.schemas import queries
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
@@ -21,15 +22,15 @@ SHOW: Final = "schemas_show"
 LINKED: Final = {"find": FIND, "show": SHOW}
 
 STATES: Final[Mapping[str, str]] = {
-    "refuses": "✕ refuses rows",
+    "refuses": "✗ refuses rows",
     "waits": "△ waits",
     "none": "? no schema",
     "lands": "● lands",
 }
+TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "lands": "well"}
+_PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
+_ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _COLUMNS: Final = {
-    "state": st.column_config.TextColumn(
-        "State", width=110, help="Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
-    ),
     "game": st.column_config.TextColumn("Game", width=130),
     "page": links.schemas_column("Key (opens it)", "schemas", 150),
     "version": st.column_config.NumberColumn("Version", width=65),
@@ -101,7 +102,7 @@ def _draw_table(
     st.dataframe(
         pd.DataFrame(
             {
-                "state": STATES[states[game.key]],
+                "state": [STATES[states[game.key]]],
                 "game": formatting.shown(game.game, 80),
                 "page": game.key,
                 "version": None if game.newest is None else game.newest.version,
@@ -117,7 +118,7 @@ def _draw_table(
         ),
         hide_index=True,
         height=min(36 * (len(games) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={"state": pills.column("State", _PILLS, 120, _ABOUT_STATE), **_COLUMNS},
         placeholder=formatting.UNKNOWN_VALUE,
         alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",
         key="schemas_table",

@@ -7,13 +7,14 @@ import streamlit as st
 
 from app import formatting
 from app.components import confirm
+from app.look import parts
 from app.schemas import previews
 from app.state import services
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue, RegistryView
 from pipeline.control.acts import DirectAct
 
-_STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✕ mistrusted"}
+_STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✗ mistrusted"}
 
 
 def draw(environment: Environment, catalogue: Catalogue) -> None:
@@ -21,7 +22,7 @@ def draw(environment: Environment, catalogue: Catalogue) -> None:
     if not catalogue.registries:
         return
     with st.container(border=True, key="card_schema_registries", gap="small"):
-        st.markdown("**Registries**")
+        st.html(parts.section("Registries"))
         for each in catalogue.registries:
             if each.health is not None and each.trouble:
                 _draw_trouble(environment, catalogue, each)

@@ -76,7 +76,7 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
     With None for the kind it is about an act that needs no role, such as a request.
     """
     known, who_acts = roles(environment), identity.person()
-    if _only_look(known, who_acts):
+    if only_look(known, who_acts):
         return _NO_ROLES
     if kind is None or may(known, who_acts.name, role := role_of(kind)):
         return None
@@ -96,7 +96,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
     if now.store != environment.store:
         raise Refused("The control store was replaced after the page loaded. Reload the page.")
     known, who_acts = roles(now), identity.person()
-    if _only_look(known, who_acts):
+    if only_look(known, who_acts):
         raise Refused(_NO_ROLES)
     if kind is not None:
         require(known, who_acts.name, role_of(kind), kind)
@@ -106,7 +106,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
 def who(environment: Environment) -> str:
     """Return who acts, with their roles where the environment has any."""
     known, who_acts = roles(environment), identity.person()
-    if _only_look(known, who_acts):
+    if only_look(known, who_acts):
         return f"{who_acts.name} (no roles are set: you may only look)"
     had = roles_of(known, who_acts.name)
     if had is None:
@@ -114,7 +114,7 @@ def who(environment: Environment) -> str:
     return f"{who_acts.name} ({' and '.join(had) or 'no role: you may only look'})"
 
 
-def _only_look(known: Roles, who_acts: Person) -> bool:
+def only_look(known: Roles, who_acts: Person) -> bool:
     """Tell whether nothing may be done because no roles are set: in a workspace that does not mean everybody."""
     return who_acts.by_platform and roles_of(known, who_acts.name) is None
 

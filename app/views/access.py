@@ -9,6 +9,7 @@ from app import formatting
 from app.access import drift, explain, forms, matrix, queries
 from app.access.queries import AccessState, ResolvedCatalog
 from app.components import header, links
+from app.look import parts
 from app.state import services
 from app.state.services import Environment
 
@@ -34,7 +35,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    access = header.draw(environment, queries.read_access, "access")
+    access = header.draw(environment, queries.read_access, "access", ranged=False)
     if access is None:
         return
     _draw_headline(environment, access)
@@ -52,6 +53,8 @@ def _live(environment: Environment) -> None:
         unknown["of_games"] = links.take("of_games", forms.GAMES, access.names, many=True)
         unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
+    if access.known is not None and view != "drift":
+        drift.draw_first(environment, access.known, _review_drift)
     if access.known is not None:
         filters = matrix.draw_filters()
         prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
@@ -61,6 +64,10 @@ def _live(environment: Environment) -> None:
     )
     _draw_view(environment, access, view)
     links.keep(linked)
+
+
+def _review_drift() -> None:
+    st.session_state[_VIEW] = "drift"
 
 
 def _draw_view(environment: Environment, access: AccessState, view: str) -> None:
@@ -84,7 +91,7 @@ def _games(access: AccessState) -> set[str]:
 
 def _draw_headline(environment: Environment, access: AccessState) -> None:
     if access.known is None:
-        header.headline("The catalog was never read: access is unknown", trouble=True)
+        header.headline("The catalog was never read: access is unknown", tone="blind")
         return
     header.headline(
         matrix.sentence(access, access.known),
@@ -116,7 +123,7 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
             icon=":material/hourglass_disabled:",
         )
     with st.container(gap=None):
-        st.text(_state_line(environment, access))
+        st.html(parts.note(formatting.shown(_state_line(environment, access))))
         if kind == "embedded":
             st.caption(
                 "On a laptop the file system is the real boundary: access to the folder gives access to the tables, "

@@ -34,8 +34,8 @@ _COLUMNS = {
 
 
 def _live(environment: Environment) -> None:
-    lines = header.lines(environment)
-    header.headline("Audit log", trouble=False)
+    lines = header.lines(environment, ranged=False)
+    header.headline("Audit log", tone="plain", meta="each act: by whom, on what, and why")
     _draw_verdict(environment)
     filters = _draw_filters()
     log = header.show(environment, lines, partial(control_queries.audit_log, filters=filters), "audit", repr(filters))
@@ -54,11 +54,11 @@ def _draw_verdict(environment: Environment) -> None:
         st.error(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     with st.container(border=True, gap=None, key="verdict_intact" if verdict.intact else "verdict_broken"):
-        how = "✓ Intact" if verdict.intact else "✕ NOT intact"
+        how = "✓ Intact" if verdict.intact else "✗ NOT intact"
         st.text(f"{how}: {formatting.count(verdict.entries)} entries, checked at {formatting.clock(at)}")
         st.text(f"newest hash {verdict.head or formatting.UNKNOWN_VALUE}")
         for defect in first_lines(verdict.defects, _DEFECTS):
-            st.text(f"✕ {formatting.shown(defect)}")
+            st.text(f"✗ {formatting.shown(defect)}")
         if len(verdict.defects) > _DEFECTS:
             st.caption("`turnout audit verify` lists all.")
         if verdict.unended:

@@ -1,82 +1,144 @@
-"""One game (`?game=<game_key>`): a verdict, the evidence for it, what happened lately, and who its neighbours are."""
+"""One game (`?game=<game_key>`): what is wrong and what to do, the proof over time, what can be done, its last rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
-import pandas as pd
-import pyarrow as pa
 import streamlit as st
 
 from app import formatting
-from app.components import cards, charts, confirm, header, links
+from app.components import cards, confirm, header
+from app.components.cards import Card
+from app.game import panels, queries, rows_panel
+from app.game.cause import CauseCard, card
+from app.game.signals import GameSignals
+from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
-from app.state.trends import Trend
 from pipeline.control.operations import registry
-from pipeline.control.operations.definition import Level
 from pipeline.errors import Refused
+from pipeline.signals.causes import Action
 from pipeline.store.database.states import OperationKind
-from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.fleet import GameRow
 
-_RANGES = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0}
-_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
 _DAY = 86_400.0
 
 
 def _live(environment: Environment) -> None:
+    crumb = st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="crumb")
     steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
         return
-    fleet = steering.fleet
     game_key = st.query_params.get("game", "")
-    row = fleet.row(game_key)
+    row = steering.fleet.row(game_key)
     if row is None:
         _draw_unknown(environment, game_key)
         return
-    header.headline(formatting.shown(row.game), trouble=row.in_trouble)
-    with st.container(key="verdict", gap=None):
-        st.text(f"{formatting.STATUS_STYLES[row.verdict.status].glyph} {formatting.verdict_sentence(row, fleet)}")
-        st.text(f"key {row.game_key}")
-    error = row.reported.last_error if row.reported is not None else None
-    if error:
-        st.caption("Last error")
-        st.code(formatting.shown(error, 2000), language=None, wrap_lines=True)
-    _draw_actions(environment, steering, row)
-    evidence = st.container(gap="small")
-    trend = _read_trend(environment, row.game_key)
-    with evidence:
-        _draw_evidence(fleet, row, trend if isinstance(trend, Trend) else None)
-    _draw_charts(environment, trend)
-    left, right = st.columns(2)
+    signals = queries.signals(environment, steering, row, header.range_seconds())
+    offered, why_not = _offered(environment, row)
+    with crumb:
+        panels.draw_crumb(signals)
+    header.sentence_place().html(panels.head(signals))
+    with st.container(key="trouble", gap="small"):
+        if (found := card(signals)) is not None:
+            panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
+        panels.draw_alerts(signals)
+    panels.draw_strip(signals)
+    left, right = st.columns([1.55, 1], gap="small")
     with left:
-        _draw_transitions(environment, row.game_key)
-        _draw_schemas(environment, row.game_key)
+        panels.draw_charts(signals)
+    with right, st.container(border=True, key="card_actions", gap="xsmall", height="stretch"):
+        _draw_actions(environment, steering, signals, offered, why_not)
+        panels.draw_versions(environment, signals)
+    rows_panel.draw(environment, signals)
+    left, right = st.columns(2, gap="small")
+    with left:
+        panels.draw_operations(signals)
+        panels.draw_changes(signals, partial(services.game_transitions, environment, game_key, _DAY))
     with right:
-        _draw_neighbours(fleet, row)
+        panels.draw_neighbours(signals)
 
 
-def _draw_actions(environment: Environment, steering: ControlState, row: GameRow) -> None:
-    """Draw what can be done with the game, and below it the preview that was opened."""
-    key = row.game_key
+def _offered(environment: Environment, row: GameRow) -> tuple[Mapping[str, Card], str | None]:
+    """Return what can be done with the game, by name, and why nobody knows where that could not be read."""
     try:
-        facts = control_queries.facts(environment, [key]).get(key)
+        facts = control_queries.facts(environment, [row.game_key]).get(row.game_key)
     except Refused as refused:
-        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
-        return
+        return {}, str(refused)
     if facts is None:
-        return
-    cards.draw(
-        _REACHES,
-        cards.of_game(facts, partial(services.missing_role, environment)),
-        on_click=_offer,
-        args=(environment, key, row.group),
-        before={"move": partial(_choose_group, steering, row)},
+        return {}, None
+    found = cards.of_game(facts, partial(services.missing_role, environment))
+    return {each.can.name: each for each in found}, None
+
+
+def _draw_actions(
+    environment: Environment,
+    steering: ControlState,
+    signals: GameSignals,
+    offered: Mapping[str, Card],
+    why_not: str | None,
+) -> None:
+    """Draw what can be done with the game, and below it the preview that was opened."""
+    row = signals.row
+    st.html(parts.section("What can be done", "least disturbing first"))
+    if why_not is not None:
+        st.html(parts.silence("Not known.", formatting.shown(why_not)))
+    elif offered:
+        cards.draw_list(
+            tuple(offered.values()),
+            on_click=_offer,
+            args=(environment, row.game_key, row.group),
+            before={"move": partial(_choose_group, steering, row)},
+        )
+    confirm.draw_confirmation(environment, f"game_{row.game_key}")
+
+
+def _draw_next(environment: Environment, row: GameRow, found: CauseCard, offered: Mapping[str, Card]) -> None:
+    """Draw the next action of a cause, and what comes after it, which may not be possible yet."""
+    is_first = True
+    if found.action is not None:
+        is_first = not _draw_action(environment, row, found.action, offered)
+    follows = None if found.following is None else offered.get(found.following)
+    if follows is not None and not is_first:
+        why = follows.disabled_reason or follows.can.why_not
+        st.button(
+            f"{follows.can.name.capitalize()}…",
+            key="cause_following",
+            width="stretch",
+            disabled=why is not None,
+            help=None if why is None else formatting.escaped(why),
+            on_click=_offer,
+            args=(environment, row.game_key, row.group, follows.can.name),
+        )
+
+
+def _draw_action(environment: Environment, row: GameRow, action: Action, offered: Mapping[str, Card]) -> bool:
+    """Draw the button of an action and return whether there is one; what this page offers is planned on it."""
+    here = action.page == "game" and action.query.get("game") == row.game_key
+    own = offered.get(action.label.rstrip("…").casefold()) if here else None
+    press: Callable[..., None] = _open
+    args: tuple[object, ...] = (action,)
+    why = None
+    if own is not None:
+        press, args = _offer, (environment, row.game_key, row.group, own.can.name)
+        why = own.disabled_reason or own.can.why_not
+    elif here and set(action.query) <= {"game"}:
+        return False  # it leads to this page
+    st.button(
+        formatting.escaped(formatting.shown(action.label, 40)),
+        key="cause_action",
+        type="primary",
+        width="stretch",
+        disabled=why is not None,
+        help=None if why is None else formatting.escaped(why),
+        on_click=press,
+        args=args,
     )
-    confirm.draw_confirmation(environment, f"game_{key}")
+    return True
 
 
-_REACHES: dict[Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
+def _open(action: Action) -> None:
+    st.switch_page(f"views/{action.page}.py", query_params=dict(action.query))
 
 
 def _choose_group(steering: ControlState, row: GameRow) -> None:
@@ -108,9 +170,10 @@ def _offer(environment: Environment, key: str, group: str | None, kind: str) -> 
 
 def _draw_unknown(environment: Environment, game_key: str) -> None:
     if not game_key:
+        header.headline("No game", tone="plain")
         st.info("No game is chosen. Open one from the Fleet page.")
         return
-    header.headline("No such game", trouble=False)
+    header.headline("No such game", tone="plain")
     try:
         registered = services.schemas(environment, game_key)
     except Refused as refused:
@@ -122,181 +185,6 @@ def _draw_unknown(environment: Environment, game_key: str) -> None:
     else:
         st.warning("There is no game with this key. Check the link, or look for it on the Fleet page.")
         st.code(formatting.shown(game_key, 100), language=None)
-
-
-def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
-    chosen = st.segmented_control(
-        "Time",
-        list(_RANGES),
-        default="1h",
-        key="range",
-        bind="query-params",
-        required=True,
-        label_visibility="collapsed",
-    )
-    try:
-        return services.game_trend(environment, game_key, _RANGES.get(str(chosen), _RANGES["1h"]))
-    except Refused as refused:
-        return refused
-
-
-def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
-    """Draw the numbers behind the verdict; what the driver can no longer vouch for is a dash."""
-    live, reported = row.live, row.reported
-    driver = fleet.driver("group", row.group or "")
-    committed = reported.last_commit_at if reported is not None else None
-    p50, p95, p99 = trend.latency_seconds if trend is not None else (None, None, None)
-    facts = {
-        "Status": formatting.status_text(row.verdict.status),
-        "Since": formatting.clock(row.verdict.since),
-        "Group": formatting.shown(row.group) if row.group is not None else formatting.UNKNOWN_VALUE,
-        "Lane": live.lane if live is not None else formatting.UNKNOWN_VALUE,
-        "Lag": formatting.duration(row.lag_seconds),
-        "Rows/s": formatting.rate(live.rows_per_second if live is not None else None),
-        "Latency p50": formatting.duration(p50),
-        "Latency p95": formatting.duration(p95),
-        "Latency p99": formatting.duration(p99),
-        "Cursor (seq)": formatting.count(reported.cursor_seq if reported is not None else None),
-        "Last seq in bronze": formatting.count(row.last_seq),
-        "Group's frontier": formatting.count(driver.frontier_seq if driver is not None else None),
-        "Last commit": f"{formatting.age(fleet.read_at - committed)} ago"
-        if committed is not None
-        else formatting.UNKNOWN_VALUE,
-        "Rows": formatting.count(reported.rows_total if reported is not None else None),
-        "Rejects": formatting.count(reported.rejects_total if reported is not None else None),
-        "Generation": str(row.generation),
-        "Last report": f"{formatting.age(fleet.read_at - reported.updated_at)} ago"
-        if reported is not None
-        else formatting.UNKNOWN_VALUE,
-    }
-    with st.container(horizontal=True, key="evidence", gap="small"):
-        for name, value in facts.items():
-            with st.container(width=118, gap=None):
-                st.caption(name)
-                st.text(value)
-    st.caption(
-        "Rows and rejects count since the driver started; latency in the chosen time ends with the table's commit and "
-        f"is measured from {fleet.latency_start}. All times are UTC."
-    )
-
-
-def _draw_charts(environment: Environment, trend: Trend | Refused) -> None:
-    if isinstance(trend, Refused):
-        st.info(formatting.escaped(str(trend)), icon=":material/history_toggle_off:")
-        return
-    if trend.failed_passes:
-        st.warning(
-            f"{formatting.count(trend.failed_passes)} passes in this time committed nothing because of an error."
-        )
-    if not trend.points:
-        st.info(
-            "Nothing was committed for this game in this time. Choose a longer time.", icon=":material/hourglass_empty:"
-        )
-        return
-    objective = environment.settings.metrics.latency_objective_seconds
-    drawn = [
-        ("Rows landed", charts.over_time(trend, "rows", "rows", _BLUE)),
-        ("Latency p95", charts.over_time(trend, "latency_p95_seconds", "seconds", _BLUE, objective)),
-        ("Rejects", charts.over_time(trend, "rejects", "rows", _ORANGE)),
-        ("Slowest commit", charts.over_time(trend, "commit_seconds", "seconds", _GREEN)),
-    ]
-    for column, (title, chart) in zip(st.columns(4), drawn, strict=True):
-        with column:
-            st.caption(f"{title}, per {formatting.age(trend.slice_seconds)}")
-            st.altair_chart(
-                chart, alt=f"{title} over time, {formatting.clock(trend.since)} to {formatting.clock(trend.until)}."
-            )
-    if trend.rejects:
-        reasons = ", ".join(
-            f"{formatting.shown(reason, 40)} {formatting.count(number)}" for reason, number in trend.rejects.items()
-        )
-        st.text(f"Rejects by reason in this time: {reasons}")
-
-
-def _draw_transitions(environment: Environment, game_key: str) -> None:
-    st.subheader("What changed, last 24 h", anchor=False)
-    try:
-        table = services.game_transitions(environment, game_key, _DAY)
-    except Refused as refused:
-        st.info(formatting.escaped(str(refused)), icon=":material/history_toggle_off:")
-        return
-    if table.num_rows == 0:
-        st.info("No change of status in the last 24 h.")
-        return
-    st.dataframe(_transitions(table), hide_index=True, alt="Changes of status of this game, newest first.")
-
-
-def _transitions(table: pa.Table) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "at": formatting.moment(change["at"].timestamp()),
-            "from": _word(change["from_status"]),
-            "to": _word(change["to_status"]),
-            "detail": formatting.shown(change["detail"], 200) if change["detail"] else formatting.UNKNOWN_VALUE,
-        }
-        for change in table.to_pylist()
-    )
-
-
-def _word(status: str | None) -> str:
-    if status is None:
-        return formatting.UNKNOWN_VALUE
-    return formatting.status_text(status) if status in formatting.STATUS_STYLES else formatting.shown(status, 20)
-
-
-def _draw_schemas(environment: Environment, game_key: str) -> None:
-    st.subheader("Registered schemas", anchor=False)
-    try:
-        versions = services.schemas(environment, game_key)
-    except Refused as refused:
-        st.error(formatting.escaped(str(refused)))
-        return
-    if not versions:
-        st.info("No schema is registered for this game: ingest refuses its rows as unknown_game until one is.")
-        return
-    st.page_link(
-        "views/schemas.py", label="Compare its versions", icon=":material/difference:", query_params={"game": game_key}
-    )
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "version": version.version,
-                "schema id": version.schema_id,
-                "format": version.format,
-                "message": formatting.shown(version.message, 120),
-                "registered": formatting.moment(version.created_at),
-            }
-            for version in reversed(versions)
-        ),
-        hide_index=True,
-        alt="Schema versions registered for this game, newest first.",
-    )
-
-
-def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
-    st.subheader(f"Neighbours in group {formatting.escaped(row.group)}" if row.group else "Neighbours", anchor=False)
-    others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
-    if row.group is None or not others:
-        st.info("No other game is in its group." if row.group else "No cluster group carries this game.")
-        return
-    bad = sum(other.in_trouble for other in others)
-    st.caption(f"{len(others) - bad} of {len(others)} are well. Worst first.")
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "status": formatting.status_text(other.verdict.status),
-                "game": formatting.shown(other.game, 60),
-                "page": other.game_key,
-                "lag": formatting.duration(other.lag_seconds),
-            }
-            for other in others
-        ),
-        hide_index=True,
-        height=min(36 * (len(others) + 1), 380),
-        column_config={"page": links.game_column("key (opens its page)", "neighbours", 205)},
-        alt="The other games of this group, worst first.",
-    )
-    links.offer_games("neighbours", {each.game_key: formatting.game_text(each.game_key, each.game) for each in others})
 
 
 header.keep_drawing(_live)

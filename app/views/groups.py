@@ -1,18 +1,24 @@
 """The cluster groups: settings, condition, and plans that move games between them."""
 
+import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, group_forms, header, links
+from app.components import cards, confirm, group_cards, group_forms, header, links, pills
+from app.fleet import timeline
+from app.look import parts, tokens
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
+from app.state.series import series
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
+from pipeline.errors import Refused
 from pipeline.health.judgement import DriverState
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
@@ -20,11 +26,12 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
-_GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"
+_GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
+_LOW = 70  # px, of a chart in a card
+_DRIVERS = {formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()}
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=90),
-    "driver": st.column_config.TextColumn("Driver", width=110),
     "heartbeat": st.column_config.TextColumn("Heartbeat", width=85),
     "games": st.column_config.TextColumn("Games", width=60),
     "how": st.column_config.TextColumn("Worst", width=250),
@@ -52,14 +59,42 @@ def _live(environment: Environment) -> None:
         st.info("Make one here, or start one with `turnout groups run NAME`, which registers itself.")
         group_forms.draw_make(environment)
         return
-    header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes))
+    header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes), meta=_scope(fleet))
     _take_link(steering)
+    if len(fleet.groups) <= group_cards.MOST_CARDS:
+        group_cards.draw(steering, _landed(environment), group_cards.Click(_open, _steer))
+    _draw_move(environment, steering)
+    _draw_group(environment, steering)
+    links.keep(_LINKED)
     _draw_table(steering)
     group_forms.draw_make(environment)
-    _draw_group(environment, steering)
-    _draw_move(environment, steering)
-    links.keep(_LINKED)
-    _draw_proposed(environment)
+    if (opened := st.session_state.pop(_OPEN, None)) is not None:
+        st.switch_page("views/fleet.py", query_params={"group": opened})
+
+
+def _landed(environment: Environment) -> group_cards.Landed:
+    """Return the rows of each group over the range on screen; without them the page goes on."""
+    try:
+        seen = series(environment, header.range_seconds())
+    except Refused as refused:
+        return group_cards.Landed(None, {}, formatting.shown(str(refused), 160))
+    mode = tokens.mode_of(st.context.theme.type)
+    axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
+    return group_cards.Landed(axis, timeline.by_group(seen))
+
+
+def _open(group: str) -> None:
+    st.session_state[_OPEN] = group
+
+
+def _steer(group: str) -> None:
+    st.session_state[_GROUP] = group
+
+
+def _scope(fleet: Fleet) -> str:
+    waiting = sum(row.group is None for row in fleet.rows)
+    words = [f"{len(fleet.groups)} groups, {formatting.count(len(fleet.rows))} games"]
+    return " · ".join([*words, *([f"{waiting} games wait for a group"] if waiting else [])])
 
 
 def _take_link(steering: ControlState) -> None:
@@ -102,26 +137,24 @@ def _sentence(fleet: Fleet) -> str:
 
 
 def _draw_table(steering: ControlState) -> None:
+    st.html(parts.section("All groups", "settings, load and deaths"))
     rows = [_row(steering, name) for name in steering.fleet.groups]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={**_COLUMNS, "driver": pills.column("Driver", _DRIVERS, 120)},
         alt="All cluster groups: their drivers, games and settings.",
         key="groups_table",
     )
-    waiting = sum(row.group is None for row in steering.fleet.rows)
-    if waiting:
-        st.caption(f"{waiting} games wait for a group.")
 
 
-def _row(steering: ControlState, name: str) -> dict[str, str]:
+def _row(steering: ControlState, name: str) -> dict[str, str | list[str]]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {
         "group": formatting.shown(name, 40),
-        "driver": _state(fleet, name),
+        "driver": [_state(fleet, name)],
         "heartbeat": f"{formatting.age(driver.heartbeat_age(fleet.read_at))} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,
@@ -189,7 +222,7 @@ def _worst(fleet: Fleet, name: str) -> str:
 def _draw_group(environment: Environment, steering: ControlState) -> None:
     """Draw what can be done with a group that is chosen by its name."""
     with st.container(border=True, key="plan_group", gap="small"):
-        st.markdown("**Steer a whole group**")
+        st.html(parts.section("Steer a whole group", "start, stop, restart or drain it; change its settings"))
         names = steering.fleet.groups
         st.selectbox(
             "Group",
@@ -223,9 +256,20 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
         key: formatting.game_text(key, assignment.game) for key, assignment in sorted(steering.assignments.items())
     }
     disabled_reason = services.missing_role(environment, OperationKind.MOVE)
-    with st.container(border=True, key="plan_move", gap="small"):
-        st.markdown("**Move games to another group**")
-        with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(border=True, key="card_plan_move", gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", key="row_move"):
+            about = "the target's driver goes on from each cursor; no other stream restarts"
+            st.html(parts.section("Plan a move", about), width="stretch")
+            st.button(
+                "Propose…",
+                key="preview_even",
+                on_click=confirm.stage_preview,
+                args=(_PLACE_EVEN, partial(previews.preview_proposed, environment)),
+                disabled=disabled_reason is not None,
+                help="Games that must leave their group first, then the moves that reduce the highest load most.",
+            )
+        left, right = st.columns(2, gap="large")
+        with left:
             st.multiselect(
                 "Games",
                 list(names),
@@ -241,17 +285,20 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
                 format_func=formatting.shown,
                 index=None,
                 placeholder="choose",
-                width=220,
             )
             st.button(
                 "Preview the move",
                 key="preview_move",
+                type="primary",
                 on_click=_offer,
                 args=(environment,),
                 disabled=disabled_reason is not None,
             )
+        with right:
+            group_cards.draw_move(steering.loads, st.session_state.get(_GAMES) or [], st.session_state.get(_TO) or None)
         _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _PLACE)
+        confirm.draw_confirmation(environment, _PLACE_EVEN)
 
 
 def _offer(environment: Environment) -> None:
@@ -260,23 +307,6 @@ def _offer(environment: Environment) -> None:
     confirm.stage_preview(
         _PLACE, partial(previews.preview_move, environment, games, None if group is None else str(group))
     )
-
-
-def _draw_proposed(environment: Environment) -> None:
-    """Draw the way to a proposal, which is one move of all games it names."""
-    disabled_reason = services.missing_role(environment, OperationKind.MOVE)
-    with st.container(border=True, key="plan_even", gap="small"):
-        st.markdown("**Propose moves**")
-        st.caption("Games that must leave their group first, then the moves that reduce the highest load most.")
-        st.button(
-            "Propose",
-            key="preview_even",
-            on_click=confirm.stage_preview,
-            args=(_PLACE_EVEN, partial(previews.preview_proposed, environment)),
-            disabled=disabled_reason is not None,
-        )
-        _draw_disabled_reason(disabled_reason)
-        confirm.draw_confirmation(environment, _PLACE_EVEN)
 
 
 def _draw_disabled_reason(disabled_reason: str | None) -> None:

@@ -1,5 +1,6 @@
 """Operations and how far each is: those that need a person first; one of them by `?operation=ID`."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -9,19 +10,21 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header, links
+from app.components import confirm, header, links, operation_cards, pills
+from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
 from pipeline.control.operations.registry import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.store.database.states import OperationKind, OperationState
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
 
 _MAX_CARDS = 20
+_STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
+_MAX_STEPPERS = 5  # cards whose steps are read, too
 _COLUMNS = {
-    "state": st.column_config.TextColumn("State", width=125),
     "page": links.operation_column("Opens its page", "operations", 110),
     "kind": st.column_config.TextColumn("What", width=80),
     "targets": st.column_config.TextColumn("Of", width=260),
@@ -45,40 +48,80 @@ def _live(environment: Environment) -> None:
     if operation_id:
         _draw_one(environment, operation_id)
         return
-    journal = header.draw(environment, control_queries.journal, "journal")
+    journal = header.draw(environment, control_queries.journal, "journal", ranged=False)
     if journal is not None:
-        _draw_all(journal)
+        _draw_all(environment, journal)
 
 
 # ---------------------------------------------------------------------------------------------------------- all of them
 
 
-def _draw_all(journal: OperationList) -> None:
+def _draw_all(environment: Environment, journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.is_stuck for each in opened)
-    header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
+    header.headline(_sentence(len(opened), stuck), tone="late" if stuck else "well", meta=_scope(journal, stuck))
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
-    for each in opened[:_MAX_CARDS]:
-        _draw_card(each, journal)
+    for place, each in enumerate(opened[:_MAX_CARDS]):
+        operation_cards.draw(environment, each, journal, with_steps=place < _MAX_STEPPERS)
     if len(opened) > _MAX_CARDS:
         st.caption(f"{len(opened) - _MAX_CARDS} more are open, and stand in the table.")
-    st.subheader("Latest", anchor=False)
     rows = [*opened[_MAX_CARDS:], *ended]
     if not rows:
+        st.html(parts.section("Earlier"))
         st.info("Nothing that has ended yet. Ask for something on a game's page, under Groups or under Repairs.")
         return
+    chosen = _draw_filters(rows, journal)
+    if not chosen:
+        st.info("No operation matches. Clear the filters.", icon=":material/filter_alt_off:")
+        return
     st.dataframe(
-        pd.DataFrame(_row(each, journal) for each in rows),
+        pd.DataFrame(_row(each, journal) for each in chosen),
         hide_index=True,
-        height=min(36 * (len(rows) + 1), 620),
-        column_config=_COLUMNS,
+        height=min(36 * (len(chosen) + 1), 620),
+        column_config={"state": pills.column("State", _STATES, 125), **_COLUMNS},
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
     )
-    links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in rows})
+    links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in chosen})
     st.caption("All times are UTC.")
+
+
+def _scope(journal: OperationList, stuck: int) -> str:
+    runs = "the controller runs" if journal.controller_runs else "no controller runs"
+    return runs if stuck else f"nothing waits for a person · {runs}"
+
+
+def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operation]:
+    """Draw the filters, which live in the URL, and return the operations that pass them."""
+    kinds = Counter(each.kind for each in rows)
+    with st.container(horizontal=True, vertical_alignment="center", key="filters_operations", gap="small"):
+        st.html(parts.section("Earlier", f"the last {len(rows)}"), width="stretch")
+        chosen = st.pills(
+            "Kind",
+            sorted(kinds),
+            selection_mode="multi",
+            key="kind",
+            bind="query-params",
+            format_func=lambda each: f"{formatting.shown(each, 24)} {kinds[each]}",
+            label_visibility="collapsed",
+        )
+        text = st.text_input(
+            "Search", key="q", bind="query-params", type="search", live=True, placeholder="game, person or id",
+            label_visibility="collapsed", max_chars=256, width=240,
+        )  # fmt: skip
+    wanted = (text or "").casefold().strip()
+    return [
+        each
+        for each in rows
+        if (not chosen or each.kind in chosen) and (not wanted or wanted in _searched(each, journal))
+    ]
+
+
+def _searched(operation: Operation, journal: OperationList) -> str:
+    games = (journal.names.get(target.partition(":")[2], "") for target in operation.targets)
+    return " ".join([operation.operation_id, operation.actor, *operation.targets, *games]).casefold()
 
 
 def _sentence(opened: int, stuck: int) -> str:
@@ -95,28 +138,10 @@ def _named(operation: Operation, journal: OperationList) -> str:
     return f"{links.short(operation.operation_id)} · {about}"
 
 
-def _draw_card(operation: Operation, journal: OperationList) -> None:
-    state = "stuck" if operation.is_stuck else "open"
-    with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.text(formatting.operation_text(operation.state))
-            confirm.operation_link(operation.operation_id, operation.operation_id[:8])
-            targets = formatting.targets_text(operation.targets, journal.names)
-            st.text(f"{formatting.shown(operation.kind, 24)} of {targets}", width="stretch")
-            since = operation.requested_at if operation.stuck_since is None else operation.stuck_since
-            took = formatting.age(journal.read_at - since)
-            how = f"{took} ago" if operation.stuck_since is None else f"for {took}"
-            st.text(f"by {formatting.shown(operation.actor, 40)}, {how}")
-        if operation.reason:
-            st.text(f"Why: {formatting.shown(operation.reason, 200)}")
-        if operation.outcome:
-            st.text(formatting.shown(operation.outcome))
-
-
-def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
+def _row(operation: Operation, journal: OperationList) -> dict[str, str | list[str]]:
     took = (operation.ended_at or journal.read_at) - operation.requested_at
     return {
-        "state": formatting.operation_text(operation.state),
+        "state": [formatting.operation_text(operation.state)],
         "page": links.short(operation.operation_id),
         "kind": formatting.shown(operation.kind, 24),
         "targets": formatting.targets_text(operation.targets, journal.names),
@@ -133,19 +158,19 @@ def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
 
 def _draw_one(environment: Environment, operation_id: str) -> None:
     read = partial(control_queries.one_operation, operation_id=operation_id)
-    seen = header.draw(environment, read, "operation", operation_id)
+    seen = header.draw(environment, read, "operation", operation_id, ranged=False)
     if seen is None:
         st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
         return
     operation = seen.operation
     targets = formatting.targets_text(operation.targets, seen.names)
+    waits = _waits(seen)
+    state = formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else "")
     header.headline(
         f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
-        trouble=operation.state in {OperationState.NEEDS_HUMAN, OperationState.FAILED},
+        meta=state,
+        tone=operation_cards.tone(operation.state),
     )
-    with st.container(key="verdict", gap=None):
-        waits = _waits(seen)
-        st.text(formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else ""))
     confirm.draw_controller(operation, runs=seen.controller_runs)
     _draw_facts(seen)
     if operation.kind == OperationKind.ACCESS:
@@ -174,18 +199,15 @@ def _draw_facts(seen: OneOperation) -> None:
         "Took": formatting.duration((operation.ended_at or seen.read_at) - operation.requested_at),
         "Undoes": operation.undoes[:8] if operation.undoes else formatting.UNKNOWN_VALUE,
     }
-    with st.container(horizontal=True, key="evidence", gap="small"):
-        for name, value in facts.items():
-            with st.container(width=185 if value.endswith("UTC") else 118, gap=None):
-                st.caption(name)
-                st.text(value)
-    with st.container(gap=None):
-        st.caption("Why")
-        st.text(formatting.shown(operation.reason, 500) if operation.reason else formatting.UNKNOWN_VALUE)
+    facts["Why"] = formatting.shown(operation.reason, 500) if operation.reason else formatting.UNKNOWN_VALUE
+    with st.container(border=True, key="card_facts", gap="small"):
+        if seen.steps:
+            st.html(operation_cards.stepper(seen))
+        st.html(parts.facts(list(facts.items())))
 
 
 def _draw_steps(seen: OneOperation) -> None:
-    st.subheader("Steps", anchor=False)
+    st.html(parts.section("Steps", "as the controller took them"))
     if not seen.steps:
         st.info("No step has begun." if seen.operation.is_open else "No step was begun.")
         return
@@ -237,7 +259,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
         _draw_cancel(environment, operation)
     else:
         with st.container(border=True, key="undo_box", gap="xsmall"):
-            st.markdown("**Undo**")
+            st.html(parts.section("Undo"))
             st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
             is_access = operation.kind == OperationKind.ACCESS
@@ -267,7 +289,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         st.container(border=True, key="resume_box", gap="xsmall"),
         st.form("resume", enter_to_submit=False, border=False),
     ):
-        st.markdown("**Let it go on**")
+        st.html(parts.section("Let it go on"))
         last = seen.steps[-1].name if seen.steps else "its first step"
         st.text(f"It tries {formatting.shown(last, 40)} again, and asks a person again if that does not come.")
         st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
@@ -276,7 +298,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         st.container(border=True, key="close_box", gap="small"),
         st.form("close", enter_to_submit=False, border=False),
     ):
-        st.markdown("**End it as it is**")
+        st.html(parts.section("End it as it is"))
         st.text("Finished steps stay done; its games are free for other operations.")
         st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
         _draw_act("Close it", _close, environment, operation, disabled_reason)
@@ -288,7 +310,7 @@ def _draw_cancel(environment: Environment, operation: Operation) -> None:
         st.container(border=True, key="cancel_box", gap="small"),
         st.form("cancel", enter_to_submit=False, border=False),
     ):
-        st.markdown("**Cancel it**")
+        st.html(parts.section("Cancel it"))
         st.text("Only before it begins, or while it only waits. Finished steps stay done.")
         st.text_input("Why it is not to be done", key=_reason_of(operation, "cancelled"), max_chars=500)
         disabled_reason = services.missing_role(environment, operation.kind)

@@ -8,7 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import confirm, header, links
+from app.components import confirm, header, links, pills
+from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
@@ -49,8 +50,8 @@ _CLASSES = {
     "poison": "its rows, schema or table",
     "fatal": "it killed a worker",
 }
+_STATUSES = {formatting.status_text(status): style.tone for status, style in formatting.STATUS_STYLES.items()}
 _COLUMNS = {
-    "status": st.column_config.TextColumn("Status", width=105),
     "game": st.column_config.TextColumn("Game", width=150),
     "page": links.game_column("Key (opens its page)", "repairs", 190),
     "group": st.column_config.TextColumn("Group", width=60),
@@ -65,12 +66,16 @@ _NOTHING = StreamControl()
 
 
 def _live(environment: Environment) -> None:
-    steering = header.draw(environment, control_queries.steering, "steering")
+    steering = header.draw(environment, control_queries.steering, "steering", ranged=False)
     if steering is None:
         return
     rows = [row for row in steering.fleet.rows if row.is_own_trouble or _is_stopped(steering, row)]
     stopped = sum(_is_stopped(steering, row) for row in rows)
-    header.headline(_sentence(len(rows), stopped), trouble=bool(rows))
+    header.headline(
+        _sentence(len(rows), stopped),
+        tone="late" if rows else "well",
+        meta=f"{formatting.count(len(steering.fleet.rows))} streams",
+    )
     if not rows:
         st.info("No stream is parked, waits after a failure, or is in trouble.")
     else:
@@ -88,7 +93,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
-        column_config=_COLUMNS,
+        column_config={"status": pills.column("Status", _STATUSES, 112), **_COLUMNS},
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
     )
@@ -106,13 +111,13 @@ def _is_stopped(steering: ControlState, row: GameRow) -> bool:
     return decision.parked_at is not None or decision.failures > 0
 
 
-def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str]:
+def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str | list[str]]:
     decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     reported_error = row.reported.last_error if row.reported is not None else None
     evidence = decision.evidence or reported_error or row.verdict.reason
     return {
-        "status": formatting.status_text(row.verdict.status),
+        "status": [formatting.status_text(row.verdict.status)],
         "game": formatting.shown(row.game, 80),
         "page": row.game_key,
         "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,
@@ -144,16 +149,16 @@ def _possible(facts: GameFacts | None) -> str:
     if facts is None:
         return formatting.UNKNOWN_VALUE
     if (busy := facts.busy or facts.group_busy) is not None:
-        return f"✕ busy: {formatting.shown(busy, 40)}"
+        return f"✗ busy: {formatting.shown(busy, 40)}"
     names = [each.name for each in capabilities.repairs(facts) if each.possible]
-    return f"✓ {', '.join(names)}" if names else "✕ nothing"
+    return f"✓ {', '.join(names)}" if names else "✗ nothing"
 
 
 def _draw_repair(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a repair: games by their names, never by a place in the table."""
     names = {row.game_key: formatting.game_text(row.game_key, row.game) for row in steering.fleet.rows}
     with st.container(border=True, key="plan_repair", gap="small"):
-        st.markdown("**Repair streams**")
+        st.html(parts.section("Repair streams", "least disturbing first; a preview before anything is done"))
         _take_link(names)
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
@@ -174,6 +179,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
             st.button(
                 f"Preview the {kind}",
                 key="preview_repair",
+                type="primary",
                 on_click=_offer,
                 args=(environment,),
                 disabled=disabled_reason is not None,

@@ -10,7 +10,7 @@ from pipeline.contracts.catalogue.condition import Catalogue
 
 
 def _live(environment: Environment) -> None:
-    seen = header.draw(environment, queries.overview, "schemas")
+    seen = header.draw(environment, queries.overview, "schemas", ranged=False)
     if seen is None:
         return
     catalogue = seen.catalogue

@@ -16,11 +16,13 @@ class LazyCommand(click.Command):
     """Stands for a command in its group until it runs.
 
     `place` is where the command is, as `package.module:name`. What is loaded from there gets the option `--env-dir`.
+    `verbs` are further commands, which run where the first word names one.
     """
 
-    def __init__(self, name: str, place: str) -> None:
+    def __init__(self, name: str, place: str, *verbs: "LazyCommand") -> None:
         super().__init__(name)
         self.place = place
+        self.verbs = {str(each.name): each for each in verbs}
 
     @cached_property
     def command(self) -> click.Command:
@@ -36,6 +38,8 @@ class LazyCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Return the context of the command itself: what click parses, invokes and completes is taken from there."""
+        if args and args[0] in self.verbs:
+            return self.verbs[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return self.command.make_context(info_name, args, parent, **extra)
 
 

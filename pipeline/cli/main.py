@@ -130,8 +130,20 @@ _COMMANDS: Final = (
     LazyCommand("verify", "pipeline.cli.tables:verify"),
     LazyCommand("maintain", "pipeline.cli.tables:maintain"),
     LazyCommand("paths", "pipeline.cli.tables:paths"),
-    LazyCommand("demo", "pipeline.cli.simulation:demo"),
+    LazyCommand(
+        "demo",
+        "pipeline.cli.simulation:demo",
+        LazyCommand("faults", "pipeline.cli.simulation:demo_faults"),
+        LazyCommand("break", "pipeline.cli.simulation:demo_break"),
+        LazyCommand("mend", "pipeline.cli.simulation:demo_mend"),
+    ),
     LazyCommand("status", "pipeline.cli.status:status"),
+    LazyCommand("incidents", "pipeline.cli.incidents:incidents"),
+    group(
+        "alerts",
+        "Alert rules, and who gets alerts.",
+        LazyCommand("write", "pipeline.cli.alerting:write_alerts"),
+    ),
     group(
         "quarantine",
         "Refused rows.",

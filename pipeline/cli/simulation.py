@@ -1,7 +1,7 @@
 """The commands of a try-out on one machine: `turnout simulate`, `demo` and `dashboard`."""
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -9,8 +9,9 @@ import click
 
 from pipeline.cli.context import CommandContext, load_with_source
 from pipeline.cli.options import Finite, Words, combine_options, source_option
+from pipeline.moments import in_utc
 from pipeline.settings import load
-from pipeline.terminal import say_json
+from pipeline.terminal import say, say_json
 
 _VERSION_SECONDS: Final = 60.0  # between versions of a live demo with other formats or framings
 _FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bits
@@ -135,12 +136,13 @@ def demo(
     registry_url: str | None, glue_endpoint: str | None, source: str | None,
     events: int | None, rate: float, once: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.
+    """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
-    Runs until Ctrl-C, with the controller and the groups `a` and `b`; Prometheus has port 9090. It restarts a driver
-    that dies. With Kafka as the source and no broker in the settings it starts a broker; for Confluent's frames without
-    --registry-url a schema registry. With --formats or --framing, --once also compares every value, and a live run
-    brings a new version of each game every minute.
+    Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
+    alerts have the ports 9090, 9093 and 9095 where these are free. It restarts a driver that dies. With Kafka as the
+    source and no broker in the settings it starts a broker; for Confluent's frames without --registry-url a schema
+    registry. With --formats or --framing, --once also compares every value, and a live run brings a new version of each
+    game every minute.
     """
     from pipeline.demo import demo as runs
 
@@ -153,3 +155,51 @@ def demo(
     if version_every is None and plan.is_mixed:
         plan = replace(plan, version_every=max(1, round(rate * _VERSION_SECONDS)))
     sys.exit(runs.live(settings, known, plan, rate))
+
+
+@click.command("faults")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def demo_faults(env_dir: Path, as_json: bool) -> None:
+    """List the faults of the running demo, and those that have not ended."""
+    from pipeline.demo.breaking import channel
+    from pipeline.demo.breaking.faults import FAULTS
+
+    _, paths = load(env_dir)
+    active = channel.look(paths).active
+    if as_json:
+        say_json({"faults": [asdict(each) for each in FAULTS.values()], "active": [asdict(each) for each in active]})
+        return
+    for fault in FAULTS.values():
+        say(f"{fault.name:<11} {fault.target:<7} {fault.does}")
+    for each in active:
+        say(f"lasts: {each.fault} {each.target} since {in_utc(each.since)}, until {in_utc(each.until)} at most")
+
+
+@click.command("break")
+@click.argument("fault")
+@click.argument("target", default="")
+def demo_break(env_dir: Path, fault: str, target: str) -> None:
+    """Break the running demo: do FAULT to TARGET, a game (name or key), a group or `ingest`; the source needs none.
+
+    Prints what was done, what you should see where, and how it is mended. Faults that last end after 15 minutes, and
+    all end with the demo. The audit log has each. Only the user who started the demo may do this.
+    """
+    from pipeline.demo.breaking import channel
+    from pipeline.demo.breaking.faults import FAULTS
+
+    _, paths = load(env_dir)
+    say(channel.begin(paths, fault, target).said)
+    for sign in FAULTS[fault].signs:
+        say(f"  within {sign.seconds:>3} s  {sign.where:<8} {sign.what}")
+    say(f"  mend it       {FAULTS[fault].mend}")
+
+
+@click.command("mend")
+@click.argument("fault")
+@click.argument("target", default="")
+def demo_mend(env_dir: Path, fault: str, target: str) -> None:
+    """End a fault of the running demo that lasts: FAULT and TARGET as for `turnout demo break`."""
+    from pipeline.demo.breaking import channel
+
+    _, paths = load(env_dir)
+    say(channel.undo(paths, fault, target).said)

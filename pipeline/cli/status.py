@@ -9,8 +9,10 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
+from pipeline.health.reported import ReportedStream
 from pipeline.settings import Settings
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
 from pipeline.terminal import say, say_json
@@ -26,9 +28,11 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     store is not readable. The Fleet page and the alert TurnoutFleetUnhealthy show the same judgement: see
     docs/commands.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
     with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
-    `reason`; `games`, every one with `game_key`, `status`, `cause` and `lag_seconds`; and `source` with `condition`
-    (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`, `backlog_rows`, and `sources` with `name`,
-    `reason` and backlog of each of several. Unknown values are null.
+    `reason`; `games`, every one with `game_key`, `status`, `cause`, `lag_seconds`, `latency_seconds` (`p50`, `p95` and
+    `p99` of the last five minutes, `p99_last_minute`) and `segments_seconds` (`upstream`, `queue`, `process`,
+    `commit`); and `source` with `condition` (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`,
+    `backlog_rows`, and `sources` with `name`, `reason` and backlog of each of several; `incidents` and `causes_judged`
+    as by `turnout incidents`. Unknown values are null.
     """
     context = CommandContext(env_dir)
     found = _read(context.engine, context.settings)
@@ -47,6 +51,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
+    found = incidents.read(engine)
     stuck = [asdict(each) for each in operations if each.is_stuck]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]
@@ -54,7 +59,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
         {
             "game_key": row.game_key, "game": row.game, "group": row.group, "status": row.verdict.status,
             "cause": _cause(row), "why": _cause(row),
-            "lag_seconds": row.lag_seconds,
+            "lag_seconds": row.lag_seconds, **_latency(row.live),
             "in_trouble": row.in_trouble, "waits_for_ingest": row.verdict.waits_for_ingest,
         }
         for row in fleet.rows
@@ -79,6 +84,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
                 for each in judgement.source.sources
             ],
         },
+        "incidents": found["incidents"], "causes_judged": found["judged"],
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
@@ -91,6 +97,16 @@ def describe(judgement: Judgement) -> dict[str, Any]:
         "problems": [
             asdict(each) for each in judgement.problems if each.kind != "stream" or each.name not in judgement.games
         ],
+    }
+
+
+def _latency(live: ReportedStream | None) -> dict[str, Any]:
+    """Return a game's latencies and where they come from; they are those of a stream whose report counts."""
+    shares = ("p50", "p95", "p99", "p99_last_minute")
+    segments = ("upstream", "queue", "process", "commit")
+    return {
+        "latency_seconds": {name: getattr(live, f"latency_{name}_seconds", None) for name in shares},
+        "segments_seconds": {name: getattr(live, f"{name}_seconds", None) for name in segments},
     }
 
 
@@ -154,6 +170,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
         for each in found["games"]
         if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
     ]
+    lines += incidents.lines({"judged": found["causes_judged"], "incidents": found["incidents"]}, brief=True)
     lines.append(f"latency is measured from {found['latency_measured_from']}")
     lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")
     lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in found["needs_human"]]

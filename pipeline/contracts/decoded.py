@@ -13,6 +13,12 @@ MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 MAX_DETAIL: Final = 500
 """Most characters of a refusal's detail."""
 
+MAX_EXCERPT_FIELDS: Final = 40
+"""Most fields of an excerpt."""
+
+MAX_EXCERPT_VALUE: Final = 80
+"""Most characters of a value in an excerpt."""
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -31,6 +37,14 @@ class Decoded:
     batch: pa.RecordBatch  # the good ones, in order, with the decoder's `arrow_schema`
     rows: Rows  # their places in the array
     refused: list[Refusal]  # every other row, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The fields of one payload as far as they decode, as text for a person; names and values may hold anything."""
+
+    fields: tuple[tuple[str, str], ...]  # name and value, in the payload's order
+    stopped: str | None  # why no further field follows; None: these are all
 
 
 class Undecodable(Exception):
@@ -52,3 +66,9 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text[:MAX_DETAIL]
     return "".join(char if char.isprintable() else " " for char in text)[:MAX_DETAIL]
+
+
+def value_text(value: object) -> str:
+    """Return a value as text of at most MAX_EXCERPT_VALUE characters; bytes as hex."""
+    text = value[:MAX_EXCERPT_VALUE].hex(" ") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= MAX_EXCERPT_VALUE else f"{text[: MAX_EXCERPT_VALUE - 1]}…"

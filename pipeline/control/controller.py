@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
 from pipeline.control.alarms import Alarms
+from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
@@ -112,12 +113,22 @@ def _parts(
         evacuator.tick(supervisor.conditions)
         return evacuator.alarms
 
+    keeper = IncidentKeeper(engine, settings, "controller")
+    judged_at = -math.inf
+
+    def judge() -> Sequence[str]:
+        nonlocal judged_at
+        if time.monotonic() - judged_at >= settings.metrics.heartbeat_seconds:  # what it judges is no newer
+            judged_at = time.monotonic()
+            keeper.look()
+        return ()
+
     def extend(extension: Extension) -> Sequence[str]:
         alarm = extension.tick()
         return () if alarm is None else (alarm,)
 
     others = {f"Extension {type(each).__name__}": partial(extend, each) for each in added}
-    return {"Placement": place, "Supervision": supervise, "Evacuation": evacuate, **others}
+    return {"Placement": place, "Supervision": supervise, "Evacuation": evacuate, "Incidents": judge, **others}
 
 
 def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:

@@ -47,10 +47,8 @@ def files_with(
     else:
         wanted = np.sort(seqs)
         may = np.searchsorted(wanted, high, side="right") > np.searchsorted(wanted, low, side="left")
-    if keys is not None and {"min.game_key", "max.game_key"} <= set(stats.column_names):
-        first, last = (stats.column(f"{end}.game_key").to_pylist() for end in ("min", "max"))
-        ordered = sorted(keys)
-        may &= np.array([_may_hold(ordered, a, b) for a, b in zip(first, last, strict=True)], dtype=np.bool_)
+    if keys is not None:
+        may &= _with_keys(stats, keys)
     paths = stats.column("path").to_pylist()
     order = np.argsort(low, kind="stable").tolist()
     if by_game and "min.game_key" in stats.column_names:
@@ -59,18 +57,53 @@ def files_with(
     return [str(folder / unquote(paths[row])) for row in order if may[row]]
 
 
+def newest_files(
+    table: DeltaTable, folder: Path, column: str, label: str, keys: Sequence[str] | None = None
+) -> list[tuple[str, int]]:
+    """Return the paths of the data files with the highest seq that each may hold, the highest first.
+
+    Args:
+        table: the table at the wanted version.
+        folder: its folder.
+        column: the name of its seq column.
+        label: what people call the table.
+        keys: only files that may hold one of these game keys.
+
+    Raises:
+        Refused: it has deletion vectors.
+    """
+    require_no_deletion_vectors(table, label)
+    stats = pa.table(table.get_add_actions(flatten=True))
+    if not stats.num_rows:
+        return []
+    high = _bounds(stats, f"max.{column}", 2**63 - 1)
+    may = np.ones(len(high), dtype=np.bool_) if keys is None else _with_keys(stats, keys)
+    paths = stats.column("path").to_pylist()
+    order = np.argsort(-high, kind="stable").tolist()
+    return [(str(folder / unquote(paths[row])), int(high[row])) for row in order if may[row]]
+
+
 def paths_of(table: DeltaTable, label: str) -> tuple[str, ...]:
     """Return the paths of all data files of a table.
 
     Raises:
-        Refused: it has deletion vectors. The files then hold rows that the table does not, and would be counted.
+        Refused: it has deletion vectors.
+    """
+    require_no_deletion_vectors(table, label)
+    return tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
+
+
+def require_no_deletion_vectors(table: DeltaTable, label: str) -> None:
+    """Go on only where a table's files hold no row that the table does not, which would be counted.
+
+    Raises:
+        Refused: it has deletion vectors.
     """
     features = table.protocol().reader_features or []
     if "deletionVectors" in features and table.deletion_vectors().read_all().num_rows:
         raise Refused(
             f"{label} uses deletion vectors, which turnout does not read. Run REORG TABLE … APPLY (PURGE) on it."
         )
-    return tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
 
 
 def pattern(path: str) -> str:
@@ -106,6 +139,15 @@ def _bounds(stats: pa.Table, name: str, unknown: int) -> npt.NDArray[np.int64]:
         return np.full(stats.num_rows, unknown, dtype=np.int64)
     bounds: npt.NDArray[np.int64] = pc.fill_null(stats.column(name).cast(pa.int64()), unknown).to_numpy()
     return bounds
+
+
+def _with_keys(stats: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return which files may hold one of the keys."""
+    if not {"min.game_key", "max.game_key"} <= set(stats.column_names):
+        return np.ones(stats.num_rows, dtype=np.bool_)
+    first, last = (stats.column(f"{end}.game_key").to_pylist() for end in ("min", "max"))
+    ordered = sorted(keys)
+    return np.array([_may_hold(ordered, a, b) for a, b in zip(first, last, strict=True)], dtype=np.bool_)
 
 
 def _may_hold(keys: Sequence[str], first: str | None, last: str | None) -> bool:

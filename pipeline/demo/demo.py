@@ -2,11 +2,11 @@
 
 import itertools
 import os
-import shutil
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ from pipeline.actor import current_user
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
-from pipeline.demo import dashboard
+from pipeline.demo import dashboard, monitoring
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.registry import Registry
-from pipeline.demo.simulate import PARTITIONS
-from pipeline.errors import Refused
-from pipeline.health.alerts import prometheus_config, render_rules
+from pipeline.demo.simulate import PARTITIONS, send
+from pipeline.demo.simulator import Event
 from pipeline.kafka.producer import ensure_topic
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
@@ -36,10 +35,10 @@ from pipeline.verify.values import Wanted as Values
 GROUPS = ("a", "b")
 _REGISTRY = "demo"
 _PORT = "port"
+_SERVERS = "TURNOUT_SOURCE__BOOTSTRAP_SERVERS"
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
-_PROMETHEUS_PORT = 9090
 _RESTART_SECONDS = 5.0
-_SCRAPE_SECONDS = 5.0
+_SIMULATOR_SECONDS = 20.0
 _GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
 
@@ -123,37 +122,91 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     env = ("--env-dir", str(paths.root))
     for name in GROUPS:
         _let_controller_run(settings, paths, name)
+    watching = monitoring.plan(settings, paths)
     with (
         _broker(settings, paths) as environ,
         _registry(paths, wanted) as (addressed, more),
-        Children(paths.logs, environ | more) as children,
+        Children(paths.logs, environ | more | watching.environ) as children,
     ):
         if settings.source.kind == "kafka":
-            servers = environ.get("TURNOUT_SOURCE__BOOTSTRAP_SERVERS", settings.source.bootstrap_servers)
+            servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
             ensure_topic(servers, settings.source.topic, PARTITIONS)
-        now = str(time.time())
-        children.start(
-            "simulate", turnout("simulate", *env, *addressed.arguments(), "--rate", str(rate), "--start-time", now)
-        )
+        simulator = _Simulator(children, [*env, *addressed.arguments(), "--rate", str(rate)], stop)
+        simulator.start()
         children.start("ingest", turnout("ingest", "run", *env))
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
         url = dashboard.new_url(paths, settings.dashboard.port)
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
-        address = _start_prometheus(children, settings, paths)
+        watching.start(children, paths)
         if settings.access.catalog == "embedded":
             children.start("catalog", turnout("catalog", "serve", *env))
             if not _add_people(children, stop, env):
                 return 1
         say(f"\n  dashboard   {url}")
-        say(f"  prometheus  {address}")
+        for name, line in watching.lines.items():
+            say(f"  {name:<12}{line}")
         if addressed.registry_url is not None:
             say(f"  registry    {addressed.registry_url}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
+        why_whole = not_own(settings, environ)
+        say(f"  break it    {why_whole or 'the page Break it of the dashboard, or `./turnout demo faults`'}")
         say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
-        _watch(children, stop)
-        say("stopping")
+        with nullcontext() if why_whole else _faults(paths, environ | more, simulator, wanted.versions):
+            _watch(children, stop)
+            say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulator:
+    """The demo's producers, which a fault may end and start again."""
+
+    children: Children
+    options: Sequence[str]
+    ending: threading.Event
+
+    def start(self) -> None:
+        """Send events whose times begin now, unless the demo ends."""
+        if not self.ending.is_set():
+            self.children.start("simulate", turnout("simulate", *self.options, "--start-time", str(time.time())))
+
+    def stop(self) -> None:
+        """End it until `start`: nothing starts it again."""
+        self.children.hold("simulate", _SIMULATOR_SECONDS)
+
+
+def not_own(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """Return why a demo must not be broken: something of it may be used by others; None where all is its own.
+
+    `environ` has what the demo started: the variables of its children.
+    """
+    if sys.platform != "linux":
+        return "not offered: it needs Linux"
+    if settings.store.url:
+        return "not offered: the control store is not the demo's own (store.url)"
+    if settings.access.catalog != "embedded":
+        return "not offered: the catalog is not the demo's own (access.catalog)"
+    if settings.sources or settings.source.path:
+        return "not offered: the source is not the demo's own"
+    if settings.source.kind == "kafka" and _SERVERS not in environ:
+        return "not offered: the broker is not the demo's own (source.bootstrap_servers)"
+    return None
+
+
+@contextmanager
+def _faults(paths: Paths, environ: Mapping[str, str], simulator: _Simulator, versions: int) -> Iterator[None]:
+    """Offer faults to this user while the block runs."""
+    from pipeline.demo.breaking.breaker import Breaker, World
+    from pipeline.demo.breaking.channel import offered
+
+    source = load(paths.root, {**os.environ, **environ})[0].source
+
+    def sending(batches: Iterator[Sequence[Event]], rate: float | None, total: int | None, end: threading.Event) -> int:
+        return send(source, paths, batches, rate, total, end, bar=False)
+
+    with offered(paths, Breaker(World(paths, simulator, sending, versions))):
+        yield
 
 
 def say(text: str) -> None:
@@ -172,12 +225,12 @@ def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
     folder = paths.root / "kafka"
     with Broker.start(folder, _kept_port(folder)) as broker:
         (folder / _PORT).write_text(str(broker.port))
-        yield {**environ, "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address}
+        yield {**environ, _SERVERS: broker.address}
 
 
 def _says_broker(paths: Paths) -> bool:
     in_file = paths.settings_file.exists() and "bootstrap_servers" in paths.settings_file.read_text("utf-8")
-    return in_file or "TURNOUT_SOURCE__BOOTSTRAP_SERVERS" in os.environ
+    return in_file or _SERVERS in os.environ
 
 
 @contextmanager
@@ -242,30 +295,6 @@ def _run(children: Children, stop: threading.Event, commands: dict[str, list[str
     return True
 
 
-def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> str:
-    program = shutil.which("prometheus")
-    if program is None:
-        return "not installed (apt-get install prometheus)"
-    try:
-        dashboard.require_free_port(_PROMETHEUS_PORT, "")
-    except Refused:
-        return f"not started: port {_PROMETHEUS_PORT} is in use; its targets are in {paths.targets}"
-    config = paths.root / "prometheus" / "prometheus.yml"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    paths.targets.mkdir(parents=True, exist_ok=True)
-    rules = config.with_name("rules.yml")
-    rules.write_text(render_rules(settings))
-    config.write_text(prometheus_config(paths.targets, rules, _SCRAPE_SECONDS))
-    listen = f"{dashboard.HOST}:{_PROMETHEUS_PORT}"
-    options = (
-        f"--config.file={config}",
-        f"--storage.tsdb.path={config.parent / 'data'}",
-        f"--web.listen-address={listen}",
-    )
-    children.start("prometheus", [program, *options])
-    return f"http://{listen}/classic/alerts"
-
-
 def _watch(children: Children, stop: threading.Event) -> None:
     """Start again what dies, until a signal to stop."""
     while not stop.wait(1.0):
@@ -273,7 +302,8 @@ def _watch(children: Children, stop: threading.Event) -> None:
             say(f"{child.name} ended; starting it again in {_RESTART_SECONDS:g} s. Its log: {child.log}")
             if stop.wait(_RESTART_SECONDS):
                 return
-            children.start(child.name, child.command)
+            if not child.held:
+                children.start(child.name, child.command)
 
 
 def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -> bool:

@@ -32,18 +32,19 @@ def write_landing(
     rate_per_second: float | None = None,
     total: int | None = None,
     stop: StopEvent | None = None,
+    bar: bool = True,
 ) -> Counter[str]:
     """Append each batch to the landing table in one commit, creating the table if there is none.
 
     `rate_per_second` spaces the batches on a fixed schedule, None sends at once; `total` is only for the progress
-    bar; `stop` ends it between two batches. Returns the events written, by kind.
+    bar, which `bar` may leave out; `stop` ends it between two batches. Returns the events written, by kind.
 
     Raises:
         Refused: the path holds something else, or cannot be written.
     """
     written: Counter[str] = Counter()
     table = _landing_table(path)
-    for batch in _due(batches, rate_per_second, total, stop or StopEvent()):
+    for batch in _due(batches, rate_per_second, total, stop or StopEvent(), bar):
         keys, values = [event.key for event in batch], [event.value for event in batch]
         rows = pa.Table.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=LANDING)
         try:
@@ -64,6 +65,7 @@ def write_kafka(
     rate_per_second: float | None = None,
     total: int | None = None,
     stop: StopEvent | None = None,
+    bar: bool = True,
 ) -> tuple[int, int]:
     """Produce each event once, acknowledged by all replicas, and return (delivered, failed).
 
@@ -75,7 +77,7 @@ def write_kafka(
         Transient: the broker ended the producer's session for good; start again.
     """
     producer = TopicProducer(bootstrap, topic)
-    for batch in _due(batches, rate_per_second, total, stop or StopEvent()):
+    for batch in _due(batches, rate_per_second, total, stop or StopEvent(), bar):
         for event in batch:
             producer.produce(event.value, event.key)
         producer.poll()
@@ -98,11 +100,12 @@ def _landing_table(path: Path) -> CursorTable:
 
 
 def _due(
-    batches: Iterator[Sequence[Event]], rate_per_second: float | None, total: int | None, stop: StopEvent
+    batches: Iterator[Sequence[Event]], rate_per_second: float | None, total: int | None, stop: StopEvent, bar: bool
 ) -> Iterator[Sequence[Event]]:
     """Take each batch when it is due on a schedule that does not wait for slow sends (open loop)."""
     started, sent = time.monotonic(), 0
-    with tqdm(total=total, unit="event", file=sys.stderr, disable=None, mininterval=0.5) as bar:  # None: terminals only
+    hidden = None if bar else True  # None: terminals only
+    with tqdm(total=total, unit="event", file=sys.stderr, disable=hidden, mininterval=0.5) as progress:
         while not stop.is_set():
             if rate_per_second is not None and stop.wait(max(0.0, started + sent / rate_per_second - time.monotonic())):
                 return
@@ -111,7 +114,7 @@ def _due(
                 return
             yield batch
             sent += len(batch)
-            bar.update(len(batch))
+            progress.update(len(batch))
 
 
 def _line(error: BaseException) -> str:

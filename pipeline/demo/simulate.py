@@ -5,6 +5,7 @@ A later run on the same environment goes on where the last one stopped: its sequ
 
 import itertools
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as StopEvent
@@ -16,13 +17,13 @@ from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
-from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_writings
+from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.pending import approve
 from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
-from pipeline.source_settings import reads_several
+from pipeline.source_settings import Source, reads_several
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -65,21 +66,38 @@ def simulate(
     onboard_others(engine, settings.onboarding, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
-    failed = 0
-    if source.kind == "kafka":
-        if reads_several(source):
-            raise Refused("Simulated events go into one topic: set source.topic alone, or TURNOUT_SOURCE__TOPIC.")
-        ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
-        _, failed = write_kafka(
-            source.bootstrap_servers, source.topic, batches, rate_per_second=rate, total=plan.events, stop=stop
-        )
-    else:
-        landing = Path(source.path) if source.path else paths.landing
-        write_landing(landing, batches, rate_per_second=rate, total=plan.events, stop=stop)
+    failed = send(source, paths, batches, rate, plan.events, stop)
     _keep(state, simulator.next_sequence)
     if failed:
         raise Transient(f"Kafka did not confirm {failed} events. Check the broker's log, then retry.")
     return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind())
+
+
+def send(
+    source: Source,
+    paths: Paths,
+    batches: Iterator[Sequence[Event]],
+    rate: float | None,
+    total: int | None,
+    stop: StopEvent | None,
+    *,
+    bar: bool = True,
+) -> int:
+    """Carry batches to a source as `producer` does; return how many events failed.
+
+    Raises:
+        Refused: the source does not take them, or is several topics.
+        Transient: the broker ended the producer's session for good.
+    """
+    if source.kind == "kafka":
+        if reads_several(source):
+            raise Refused("Simulated events go into one topic: set source.topic alone, or TURNOUT_SOURCE__TOPIC.")
+        ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
+        address = source.bootstrap_servers, source.topic
+        return write_kafka(*address, batches, rate_per_second=rate, total=total, stop=stop, bar=bar)[1]
+    landing = Path(source.path) if source.path else paths.landing
+    write_landing(landing, batches, rate_per_second=rate, total=total, stop=stop, bar=bar)
+    return 0
 
 
 def register_samples(engine: Engine, plan: SimulationPlan) -> dict[tuple[str, int], int]:

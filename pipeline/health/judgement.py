@@ -12,7 +12,14 @@ from typing import Final, Literal, get_args
 
 from listeners.sample import STATUSES
 from pipeline.health.condition import Conditions, GroupCondition, judge_group, judge_groups
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
+from pipeline.health.liveness import (
+    CLOCK_BOUND_SECONDS,
+    START_LIMIT_SECONDS,
+    Driver,
+    DriverFacts,
+    Liveness,
+    heartbeat_limit,
+)
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
@@ -174,14 +181,14 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict("STARTING", None, f"group {group} has not reported this game yet")
     if reported.group != group:
         return StreamVerdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
-    return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or StreamVerdict(
+    return _judge_report(condition, reported, facts.drivers.get(("group", group)), facts) or StreamVerdict(
         reported.status, reported.status_since, None, reported.waits_for
     )
 
 
 def _behind_source(verdict: StreamVerdict, source: SourceState) -> StreamVerdict:
     """Return what may be said of a stream beyond bronze: it is no better than its source."""
-    if verdict.reason is not None or verdict.status not in LEVEL or not source.is_problem:
+    if verdict.reason is not None or verdict.status not in LEVEL or source.may_be_level:
         return verdict
     reason = f"{source.sentence}; last report: {verdict.status}"
     return StreamVerdict(source.status, source.since, reason, waits_for_ingest=True)
@@ -192,15 +199,15 @@ def _is_trouble(verdict: StreamVerdict) -> bool:
 
 
 def _judge_report(
-    group: str, reported: ReportedStream, liveness: Liveness, driver: Driver | None, facts: FleetFacts
+    condition: GroupCondition, reported: ReportedStream, driver: Driver | None, facts: FleetFacts
 ) -> StreamVerdict | None:
     """Return why a living driver's report of a stream does not count, None where it does."""
-    now = facts.now
+    now, liveness, group = facts.now, condition.liveness, condition.name
     if liveness.state == "starting" or driver is None or reported.updated_at < driver.started_at:
         since = liveness.since
         ago = "" if since is None else f" {max(0.0, now - since):.0f} s ago"
         return StreamVerdict(
-            "UNKNOWN",
+            "STARTING" if _is_normal_start(condition, reported, now) else "UNKNOWN",
             since,
             f"its driver was started{ago} and has not reported this game yet; last report of the run before: "
             f"{reported.status}",
@@ -216,6 +223,19 @@ def _judge_report(
             "UNKNOWN", reported.status_since, "its driver reported a status this version does not know"
         )
     return None
+
+
+def _is_normal_start(condition: GroupCondition, reported: ReportedStream, now: float) -> bool:
+    """Tell whether a driver that has not reported a stream yet is in a start that needs nobody.
+
+    It began a moment ago; and the run before reported the stream until then, or nothing died under the controller. A
+    driver that fails at each start is starting half of the time: its streams become unknown, and a person looks.
+    """
+    limit, since = START_LIMIT_SECONDS, condition.liveness.since
+    if since is None or not -CLOCK_BOUND_SECONDS <= now - since <= limit:
+        return False
+    is_recent = -CLOCK_BOUND_SECONDS <= now - reported.updated_at <= limit
+    return is_recent or (condition.backend != "none" and not condition.deaths)
 
 
 def _judge_group(condition: GroupCondition, members: int) -> DriverState:
@@ -296,7 +316,7 @@ def _headline(
             notes.append(facts.upkeep.overdue(facts.now) or f"maintenance {_how(each.liveness)}")
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
-    return "; ".join([_streams_sentence(games, "level with bronze" if source.is_problem else "healthy"), *notes])
+    return "; ".join([_streams_sentence(games, "healthy" if source.may_be_level else "level with bronze"), *notes])
 
 
 def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
@@ -313,8 +333,11 @@ def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
     busy = [
         f"{counts[status]} {status.lower().replace('_', ' ')}"
         for status in reversed(STATUSES)
-        if counts[status] and status != "RUNNING"
+        if counts[status] and status not in {"RUNNING", "STARTING"}
     ]
+    if starting := counts["STARTING"]:  # nothing is known to be well before a row has landed, or none waits
+        are_starting = f"{streams} starting" if starting == len(games) else f"{starting} of {streams} starting"
+        return ", ".join([are_starting, *busy])
     return f"{streams} {well} ({', '.join(busy)})" if busy else f"{streams} {well}"
 
 

@@ -21,6 +21,13 @@ class ReportedStream:
     last_error: str | None
     updated_at: float
     waits_for: str | None = None  # "waits for schema …": what its next rows lack
+    latency_p50_seconds: float | None = None  # of the last five minutes, as all latencies here without a span
+    latency_p99_seconds: float | None = None
+    latency_p99_last_minute_seconds: float | None = None
+    queue_seconds: float | None = None  # this and the next three: the segments of latency, means over rows
+    process_seconds: float | None = None
+    commit_seconds: float | None = None
+    upstream_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Pure. Nobody knows which games the unread records belong to, so the age of the o
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Liveness
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Liveness
 
 LEVEL: Final = frozenset({"RUNNING", "AT_RISK"})
 """Statuses that say of a stream that it has all there is, or nearly: its driver knows that of bronze only."""
@@ -51,16 +51,22 @@ class SourceState:
     rows: int | None = None
     since: float | None = None
     sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
+    is_starting: bool = False  # it is unknown because ingest has just started
 
     @property
     def is_problem(self) -> bool:
-        """Whether a person should look, and no stream may be called level."""
-        return self.condition in {"late", "unknown"}
+        """Whether a person should look."""
+        return not (self.may_be_level or self.is_starting)
+
+    @property
+    def may_be_level(self) -> bool:
+        """Whether a stream that has all of bronze may be called level."""
+        return self.condition in {"level", "behind"}
 
     @property
     def status(self) -> str:
-        """The status of a stream that has all of bronze, where this is a problem."""
-        return "LAGGING" if self.condition == "late" else "UNKNOWN"
+        """The status of a stream that has all of bronze, where it may not be called level."""
+        return "LAGGING" if self.condition == "late" else "STARTING" if self.is_starting else "UNKNOWN"
 
     def lag(self, own_seconds: float | None) -> float | None:
         """Return how old the oldest row is that a stream may lack, wherever it waits; `own_seconds` waits in bronze."""
@@ -81,7 +87,10 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
         why = (ingest.reason or ingest.state).split("\n")[0]
         return SourceState("unknown", f"ingest {why}, so what waits in its source is unknown", since=ingest.since)
     if reading is None or reading.measured_at < (ingest.since or 0.0):
-        return _unknown("ingest was started and has not measured it yet", ingest.since)
+        unknown = _unknown("ingest was started and has not measured it yet", ingest.since)
+        age = None if ingest.since is None else now - ingest.since
+        is_young = age is not None and -CLOCK_BOUND_SECONDS <= age <= START_LIMIT_SECONDS
+        return replace(unknown, is_starting=is_young)
     quiet = now - reading.measured_at
     if quiet < -CLOCK_BOUND_SECONDS:
         return _unknown(f"it was measured {-quiet:.0f} s in the future: a clock is wrong", None)

@@ -4,20 +4,22 @@ The driver calls `observe` at each evaluation with `now`, what it knows of each 
 call. No clock, no I/O, no thread: calls come from one thread.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from listeners.quantile import quantile
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, StreamState
+from listeners.sample import GameResult, Lane, StreamState
+from pipeline.health.latency_windows import LatencyWindow, SegmentWindow
 from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0
-LATENCY_SHARE: Final = 0.95
+REFUSED_SECONDS: Final = 300.0
+LAST_MINUTE_SECONDS: Final = 60.0
 WINDOW_OBSERVATIONS: Final = 36
 _PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
+_NO_SEGMENTS: Final = (None, None, None, None)
 _PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
 
@@ -55,8 +57,15 @@ class _Memory:
     landed_rows: int = 0
     landed_bytes: int = 0
     landed_commits: int = 0
-    latencies: deque[tuple[float, tuple[int, ...]]] = field(default_factory=deque)
-    latency_sums: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_EDGES_SECONDS) + 1))
+    latencies: LatencyWindow = field(default_factory=lambda: LatencyWindow(LATENCY_SECONDS))
+    last_minute: LatencyWindow = field(default_factory=lambda: LatencyWindow(LAST_MINUTE_SECONDS))
+    segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
+    refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    refused_rows: Counter[str] = field(default_factory=Counter)  # sums are kept: adding 60 results up costs too much
+    recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
+    recent_rows: int = 0
+    commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
+    commit_seconds: float = 0.0
     rows_total: int = 0
     rejects_total: int = 0
     last_commit_at: float | None = None
@@ -108,6 +117,8 @@ class Watch:
             origin = None if before is None else before.status
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))
         elapsed = min(RATE_SECONDS, now - memory.seen_at)
+        p50, p95, p99 = memory.latencies.quantiles(0.5, 0.95, 0.99)
+        segments = memory.segments.means() or _NO_SEGMENTS
         return StreamState(
             game_key=key,
             group=self._group,
@@ -118,7 +129,7 @@ class Watch:
             last_commit_at=memory.last_commit_at,
             backlog_age_seconds=reading.backlog_age_seconds,
             rows_per_second=memory.landed_rows / elapsed if elapsed > 0 else None,
-            latency_p95_seconds=quantile(memory.latency_sums, LATENCY_SHARE) if memory.latencies else None,
+            latency_p95_seconds=p95,
             rows_total=memory.rows_total,
             rejects_total=memory.rejects_total,
             last_error=memory.last_error or facts.last_run_failed,
@@ -126,6 +137,16 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
+            refused=dict(+memory.refused_rows) if memory.refused else {},
+            landed=memory.recent_rows,
+            commit_mean_seconds=max(0.0, memory.commit_seconds / len(memory.commits)) if memory.commits else None,
+            latency_p50_seconds=p50,
+            latency_p99_seconds=p99,
+            latency_p99_last_minute_seconds=memory.last_minute.quantiles(0.99)[0],
+            queue_seconds=segments[0],
+            process_seconds=segments[1],
+            commit_seconds=segments[2],
+            upstream_seconds=segments[3],
         )
 
 
@@ -143,24 +164,41 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
         memory.landed_rows += result.rows
         memory.landed_bytes += result.bytes
         memory.landed_commits += commits
-    if any(result.latency_counts):
-        memory.latencies.append((at, result.latency_counts))
-        memory.latency_sums = [a + b for a, b in zip(memory.latency_sums, result.latency_counts, strict=True)]
+    filled = [(bucket, rows) for bucket, rows in enumerate(result.latency_counts) if rows]
+    if filled:
+        memory.latencies.add(at, filled)
+        memory.last_minute.add(at, filled)
+        if result.segments_seconds is not None:
+            memory.segments.add(at, result.segments_seconds, sum(result.latency_counts))
+    if result.rows:
+        memory.recent.append((at, result.rows))
+        memory.recent_rows += result.rows
+    if any(result.rejects.values()):
+        memory.refused.append((at, result.rejects))
+        memory.refused_rows.update(result.rejects)
     if result.committed_at is not None:
+        memory.commits.append((at, result.commit_seconds))
+        memory.commit_seconds += result.commit_seconds
         memory.last_error = None
         memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
 
 
 def _forget_old(memory: _Memory, now: float) -> None:
-    """Drop what lies before the windows of the rate and of the latency."""
+    """Drop what lies before the windows of the rate and of the latencies."""
     while memory.landed and memory.landed[0][0] <= now - RATE_SECONDS:
         _, rows, size, commits = memory.landed.popleft()
         memory.landed_rows -= rows
         memory.landed_bytes -= size
         memory.landed_commits -= commits
-    while memory.latencies and memory.latencies[0][0] <= now - LATENCY_SECONDS:
-        counts = memory.latencies.popleft()[1]
-        memory.latency_sums = [a - b for a, b in zip(memory.latency_sums, counts, strict=True)]
+    memory.latencies.forget_old(now)
+    memory.last_minute.forget_old(now)
+    memory.segments.forget_old(now)
+    while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
+        memory.refused_rows.subtract(memory.refused.popleft()[1])
+    while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
+        memory.recent_rows -= memory.recent.popleft()[1]
+    while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:
+        memory.commit_seconds -= memory.commits.popleft()[1]
 
 
 def _facts(memory: _Memory, reading: Reading) -> StreamFacts:

@@ -4,6 +4,7 @@ Started by the ingest process. It decodes no payloads and does not know groups.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,6 +28,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
+from pipeline.health.latency import Start
 from pipeline.ingest import checkpoint, restored
 from pipeline.ingest.adopt import take_over
 from pipeline.ingest.backlog import Place
@@ -107,6 +109,7 @@ class Ingest:
         self._rows_of: RowsOf = as_they_come
         self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
         self.place: Place | None = None  # bronze's position in the source; None before the first start
+        self._start = Start()
         self._read_last_seqs()
 
     @property
@@ -121,6 +124,7 @@ class Ingest:
             Refused: the source or the checkpoint was replaced, or has lost unread records.
             Transient: the broker does not answer.
         """
+        self._start.note(time.time())
         self._bronze.refresh()
         self._quarantine.refresh()
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
@@ -185,6 +189,8 @@ class Ingest:
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
+        if reports:
+            self._start.end(time.time())
 
     def _offset(self, batch_id: int) -> dict[str, Any] | None:
         return query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id), self._streams)
@@ -281,7 +287,8 @@ class Ingest:
         self._onboarding.note(report["unknown"], time.time())
         self._ask_for(report["needs"])
         refused = sum(report["reasons"].values())
-        record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])
+        read_since = self._start.over_at if math.isfinite(self._start.over_at) else None
+        record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"], read_since)
         if seq % _SNAPSHOT_EVERY == 0:
             self.close()
         now = time.time()

@@ -21,7 +21,7 @@ class TableReport:
     bytes: int | None = None  # of the files afterwards
     files_merged: int = 0
     files_written: int = 0
-    rows_removed: int = 0  # copies and stale twins; quarantine only
+    rows_removed: int = 0  # copies and stale twins of quarantine; expired minutes
     files_deleted: int = 0
     bytes_deleted: int = 0
     log_entries_deleted: int = 0

@@ -6,6 +6,7 @@ Each deletion concerns only files outside every version within its retention; it
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
+from pipeline.maintenance.compact import QUIET
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
 
@@ -42,6 +44,17 @@ def keep_transactions(path: Path, report: TableReport) -> None:
         f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
         f"{_NEVER!r}. Find out who set it, and run turnout verify."
     )
+
+
+def expire_days(path: Path, first_day: date, report: TableReport) -> None:
+    """Delete the rows of days before this one: whole partitions by `event_date`, so that no file is written."""
+    table, day = open_table(path), first_day.isoformat()
+    old = [file for file in table_files(table) if (file.partition.get("event_date") or day) < day]
+    if not old:
+        return
+    with effect("remove_rows"):
+        table.delete(f"event_date < '{day}'", post_commithook_properties=QUIET)
+    report.rows_removed += sum(file.rows or 0 for file in old)
 
 
 def checkpoint(path: Path, now: float, report: TableReport) -> None:

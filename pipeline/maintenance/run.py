@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
 from deltalake import DeltaTable
 
-from listeners.metrics_schema import TABLES
+from listeners.metrics_schema import MINUTES, TABLES, moment
 from pipeline import names
 from pipeline.delta.log import is_plain
 from pipeline.delta.opening import open_table
@@ -86,7 +87,10 @@ def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> It
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:
         folder = paths.metrics / table.name
-        yield _Job(folder, f"metrics/{table.name}", _small(folder, (), settings.maintenance), is_skipped=True)
+        merge = _small(folder, table.order, settings.maintenance)
+        if table in MINUTES:
+            merge = _expiring(folder, moment(now).date() - timedelta(settings.maintenance.series_days), merge)
+        yield _Job(folder, f"metrics/{table.name}", merge, is_skipped=True)
 
 
 def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
@@ -118,6 +122,14 @@ def _small(path: Path, order: Sequence[str], wanted: Maintenance) -> Merge:
             merge_by_delta_rs(path, wanted, report)
 
     return merge
+
+
+def _expiring(path: Path, first_day: date, merge: Merge) -> Merge:
+    def expire_and_merge(report: TableReport) -> None:
+        retain.expire_days(path, first_day, report)
+        merge(report)
+
+    return expire_and_merge
 
 
 def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:

@@ -54,7 +54,9 @@ def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     collected += _packages(root / "requirements.lock", "missing", _SETUP)
     collected += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
     collected += [_java(), *_jars()]
-    collected += [_program(name) for name in ("chromium", "initdb", "prometheus", "promtool")]
+    collected += [
+        _program(name) for name in ("chromium", "initdb", "prometheus", "prometheus-alertmanager", "promtool")
+    ]
     collected += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
     servers = {each.bootstrap_servers: None for each in settings.every_source.values() if each.kind == "kafka"}
     collected += [_broker(server) for each in servers for server in each.split(",")]

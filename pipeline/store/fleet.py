@@ -257,6 +257,13 @@ def _reported(row: RowMapping) -> ReportedStream:
         last_error=row["reported_last_error"],
         updated_at=row["reported_updated_at"],
         waits_for=row["reported_waits_for"],
+        latency_p50_seconds=row["reported_latency_p50_seconds"],
+        latency_p99_seconds=row["reported_latency_p99_seconds"],
+        latency_p99_last_minute_seconds=row["reported_latency_p99_last_minute_seconds"],
+        queue_seconds=row["reported_queue_seconds"],
+        process_seconds=row["reported_process_seconds"],
+        commit_seconds=row["reported_commit_seconds"],
+        upstream_seconds=row["reported_upstream_seconds"],
     )
 
 

@@ -117,7 +117,8 @@ class CatchUp:
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
         rows = self._rows(list(chunk.values()), low, high)
         schemas = self._driver.schemas.snapshot(version)
-        outcome = self._passes.apply(rows, chunk, schemas, Lane.CATCHUP, repeated=True)
+        read_since = self._driver.start.over_at
+        outcome = self._passes.apply(rows, chunk, schemas, Lane.CATCHUP, repeated=True, read_since=read_since)
         hit("in_catch_up")
         again = {key: span for key, stream in chunk.items() if (span := self._span_again(stream, low, high, outcome))}
         ended = {key: stream for key, stream in chunk.items() if key not in again}
@@ -135,6 +136,7 @@ class CatchUp:
         """
         for key, waits in outcome.waits.items():
             stream = chunk[key]
+            stream.held_up = True  # also where rows before the need have landed meanwhile
             # Of rows that do not lead up to the need nothing lands either, which is looked into once it is answered.
             leads_up = outcome.reached[key] > stream.cursor or stream.cursor >= waits.after
             stream.waits = waits if leads_up else replace(waits, after=stream.cursor)

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from listeners.sample import Lane, PassResult
 from listeners.stream_id import StreamId
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
+from pipeline.health.latency import Start
 from pipeline.pins import pin
 from pipeline.settings import Settings
 from pipeline.streams.checkpoint import can_resume
@@ -47,6 +48,7 @@ class DemuxContext:
     schemas: CachedRegistry
     publish: Publish
     wanted: Wanted = lambda _streams: None  # asks registries for what these streams wait for
+    start: Start = field(default_factory=Start)  # of the shared query, which catch-up works for too
 
 
 class Demux:
@@ -59,6 +61,7 @@ class Demux:
         self._driver, self._id, self._checkpoint = driver, stream_id, checkpoint
         self._bronze, self._passes = bronze, passes
         self._key = stream_id.name if stream_id.kind == "game" else None
+        self._start = driver.start if self._key is None else Start()
         self._gate = threading.Lock()  # held during a pass
         self._stopping = threading.Event()
         self._fresh = True  # the next micro-batch may be a replay
@@ -73,6 +76,7 @@ class Demux:
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
+        self._start.note(time.time())
         self._bronze.refresh()
         self._fresh = True
         self._resumed = can_resume(self._checkpoint / "query", self._bronze)
@@ -160,6 +164,7 @@ class Demux:
             started = self.pass_since = time.time()
             try:
                 self._pass(frame, batch_id, started)
+                self._start.end(time.time())
             finally:
                 self._driver.roster.end_pass(self._key)
                 self.pass_since = None
@@ -178,7 +183,8 @@ class Demux:
         schemas = self._driver.schemas.snapshot(version)
         whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
-            outcome = self._passes.apply(FrameRows(frame), streams, schemas, Lane.RUN, repeated=self._fresh)
+            rows, read_since = FrameRows(frame), self._start.over_at
+            outcome = self._passes.apply(rows, streams, schemas, Lane.RUN, repeated=self._fresh, read_since=read_since)
         else:  # all of them are behind: catch-up needs the processors
             outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
         self._fresh = False

@@ -26,8 +26,10 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect
+from pipeline.health.latency import BronzeCommit
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
+from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
 from pipeline.streams import lanes
@@ -287,4 +289,11 @@ class Group:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
-        return Passes(self._writer.folder, quarantine, self._pool, ActiveGames(self._checkpoint, name), seqs)
+        active = ActiveGames(self._checkpoint, name)
+        return Passes(self._writer.folder, quarantine, self._pool, active, seqs, self._commits_of)
+
+    def _commits_of(self, first: int, last: int) -> list[BronzeCommit]:
+        found: list[BronzeCommit] = []
+        with tolerate_store_outage("when rows came into bronze is not known"):
+            found += commits_between(self._engine, first, last)
+        return found

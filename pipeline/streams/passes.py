@@ -5,10 +5,10 @@ schema set, files, quarantine, then one commit per game that moves its cursor.
 """
 
 import json
+import math
 import time
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
+from pipeline.health.latency import Arrival, BronzeCommit, measure
 from pipeline.names import GameKey
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
@@ -41,7 +42,7 @@ class GameReport:
 
     expected: Position
     links: list[Link] = field(default_factory=list)
-    arrivals: list[tuple[int, float, float]] = field(default_factory=list)  # rows, oldest and newest source time
+    arrivals: list[Arrival] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     failure: Failure | None = None
@@ -57,6 +58,10 @@ class GameReport:
         """The last seq up to which its rows connect to the position, before the first with an open need."""
         first = min((need.seq for need in self.needs), default=None)
         return reach(self.expected.cursor, [link for link in self.links if first is None or link.seq < first])
+
+
+CommitsOf = Callable[[int, int], Sequence[BronzeCommit]]
+"""Returns the known bronze commits from one seq to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +94,36 @@ class Passes:
         pool: Executor,
         active_games: ActiveGames,
         bronze: BronzeSeqs | None = None,
+        commits_of: CommitsOf = lambda _first, _last: (),
     ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 
         While rows are applied, `active_games` records their games. A cursor that `bronze` lacks stops its game.
+        `commits_of` tells when rows came into bronze.
         """
         self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
-        self._bronze = bronze
+        self._bronze, self._commits_of = bronze, commits_of
 
     def apply(
-        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
+        self,
+        source: Rows,
+        streams: Mapping[str, Stream],
+        schemas: SchemaSet,
+        lane: Lane,
+        *,
+        repeated: bool,
+        read_since: float = -math.inf,
     ) -> Outcome:
         """Split the source's rows for these streams and commit each game that connects to its cursor.
 
         `repeated`: some of the rows may already be in quarantine. A stream that does not connect, whose work failed, or
-        for whose rows `schemas` lacks something, is left behind; the failure of a single game is never raised.
+        for whose rows `schemas` lacks something, is left behind; the failure of a single game is never raised. Rows
+        with a source time before `read_since` waited for their reader's start.
         """
         with self._active_games.track(list(streams)):
             ahead = self._ahead_of_bronze(streams)
             others = {key: stream for key, stream in streams.items() if key not in ahead}
-            outcome = self._apply(source, others, schemas, lane, repeated=repeated)
+            outcome = self._apply(source, others, schemas, lane, repeated=repeated, read_since=read_since)
             outcome.failures.update(ahead)
             stopped = {key: GameReport(streams[key].position, failure=why) for key, why in ahead.items()}
             outcome.results += [_failed(streams[key], report, lane) for key, report in stopped.items()]
@@ -124,7 +139,14 @@ class Passes:
         return failures
 
     def _apply(
-        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
+        self,
+        source: Rows,
+        streams: Mapping[str, Stream],
+        schemas: SchemaSet,
+        lane: Lane,
+        *,
+        repeated: bool,
+        read_since: float,
     ) -> Outcome:
         started = time.perf_counter()
         reports, refused, seq_to, seconds = self._split(source, streams, schemas)
@@ -134,7 +156,8 @@ class Passes:
         self._write_quarantine(refused, ready.keys(), repeated=repeated)
         seconds["quarantine"] = time.perf_counter() - started
         started = time.perf_counter()
-        commit = partial(self._commit, schemas=schemas, lane=lane)
+        commits = self._commits(ready)
+        commit = partial(self._commit, schemas=schemas, lane=lane, read_since=read_since, commits=commits)
         results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
         seconds["commit"] = time.perf_counter() - started
         left = {key: report for key, report in reports.items() if key not in ready}
@@ -181,6 +204,7 @@ class Passes:
             return True
         stream.behind = True
         if report.waits:  # nothing has failed (law L14)
+            stream.held_up = True
             since = time.time() if stream.waits is None else stream.waits.since
             needs = lowest(report.needs)
             after = next(link.prev_seq for link in report.links if link.seq == needs[0].seq)
@@ -219,7 +243,21 @@ class Passes:
         discard(folder, [refused.file])
         return file
 
-    def _commit(self, stream: Stream, report: GameReport, schemas: SchemaSet, lane: Lane) -> GameResult:
+    def _commits(self, ready: Mapping[str, GameReport]) -> dict[int, BronzeCommit]:
+        """Return the bronze commits of the rows, by seq; the one before them tells whether ingest was there already."""
+        seqs = [arrival.seq for report in ready.values() for arrival in report.arrivals]
+        known = self._commits_of(min(seqs) - 1, max(seqs)) if seqs else ()
+        return {each.seq: each for each in known}
+
+    def _commit(
+        self,
+        stream: Stream,
+        report: GameReport,
+        schemas: SchemaSet,
+        lane: Lane,
+        read_since: float,
+        commits: Mapping[int, BronzeCommit],
+    ) -> GameResult:
         started = time.perf_counter()
         try:
             target = target_schema(schemas, stream.game_key)
@@ -233,12 +271,14 @@ class Passes:
             return _failed(stream, report, lane)
         now = time.time()
         hit("between_table_commits")
-        return _result(stream, report, lane, now, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        stream.resumed(now)
+        return _result(stream, report, lane, now, seconds, max(read_since, stream.read_since), commits)
 
 
 def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     report.links += [Link(seq, prev_seq) for seq, prev_seq in game["links"]]
-    report.arrivals += [(rows, oldest, newest) for rows, oldest, newest in game["arrivals"]]
+    report.arrivals += [Arrival(*each) for each in game["arrivals"]]
     report.files += [DataFile(**file) for file in game["files"]]
     report.needs += [Need.of_json(need) for need in game["needs"]]
     for reason, count in game["rejects"].items():
@@ -247,7 +287,16 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 
 
-def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:
+def _result(
+    stream: Stream,
+    report: GameReport,
+    lane: Lane,
+    now: float,
+    seconds: float,
+    read_since: float,
+    commits: Mapping[int, BronzeCommit],
+) -> GameResult:
+    measured = measure(report.arrivals, now, seconds, read_since, commits)
     return GameResult(
         game_key=stream.game_key,
         lane=lane,
@@ -259,7 +308,9 @@ def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds:
         bytes=sum(file.size for file in report.files),
         committed_at=now,
         commit_seconds=seconds,
-        latency_counts=spread(report.arrivals, now, LATENCY_EDGES_SECONDS),
+        latency_counts=measured.counts,
+        caught_up_rows=measured.caught_up,
+        segments_seconds=measured.segments,
     )
 
 
@@ -279,24 +330,3 @@ def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
         latency_counts=(0,) * (len(LATENCY_EDGES_SECONDS) + 1),
         error=report.failure.evidence if report.failure else None,
     )
-
-
-def spread(
-    arrivals: Sequence[tuple[int, float, float]], committed_at: float, edges: Sequence[float]
-) -> tuple[int, ...]:
-    """Count rows per latency bucket, with a last bucket above every edge.
-
-    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows count as evenly
-    spread between the two. A source clock ahead of ours counts as no latency.
-    """
-    counts = [0] * (len(edges) + 1)
-    for rows, oldest, newest in arrivals:
-        high, low = max(committed_at - oldest, 0.0), max(committed_at - newest, 0.0)
-        placed = 0
-        for index in range(bisect_left(edges, low), bisect_left(edges, high) + 1):
-            upper = edges[index] if index < len(edges) else high
-            share = 1.0 if high <= upper or high == low else (upper - low) / (high - low)
-            upto = rows if index == bisect_left(edges, high) else round(rows * share)
-            counts[index] += upto - placed
-            placed = upto
-    return tuple(counts)

@@ -169,6 +169,7 @@ class Roster:
                 if stream is None:
                     continue  # it was moved away meanwhile
                 stream.behind = True
+                stream.held_up = stream.held_up or failure.kind != "expected"  # that one is retried at once
                 charged = not lanes.is_shared(alike[failure.kind], carried)
                 dice = random.random()  # noqa: S311 - spreads retries, no secret
                 decisions[key] = lanes.failed(stream.decision, failure, now, dice, charged=charged)
@@ -215,7 +216,8 @@ class Roster:
             stream = held[key]
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)
-            held[key].decision = decisions.get(key, StreamControl())
+            stream.decision = decisions.get(key, StreamControl())
+            stream.held_up = stream.held_up or not lanes.may_run(stream.decision, now)
         # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
@@ -227,6 +229,7 @@ class Roster:
     def _opened(self, assignment: Assignment) -> tuple[Stream, Failure | None]:
         path = self._paths.table(assignment.game_key)
         stream = stream_of(assignment, self._settings.environment, path, self._writer)
+        stream.read_since = time.time()
         try:
             stream.open()
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others

@@ -4,6 +4,7 @@ The chain of its rows in bronze tells whether rows that were read connect to the
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,9 @@ class Stream:
     unreadable: bool = False  # its table could not be opened: its cursor is unknown, and its rows may not be read
     waits: Waiting | None = None  # for a schema set that has what its next rows need; it has not failed
     decision: StreamControl = field(default_factory=StreamControl)  # decisions of operators and after failures
+    # Rows with an earlier source time waited until this driver took the stream on, or for an outage of it to end.
+    read_since: float = -math.inf
+    held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
 
     @property
     def lane(self) -> Lane:
@@ -128,6 +132,11 @@ class Stream:
             raise
         self.cursor = self.complete_through = cursor
         self.waits = None
+
+    def resumed(self, now: float) -> None:
+        """Note that rows have landed: where the stream was held up, that has ended now."""
+        if self.held_up:
+            self.read_since, self.held_up = now, False
 
     def _read_cursor(self) -> None:
         if self.table is not None:

@@ -173,7 +173,7 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
     for who in MANY[-3:]:
         world.delete(who)
     world.server.trouble()
-    expect(page.get_by_text("✕ failed: 141 of 150 changes were applied. 9 not")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("✗ failed: 141 of 150 changes were applied. 9 not")).to_be_visible(timeout=60_000)
     expect(page.get_by_text("150 catalog changes: 9 failed, 141 seen in the catalog.")).to_be_visible()
     assert [world.has_select(who, "Shogi") for who in MANY] == [True] * 47 + [False] * 3
 

@@ -68,6 +68,12 @@ def settled(page: Page) -> None:
     expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible(timeout=SOON)
 
 
+def dismiss(page: Page) -> None:
+    """Close the drawer, behind which the page is inert."""
+    page.get_by_role("dialog").get_by_role("button", name="Dismiss").click()
+    expect(page.get_by_role("dialog")).to_have_count(0, timeout=SOON)
+
+
 def take(page: Page, box: str, name: str) -> None:
     """Open a box and take what it offers; one that gets other choices while it is open closes, and is opened again."""
     option = page.get_by_role("option", name=name, exact=True)
@@ -176,7 +182,7 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
     assert {assignment.group for assignment in read_assignments(store).values()} == {"b"}
     assert read_group_liveness(store)["a"].desired == "drained"
-    expect(page.get_by_text("✕ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("✗ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
 
 
 def test_a_reload_keeps_what_is_chosen(page: Page) -> None:
@@ -209,6 +215,7 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
     page.get_by_label("Reason").fill("spring launch")
     page.get_by_role("button", name="Make group spring").click()
     expect(page.get_by_text("✓ Group spring is made.")).to_be_visible(timeout=SOON)
+    dismiss(page)
     settled(page)
     take(page, "Group", "spring")
     page.wait_for_url("**/groups?steer=spring", timeout=SOON)
@@ -219,8 +226,7 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
         page.get_by_label(f"Type {kind.upper()} 0 to confirm").fill(f"{kind.upper()} 0")
         page.get_by_role("button", name=f"Submit {kind}").click()
         expect(page.get_by_text(f"✓ succeeded: {said} and seen: spring.")).to_be_visible(timeout=60_000)
-        page.get_by_role("button", name="Dismiss").click()
-        expect(page.get_by_role("button", name="Dismiss")).to_have_count(0, timeout=SOON)
+        dismiss(page)
     driver = active_drivers(store)["spring"]
     assert driver.state == "running"
     assert driver.process.pid != os.getpid()

@@ -139,7 +139,7 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
     """What somebody has not the role for is shown, disabled, with the role; the rest is as ever."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     app = opening("game", game=KEY["Chess"])
-    assert "you are root (operator)".replace("root", services.actor()) in texts(app)
+    assert f"· {services.actor()} · operator" in texts(app)
     assert not app.button(key="act_pause").disabled
     assert app.button(key="act_move").disabled
     assert app.button(key="act_retire").disabled
@@ -255,7 +255,7 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     """Who is signed in by the platform may only look until roles name people, e-mail addresses in any case."""
     sign_in(monkeypatch, "ann@example.com", by_platform=True)
     app = opening("game", game=KEY["Chess"])
-    assert "you are ann@example.com (no roles are set: you may only look)" in texts(app)
+    assert "· ann@example.com · no roles are set: you may only look" in texts(app)
     assert "No roles are set, so this dashboard is read-only." in texts(app)
     assert app.button(key="act_pause").disabled
     pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
@@ -291,10 +291,10 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
     app = opening("groups")
     assert "1 group down (idle)" in texts(app)
     table = app.dataframe[0].value.set_index("group")
-    assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == ["○ never started", "–", "0", "–"]
+    assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == [["○ never started"], "–", "0", "–"]
     assert list(table.loc["idle", ["desired", "priority", "deaths"]]) == ["drained", "high", "0"]
     assert list(table.loc["idle", ["load", "share", "headroom"]]) == ["0.00 of 2.5 cores", "0%", "2.50 cores"]
-    assert list(table.loc["b", ["driver", "games", "how"]]) == ["● running", "2", "✕ 1 failed"]
+    assert list(table.loc["b", ["driver", "games", "how"]]) == [["● running"], "2", "✗ 1 failed"]
     assert list(table.loc["b", ["share", "headroom", "deaths"]]) == ["–", "not limited", "–"]
     assert str(table.loc["b", "load"]).startswith("~"), "the load of the parked game is unknown"
     assert not str(table.loc["a", "load"]).startswith("~")
@@ -371,7 +371,7 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("b").run()
     app.button(key="act_restart").click().run()
-    assert "✕ Start: It is set to run already." in texts(app)
+    assert "✗ Start: It is set to run already." in texts(app)
     assert "1 to restart. 2 games stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
@@ -385,7 +385,7 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     """A drain moves all games of a group and marks it, with how full the groups are before and after."""
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()
-    assert "✕ Start, stop, restart: turnout does not start group a" in texts(app)
+    assert "✗ Start, stop, restart: turnout does not start group a" in texts(app)
     app.button(key="act_drain").click().run()
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)
@@ -431,7 +431,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
     """The very sentence of why not, and what is instead, stands on the game's page and in a refused preview."""
     facts = read_facts(store, Paths(tmp_path), KEY["Risk"], time.time(), count=False)
     assert not facts.has_table
-    assert "✕ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
+    assert "✗ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
         opening("game", game=KEY["Risk"])
     )
     (tmp_path / "bronze").mkdir(exist_ok=True)

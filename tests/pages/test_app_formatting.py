@@ -139,18 +139,3 @@ def test_a_healthy_fleet_is_stated_plainly(tmp_path: Path) -> None:
     """When nothing is wrong the sentence says so, and what is paused or catching up is told beside it."""
     games = [Seeded("one", "a", {}), Seeded("two", "a", {"status": "PAUSED"}), Seeded("three", "a", {})]
     assert fleet_of(tmp_path, *games).judgement.headline == "3 streams healthy (1 paused)"
-
-
-def test_the_verdict_tells_stream_from_group(tmp_path: Path) -> None:
-    """The verdict says whether the neighbours share the trouble, which tells where to look."""
-    well = [Seeded(f"w{n}", "a", {}) for n in range(3)]
-    alone = fleet_of(tmp_path / "alone", *well, Seeded("sick", "a", {"status": "STALLED", "status_since_age": 360.0}))
-    assert "the 3 other games of group a are well: this stream is at fault" in formatting.verdict_sentence(
-        alone.rows[0], alone
-    )
-    assert formatting.verdict_sentence(alone.rows[0], alone).startswith("Stalled for 6 min; last commit ")
-    sick = [Seeded(f"s{n}", "a", {"status": "STALLED"}) for n in range(3)]
-    shared = fleet_of(tmp_path / "shared", *sick, Seeded("w", "a", {}))
-    assert "2 of 3 others of group a are in trouble too: check the group" in formatting.verdict_sentence(
-        shared.rows[0], shared
-    )

@@ -83,7 +83,6 @@ def report_nothing(connection: Connection) -> None:
     ("happens", "said"),
     [
         (lose_lease, "1 group down (a)"),
-        (start_again, "group a degraded (2 of 2)"),
         (report_nothing, "group a degraded (2 of 2)"),
     ],
 )
@@ -100,6 +99,17 @@ def test_groups_and_fleet_say_the_same_of_a_group(
     fleet, groups = texts(opening("fleet")), texts(opening("groups"))
     assert said in fleet
     assert f"{said[0].upper()}{said[1:]}" in groups
+    assert "alive" not in groups
+
+
+def test_groups_and_fleet_say_that_a_group_starts(store: Engine, opening: Opening) -> None:
+    """A normal restart is a start on both pages, neither unknown nor well."""
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(status="RUNNING"))
+        start_again(connection)
+    fleet, groups = texts(opening("fleet")), texts(opening("groups"))
+    assert "2 of 4 streams starting" in fleet
+    assert "1 of 2 groups' drivers starting: a" in groups
     assert "alive" not in groups
 
 

@@ -247,18 +247,13 @@ def went(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
     return places
 
 
-@pytest.mark.parametrize("table", ["fleet", "repairs"])
 def test_a_key_in_a_table_opens_its_game(
-    store: Engine,
-    opening: Opening,
-    went: list[tuple[str, dict[str, str]]],
-    monkeypatch: pytest.MonkeyPatch,
-    table: str,
+    store: Engine, opening: Opening, went: list[tuple[str, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A click opens the game that the clicked cell names, whichever row holds it by now."""
-    app = opening(table)
+    app = opening("repairs")
     assert list(app.dataframe[0].proto.button_click_widgets) == ["page"]
-    column = links.game_column("Key", table, 200)
+    column = links.game_column("Key", "repairs", 200)
     monkeypatch.setattr(st, "session_state", {column.key: {"row": 0, "label": KEY["Risk"]}})
     column.on_click(*column.args)
     assert went == [("views/game.py", {"game": KEY["Risk"]})]

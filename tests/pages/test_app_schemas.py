@@ -1,5 +1,6 @@
 """The Schemas page: trouble first, versions compared, and nothing of what producers wrote acts on the page."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, pages_of, texts
+from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, pages_of, texts
 from tests.unit.test_store_catalogue import avro, register
 
 CHESS = game_key("Chess")
@@ -42,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 def table(app: AppTest, column: str) -> list[str]:
     """Return a column of the list of games."""
     found = next(each for each in app.dataframe if "page" in each.value)
-    return [str(each) for each in found.value[column]]
+    return [each[0] if column == "state" else str(each) for each in found.value[column]]
 
 
 def away(engine: Engine, state: str, detail: str = "connection refused", registry: str = "main") -> None:
@@ -57,13 +58,13 @@ def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> Non
     away(store, "away")
     write_needs(store, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", time.time() - 30)])
     app = opening("schemas")
-    headline = app.text[1].value
+    headline = drawn_html(app)[0]
     assert headline.startswith("Rows of version 3 of Chess go to quarantine since ")
     assert "registry main is away since " in headline
     assert headline.endswith("1 game waits for a schema: Ludo")
     assert "▲ away · main" in texts(app)
     assert "connection refused" in texts(app)
-    assert table(app, "state") == ["✕ refuses rows", "△ waits", "● lands"]
+    assert table(app, "state") == ["✗ refuses rows", "△ waits", "● lands"]
     assert table(app, "format") == ["avro", "–", "avro"]
     assert table(app, "change")[0].startswith("version 3: player: its type changed from string to int")
 
@@ -82,8 +83,8 @@ def test_any_two_versions_are_compared_by_the_url(store: Engine, opening: Openin
     assert "What changes from version 1 to version 2" in texts(app)
     assert "widen · rating: its type changed from int to long" in texts(app)
     assert "✓ clock: is new (add: add) → column clock long" in texts(app)
-    (diff,) = [each.value for each in app.code]
-    assert diff.splitlines() == [
+    (diff,) = [each.value for each in app.html if "t-diff" in each.value and "<pre" in each.value]
+    assert re.findall(r'<i class="[^"]*">(.*)\n', diff) == [
         "  acme.Move (avro)",
         "    player: string",
         "-   rating: int",
@@ -96,7 +97,7 @@ def test_the_newest_change_is_compared_by_default_and_choices_reach_the_url(stor
     """Without versions in the URL the last two are compared; another choice stands in the URL, the default does not."""
     app = opening("schemas", game=CHESS)
     assert "What changes from version 2 to version 3" in texts(app)
-    assert "✕ Rows of version 3 go to quarantine since " in texts(app)
+    assert "✗ Rows of version 3 go to quarantine since " in texts(app)
     app.selectbox(key=f"schema_from_{CHESS}").set_value("1").run()
     assert "What changes from version 1 to version 3" in texts(app)
     assert {name: app.query_params[name] for name in app.query_params} == {"game": CHESS, "from": "1"}

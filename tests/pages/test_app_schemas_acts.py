@@ -205,7 +205,7 @@ def test_mistrust_of_a_registry_ends_with_a_reason(store: Engine, opening: Openi
         lock(connection)
         write_state(connection, RegistryHealth("main", "mistrusted", now - 60, "schema 7 has another content", now))
     app = opening("schemas")
-    assert "✕ mistrusted · main" in texts(app)
+    assert "✗ mistrusted · main" in texts(app)
     app.button(key="open_trust_main").click().run()
     fill(app, "the backup was put right").button(key="ask_trust_main").click().run()
     with store.connect() as connection:

@@ -92,16 +92,16 @@ def test_the_person_is_the_proxys_and_without_roles_may_only_look(app: DeployedA
     settings = app.folder / "turnout.toml"
     with tab(app.origin, OWN, [HOST, ANN, ("X-Forwarded-Access-Token", "dapi-secret")]) as draw:
         first = draw()
-        (fragment,) = first.fragments
-        assert "you are ann@example.com (no roles are set: you may only look)" in first.text
+        fragment, *_ = first.fragments  # the first has the frame
+        assert "· ann@example.com · no roles are set: you may only look" in first.text
         settings.write_text('[roles]\noperators = ["Ann@example.com"]\n')
-        assert "you are ann@example.com (operator)" in draw(fragment).text
+        assert "· ann@example.com · operator" in draw(fragment).text
         settings.unlink()
         last = draw(fragment).text
     assert "no roles are set" in last
-    assert f"you are {current_user()}" not in first.text + last
+    assert f" · {current_user()}" not in first.text + last
     with tab(app.origin, OWN, [HOST, ("X-Forwarded-User", "4711@1234")]) as draw:
-        assert "you are 4711@1234 (no roles are set" in draw().text
+        assert "· 4711@1234 · no roles are set" in draw().text
 
 
 @pytest.mark.proves("G172")

@@ -100,6 +100,17 @@ def test_passes_add_up(metrics: Metrics) -> None:
     assert metrics.value("group_frontier_seq", cluster_group="eu-1") == 4
 
 
+def test_rows_that_were_caught_up_are_counted_beside_the_latencies(metrics: Metrics) -> None:
+    """Landed rows are those with a latency and those caught up; the counter is there from the first zero on."""
+    labels = {"game": "chess_a", "cluster_group": "eu-1"}
+    metrics.exposition.add_pass(reported(game()))
+    assert metrics.value("stream_caught_up_rows_total", **labels) == 0
+    caught_up = game(rows=90, caught_up_rows=90, latency_counts=(0,) * len(COUNTS))
+    metrics.exposition.add_pass(reported(caught_up))
+    assert metrics.value("stream_caught_up_rows_total", **labels) == 90
+    assert metrics.value("stream_latency_seconds_count", **labels) == sum(COUNTS)
+
+
 def test_a_catch_up_chunk_is_no_pass(metrics: Metrics) -> None:
     """Catching up counts the game's rows, but a chunk is not the group's last pass, least of all one without rows."""
     for chunk in (reported(game(lane=Lane.CATCHUP)), reported()):

@@ -39,7 +39,8 @@ def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> Non
     assert {key: counts.landed for key, counts in landed.items()} == {key: each.rows for key, each in summary.items()}
     for key, each in summary.items():
         assert each.rows + each.rejects == _scraped(telemetry.address, "turnout_stream_rows_total", key)
-        assert each.rows == _scraped(telemetry.address, "turnout_stream_latency_seconds_count", key)
+        timed = _scraped(telemetry.address, "turnout_stream_latency_seconds_count", key)
+        assert each.rows == timed + _scraped(telemetry.address, "turnout_stream_caught_up_rows_total", key)
         assert _scraped(telemetry.address, "turnout_stream_status", key) == 1
     stop_serving()
     passes = history.passes(world.paths.metrics, None, 0.0)

@@ -1,6 +1,7 @@
 """The ingest query's own code over local rows: whatever is killed and however a batch is cut, each row lands once."""
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,12 +21,14 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
 from pipeline.errors import Transient
+from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.checkpoint import Landed, require_bronze
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
+from pipeline.store.processes.drivers import commits_between
 from pipeline.verify.balance import verify
 from tests.tables.repair_world import CHESS, FIRST
 from tests.tables.test_ingest_slices import batch_of
@@ -220,4 +223,21 @@ def test_verify_accuses_no_first_batch_above_seqs_without_rows(template: Path, t
             ingest._batch(rows_of(1, backwards=False), 1)  # type: ignore[arg-type]
     balance = verify(world.paths, world.settings.environment)
     assert (balance.problems, balance.totals.ahead) == ((), 4)
+    world.engine.dispose()
+
+
+def test_each_commit_states_from_when_on_ingest_was_there(template: Path, tmp_path: Path) -> None:
+    """Rows that waited for ingest's start are known by it: that lasts until the first batch has landed."""
+    world = World(shutil.copytree(template, tmp_path / "env"))
+    ingest = world.ingest()
+    ingest._batch(rows_of(0, backwards=False), 0)  # type: ignore[arg-type]
+    ingest = world.ingest()
+    begun = time.time()
+    ingest._start.note(begun)
+    for batch_id in (1, 2):
+        ingest._batch(rows_of(batch_id, backwards=False), batch_id)  # type: ignore[arg-type]
+    unknown, first, second = (each.read_since for each in commits_between(world.engine, 1, 3))
+    assert (unknown, first) == (None, begun + PASS_LIMIT_SECONDS)
+    assert second is not None
+    assert begun < second < time.time()
     world.engine.dispose()

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,16 @@ from deltalake import DeltaTable, write_deltalake
 from listeners import history
 from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StatusEvent
+from listeners.sample import (
+    LATENCY_EDGES_SECONDS,
+    GameResult,
+    GroupSample,
+    IngestMinute,
+    Lane,
+    PassResult,
+    StatusEvent,
+    StreamMinute,
+)
 from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
@@ -316,6 +326,31 @@ def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> Non
     done = maintain(paths, settings=wanted)
     assert [report.files_merged for report in done.tables] == [6, 6]
     assert before == [each() for each in read]
+
+
+def test_minutes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
+    """Minute tables keep the days of the setting; the dashboard reads the kept ones as before, from merged files."""
+    paths, today = Paths(tmp_path), time.time() // DAY * DAY
+    writer = MetricsTables(paths.metrics, "a")
+    wanted = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, small_files=2, series_days=2))
+    for days in (4, 3, 2, 1, 0):
+        for minute in (0, 60):
+            at = today - days * DAY + minute
+            writer.add(StreamMinute(at, CHESS, "a", 1, 0, 0, 1, (), None, None))
+            writer.add(IngestMinute(at, 1, 0, 1))
+            assert writer.flush()
+        writer.add(GroupSample("a", today - days * DAY, 1, 1, 0, None))
+    assert writer.flush()
+    maintain(paths, after=today - time.time(), settings=wanted)
+    for name in ("stream_minute", "ingest_minute"):
+        kept = content(paths.metrics / name)
+        assert [today + at for at in (-2 * DAY, 60 - 2 * DAY, -DAY, 60 - DAY, 0, 60)] == sorted(
+            row["minute"].timestamp() for row in kept
+        )
+        assert len(live(paths.metrics / name)) == 3
+    assert len(content(paths.metrics / "group_sample")) == 5
+    again = maintain(paths, after=today - time.time(), settings=wanted)
+    assert [report.rows_removed for report in again.tables if report.rows_removed] == []
 
 
 def rows_of_all_kinds(numbers: list[int | None]) -> pa.Table:

@@ -1,6 +1,7 @@
 """An environment of four games and the pages over it, for the tests of the pages that steer."""
 
 import functools
+import html
 import json
 import re
 import time
@@ -100,7 +101,14 @@ KEY = {name: game_key(name) for name in ("Chess", "Go", "Ludo", "Risk")}
 
 
 def texts(app: AppTest) -> str:
-    return "\n".join(element.value for element in (*app.text, *app.caption))
+    return "\n".join([*(element.value for element in (*app.text, *app.caption)), *drawn_html(app)])
+
+
+def drawn_html(app: AppTest) -> list[str]:
+    """Return the words of all HTML on the page; fail if a foreign name opened a tag in it."""
+    pages = [each.value for each in app.html if not each.value.startswith("<style>")]
+    assert not [page for page in pages if re.search(r"<(script|img|a|svg|iframe)\b|<[^>]* on[a-z]+=", page)]
+    return [html.unescape(re.sub(r"<[^>]*>", " ", page)).strip() for page in pages]
 
 
 def links(app: AppTest) -> list[str]:

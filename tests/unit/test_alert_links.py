@@ -9,7 +9,7 @@ import yaml
 
 from app import server
 from pipeline.errors import Refused
-from pipeline.health import alerts
+from pipeline.health.alerting import alerts, files
 from pipeline.settings import Dashboard, Settings, load
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ PAGES = {f"/{name}" for name in re.findall(r'"views/(\w+)\.py"', (ROOT / "app" /
 
 def annotations(settings: Settings) -> list[tuple[str, dict[str, str]]]:
     """Return what each rule of an environment tells people."""
-    (group,) = yaml.safe_load(alerts.render_rules(settings))["groups"]
+    (*_records, group) = yaml.safe_load(files.render_rules(settings))["groups"]
     return [(rule["alert"], rule["annotations"]) for rule in group["rules"]]
 
 
@@ -42,20 +42,27 @@ def test_every_link_of_every_alert_is_absolute_and_leads_to_something(dashboard:
         assert urlsplit(texts["dashboard_url"]).path in {"/", *PAGES}
 
 
-def test_the_rules_of_an_environment_have_its_dashboards_address(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command that makes the rules reads the settings of the environment that it is given."""
+def test_the_rules_of_an_environment_have_its_dashboards_address(tmp_path: Path) -> None:
+    """The files that a command writes have the settings of the environment that it is given."""
     (tmp_path / "turnout.toml").write_text('[dashboard]\nurl = "https://turnout.example.com"\n')
-    alerts.main(["--env-dir", str(tmp_path)])
-    assert 'runbook_url: "https://turnout.example.com/runbooks/turnoutstreamdown"' in capsys.readouterr().out
+    rules, *_ = files.write(*load(tmp_path, {}))
+    assert 'runbook_url: "https://turnout.example.com/runbooks/turnoutstreamdown"' in rules.read_text("utf-8")
+
+
+def test_each_runbook_names_the_page_that_shows_the_problem() -> None:
+    """The runbook leads to the same page, with the same choice, as the alert's own link."""
+    shown = {"game": "KEY", "cluster_group": "GROUP"}
+    for alert in alerts.alerts():
+        page = re.sub(r"{{ \$labels\.(\w+) }}", lambda each: shown[each[1]], alert.dashboard)
+        text = (ROOT / f"docs{alert.runbook}.md").read_text("utf-8")
+        assert f"\n## Diagnosis\n\nPage of the dashboard: `{page}`.\n" in text, alert.name
 
 
 @pytest.mark.parametrize(
     "url", ["dash.example.com", "//host", "javascript:alert(1)", "https://ann:pw@host", "http://host/{{ .Labels }}"]
 )
 def test_an_address_that_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
-    """What would make links that lead nowhere, or a template of Prometheus, is refused; it may have a password."""
+    """A text for links that lead nowhere, or a template of Prometheus, is refused unseen: it may have a password."""
     (tmp_path / "turnout.toml").write_text(f'[dashboard]\nurl = "{url}"\n')
     with pytest.raises(Refused, match=r"dashboard\.url: expected an address") as refused:
         load(tmp_path, {})

@@ -29,10 +29,12 @@ READS = {
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
     "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
     "grants export", "grants requests",
-    "read",
+    "read", "incidents", "demo faults",
 }  # fmt: skip
-RUNS = {  # who may start a process on the machine may do what it does
-    "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run", "catalog serve",
+RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
+    "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
+    "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
+    "catalog serve",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
@@ -91,6 +93,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
         ("pipeline/store/games.py", "begin"), ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
+        ("pipeline/demo/breaking/breaker.py", "acting"),  # a fault ends whoever has which role by then
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import message_factory
 
 from pipeline.contracts.columns import members
-from pipeline.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES, Decoded
+from pipeline.contracts.decoded import MAX_DETAIL, MAX_EXCERPT_VALUE, MAX_PAYLOAD_BYTES, Decoded
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.supported import FORMATS, columns, decoder, fingerprint, format_of, message
@@ -281,6 +281,32 @@ def test_the_largest_payload_is_bounded(schema: Schema, sample: Sample) -> None:
     assert (decoded.rows.tolist(), refusals(decoded)) == ([0], {1: "malformed_payload"})
     refused = format_of(schema.format).reference(schema, {}).decode(payloads)[1]
     assert {row: error.reason for row, error in refused.items()} == refusals(decoded)
+
+
+def test_an_excerpt_goes_as_far_as_a_payload_decodes(schema: Schema, sample: Sample) -> None:
+    """A person sees every field of a good payload; of a cut one the same fields before the cut, and where it ends."""
+    excerpt = format_of(schema.format).excerpt
+    for payload in sample.payloads:
+        whole = excerpt(schema, payload)
+        assert whole.stopped is None
+        assert {name for name, _ in whole.fields} <= {each.name for each in message(schema).fields}
+        for size in range(len(payload)):
+            part = excerpt(schema, payload[:size])
+            assert part.fields == whole.fields[: len(part.fields)]
+            assert part.stopped is not None or schema.format == "protobuf"  # which may end after any field
+    values = dict(excerpt(schema, sample.payloads[0]).fields)
+    assert {name: values[name] for name in ("id", "name", "kind", "maybe", "blob")} == {
+        "id": "7", "name": "Zoë", "kind": "ONE", "maybe": "-1", "blob": "00 ff",
+    }  # fmt: skip
+
+
+def test_an_excerpt_of_bad_bytes_is_short_and_raises_nothing(schema: Schema, sample: Sample) -> None:
+    """Whatever a payload holds, what a person is shown of it is bounded, and says why no more follows."""
+    excerpt = format_of(schema.format).excerpt
+    for payload in (*sample.broken, sample.filled(100_000), b"\x00" * 16_384, b"\xff" * 16_384, b"\x0a" * 16_384):
+        found = excerpt(schema, payload)
+        assert all(len(value) <= MAX_EXCERPT_VALUE for _, value in found.fields)
+        assert found.stopped or any("fit" in value for _, value in found.fields) or payload == sample.filled(100_000)
 
 
 def test_a_placement_names_the_columns_of_both_decoders(schema: Schema, sample: Sample) -> None:

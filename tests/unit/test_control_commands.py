@@ -197,7 +197,7 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     reported = turnout(tmp_path, "status")
     assert reported.exit_code == 1
     assert reported.output.splitlines()[:2] == [
-        "2 streams level with bronze (2 starting); ingest was never started",
+        "2 streams starting; ingest was never started",
         "ingest main: not started (was never started)",
     ]
     assert "STARTING     chess_1" not in reported.output
@@ -210,11 +210,13 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     assert (well.exit_code, answer["healthy"], answer["well"]) == (0, True, True)
     assert all({"kind", "name", "state", "reason"} <= each.keys() for each in answer["drivers"])
     assert all({"game_key", "status", "cause"} <= each.keys() for each in answer["games"])
+    assert all(set(each["latency_seconds"]) == {"p50", "p95", "p99", "p99_last_minute"} for each in answer["games"])
+    assert all(set(each["segments_seconds"].values()) == {None} for each in answer["games"]), "nobody has reported"
     turnout(tmp_path, "pause", "Chess", "--no-wait")
     waits = turnout(tmp_path, "status")
     assert (waits.exit_code, waits.output.splitlines()[0]) == (
         1,
-        "2 streams healthy (2 starting); 1 operation waits and no controller runs",
+        "2 streams starting; 1 operation waits and no controller runs",
     )
     assert "Start `turnout controller run`." in waits.output
     change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "look at it")

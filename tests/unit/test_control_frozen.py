@@ -19,6 +19,7 @@ from pipeline.settings import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
+from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Process
 from tests.unit.leases_world import StoreClock
@@ -107,6 +108,20 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
     evacuator.alarms = ("group a is dead",)
     assert evacuate() == ()
     assert evacuator._looked_at == looked_at
+
+
+def test_the_controller_judges_causes_at_each_heartbeat(store: Engine) -> None:
+    """A look of the controller a second later judges nothing again, as no driver has reported since."""
+    judge = controller._parts(
+        store, Settings(), Supervisor(store, {}, lambda _: None), Evacuator(store, PlacementSettings()), []
+    )["Incidents"]
+    assert judge() == ()
+    first = read_last_look(store)
+    assert judge() == ()
+    second = read_last_look(store)
+    assert first is not None
+    assert second is not None
+    assert (first.kept_by, second.looked_at) == ("controller", first.looked_at)
 
 
 def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: Engine, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
 from listeners.totals import ControllerMetrics
-from pipeline.health.alerts import alerts
+from pipeline.health.alerting.alerts import alerts
+from pipeline.health.alerting.burn import record_groups
+from pipeline.health.alerting.objectives import default
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 
@@ -50,9 +52,11 @@ def reported() -> dict[str, set[str]]:
 def test_alerts_read_only_what_is_told() -> None:
     """Every metric of a rule, and every label it selects or joins by, exists in the exposition of the processes."""
     metrics = reported()
-    for alert in alerts():
-        for name, selected in re.findall(r"\b(turnout_\w+)(?:\{([^}]*)\})?", alert.expr):
-            assert name in metrics, alert.name
-            assert set(re.findall(r"(\w+)=", selected)) <= metrics[name], alert.name
+    rules = [(alert.name, alert.expr) for alert in alerts()]
+    rules += [(record.name, record.expr) for group in record_groups(default(), 60) for record in group.records]
+    for rule, expr in rules:
+        for name, selected in re.findall(r"(?<!:)\b(turnout_\w+)(?:\{([^}]*)\})?", expr):
+            assert name in metrics, rule
+            assert set(re.findall(r"(\w+)=", selected)) <= metrics[name], rule
     assert {"game", "cluster_group"} <= metrics["turnout_stream_info"]
     assert {"game", "le"} <= metrics["turnout_stream_latency_seconds_bucket"]

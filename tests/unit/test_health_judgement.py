@@ -146,18 +146,45 @@ def test_a_new_run_starts_without_the_old_ones_state(given_new: Given) -> None:
     assert given_new.group() == ("starting", "was started 3 s ago and has not reported yet")
     status, reason = given_new.game()
     assert (status, reason) == (
-        "UNKNOWN",
+        "STARTING",
         "its driver was started 3 s ago and has not reported this game yet; last report of the run before: RUNNING",
     )
 
 
-def test_streams_of_the_run_before_are_unknown_until_the_new_run_reports() -> None:
+def test_streams_of_the_run_before_start_until_the_new_run_reports() -> None:
     """A stream's row from before the driver's start says nothing of this run; one from after it does."""
     started = replace(DRIVER, started_at=NOW - 5)
     old = Given(driver=started, run=None, reported=replace(REPORTED, updated_at=NOW - 6))
-    assert old.game()[0] == "UNKNOWN"
+    assert old.game()[0] == "STARTING"
     assert "last report of the run before: RUNNING" in str(old.game()[1])
+    assert old.judge().headline == "1 stream starting"
     assert Given(driver=started, run=None, reported=replace(REPORTED, updated_at=NOW - 4)).game() == ("RUNNING", None)
+
+
+def test_a_start_that_leads_nowhere_is_unknown() -> None:
+    """A driver that fails at each start starts half of the time: its streams are unknown, so that the alert stays."""
+    started, old = replace(DRIVER, started_at=NOW - 5), replace(REPORTED, updated_at=NOW - 121)
+    assert Given(driver=started, run=None, intent=BY_HAND, reported=old).game()[0] == "UNKNOWN"
+    assert Given(driver=started, run=None, reported=old).game()[0] == "STARTING", "nothing died under the controller"
+    died = {("group", "a"): (ended(9),)}
+    facts = FleetFacts(NOW, {("group", "a"): started}, {}, {}, [AssignedGame("g", "a", old)], ended=died,
+                       groups={"a": SUPERVISED}, source=LEVEL)  # fmt: skip
+    assert judge_fleet(facts).games["g"].status == "UNKNOWN"
+    slow = replace(DRIVER, started_at=NOW - 121)
+    assert Given(driver=slow, run=None, reported=replace(old, updated_at=NOW - 122)).game()[0] == "UNKNOWN"
+
+
+def test_a_fleet_that_starts_is_not_called_healthy() -> None:
+    """Before a row has landed, and unless nothing waits, the headline says first that streams start."""
+    for statuses, headline in (
+        (["STARTING"] * 3, "3 streams starting"),
+        (["STARTING", "RUNNING", "CATCHING_UP"], "1 of 3 streams starting, 1 catching up"),
+        (["RUNNING", "RUNNING", "CATCHING_UP"], "3 streams healthy (1 catching up)"),
+        (["STARTING", "FAILED"], "1 of 2 streams failing"),
+    ):
+        games = [AssignedGame(f"g{n}", "a", replace(REPORTED, status=status)) for n, status in enumerate(statuses)]
+        drivers = {("ingest", "main"): INGEST, ("group", "a"): DRIVER}
+        assert judge_fleet(FleetFacts(NOW, drivers, {}, {}, games, source=LEVEL)).headline.split(";")[0] == headline
 
 
 def test_an_adopted_process_is_not_taken_for_a_new_one() -> None:
@@ -340,7 +367,9 @@ def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     for each in judgement.games.values():
         assert each.status not in TROUBLE or trouble
     named = ("; ", " failing", " unknown", " lagging", " at risk")
-    if judgement.source.condition != "behind":  # which the headline says, and is no problem yet
+    if (
+        judgement.source.condition != "behind" and not judgement.source.is_starting
+    ):  # which the headline says, and is no problem yet
         assert any(word in sentence for word in named) is trouble
 
 

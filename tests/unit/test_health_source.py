@@ -48,6 +48,14 @@ def test_a_number_counts_only_when_it_was_measured_just_now(
     assert found.is_problem is (condition in {"late", "unknown"})
 
 
+def test_ingest_that_has_just_started_is_no_problem() -> None:
+    """For two minutes nobody need look, and no stream is called healthy; then the source is unknown and a problem."""
+    for seconds, is_problem, status in ((5, False, "STARTING"), (121, True, "UNKNOWN"), (-60, True, "UNKNOWN")):
+        found = Given(ingest=replace(INGEST, started_at=NOW - seconds), source=None).judge()
+        assert (found.source.is_problem, found.healthy, found.games["g"].status) == (is_problem, not is_problem, status)
+        assert found.headline.startswith("1 stream level with bronze; what waits in the source is unknown: ingest was")
+
+
 @pytest.mark.parametrize("state", ["not_started", "stopped", "failed", "dead", "unknown"])
 def test_without_ingest_the_source_is_unknown(state: str) -> None:
     """However fresh the last number is, nobody reads the source any more."""

@@ -1,7 +1,9 @@
 import time
 from dataclasses import replace
 
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, StreamState
+import pytest
+
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import WINDOW_OBSERVATIONS, Reading, Transition, Watch
 
@@ -53,6 +55,46 @@ def test_rates_and_latency_are_those_of_their_windows() -> None:
     assert quiet.rows_per_second == 0.0
     assert quiet.latency_p95_seconds is None
     assert quiet.rows_total == 660
+
+
+def test_latencies_have_windows_of_five_minutes_and_of_one() -> None:
+    """p50, p95 and p99 cover five minutes, the last minute has a p99 of its own, and none is known without rows."""
+    watch = Watch("a")
+    watch.observe(START, {"g": reading()}, [])
+    results = [result(START + 10, 98, bucket=1), result(START + 10, 2, bucket=9), result(START + 90, 10, bucket=0)]
+    state = one(watch.observe(START + 100, {"g": reading()}, results))
+    assert (state.latency_p50_seconds, state.latency_p95_seconds) == (45 / 98 / 2 + 0.5, 94.5 / 98 / 2 + 0.5)
+    assert state.latency_p99_seconds is not None
+    assert 120 < state.latency_p99_seconds <= 300
+    assert state.latency_p99_last_minute_seconds == 0.495
+    quiet = one(watch.observe(START + 200, {"g": reading()}, []))
+    assert (quiet.latency_p99_last_minute_seconds, quiet.latency_p95_seconds) == (None, state.latency_p95_seconds)
+    silent = one(watch.observe(START + 500, {"g": reading()}, []))
+    assert (silent.latency_p50_seconds, silent.latency_p95_seconds, silent.latency_p99_seconds) == (None, None, None)
+
+
+def test_rows_that_were_caught_up_are_no_latency() -> None:
+    """A stream that has only caught up has landed rows, and no latency of now."""
+    caught_up = replace(result(START, 5_000), latency_counts=(0,) * BUCKETS, caught_up_rows=5_000)
+    state = one(Watch("a").observe(START + 1, {"g": reading()}, [caught_up]))
+    assert (state.rows_total, state.latency_p95_seconds, state.latency_p99_last_minute_seconds) == (5_000, None, None)
+
+
+def test_segments_are_means_over_the_rows_of_five_minutes() -> None:
+    """A result weighs as many rows as it has latencies; upstream has its own, and an unknown one is None."""
+    watch = Watch("a")
+    results = [
+        replace(result(START, 30), segments_seconds=Segments(1.0, 2.0, 0.5, 40.0)),
+        replace(result(START + 200, 10), segments_seconds=Segments(5.0, 6.0, 0.1, None)),
+        result(START + 200, 1_000),
+    ]
+    state = one(watch.observe(START + 200, {"g": reading()}, results))
+    assert (state.queue_seconds, state.process_seconds, state.upstream_seconds) == (2.0, 3.0, 40.0)
+    assert state.commit_seconds == pytest.approx(0.4)
+    later = one(watch.observe(START + 310, {"g": reading()}, []))
+    assert (later.queue_seconds, later.process_seconds, later.upstream_seconds) == (5.0, 6.0, None)
+    quiet = one(watch.observe(START + 600, {"g": reading()}, []))
+    assert (quiet.queue_seconds, quiet.process_seconds, quiet.commit_seconds) == (None, None, None)
 
 
 def test_bytes_and_commits_are_counted_as_rows_are() -> None:

@@ -15,7 +15,18 @@ from listeners.join import Pass
 from listeners.metrics_schema import GROUP_SAMPLE, STATUS_EVENT, STREAM_BATCH, TABLES
 from listeners.metrics_table import CHECKPOINT_COMMITS, MetricsTables
 from listeners.quantile import quantile
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, GroupSample, Lane, PassResult, Progress, StatusEvent
+from listeners.sample import (
+    LATENCY_EDGES_SECONDS,
+    GameResult,
+    GroupSample,
+    IngestMinute,
+    Lane,
+    PassResult,
+    Progress,
+    Segments,
+    StatusEvent,
+    StreamMinute,
+)
 
 NOW = 1_767_600_000.0  # 2026-01-05
 DAY = 86_400.0
@@ -51,6 +62,18 @@ def reported(
 
 def versions(folder: Path) -> int:
     return DeltaTable(folder / STREAM_BATCH.name).version()
+
+
+def test_segments_and_rows_that_were_caught_up_are_kept(tmp_path: Path) -> None:
+    """Where latency comes from, and what it excludes, survives the table; an unknown segment is null."""
+    tables = MetricsTables(tmp_path, "eu-1")
+    segments = Segments(1.0, 2.0, 0.1, 30.0)
+    tables.add(reported(1, game(caught_up_rows=3, segments_seconds=segments), game("go_b")))
+    assert tables.flush()
+    names = ["caught_up_rows", "queue_seconds", "process_seconds", "commit_seconds", "upstream_seconds"]
+    first, second = history.passes(tmp_path, None, NOW).select(names).to_pylist()
+    assert list(first.values()) == [3, 1.0, 2.0, 0.1, 30.0]
+    assert list(second.values()) == [0, None, None, 0.1, None]
 
 
 def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -207,6 +230,8 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, "STARTING", "RUNNING", "caught up"))
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
+    tables.add(StreamMinute(NOW, "chess_a", "eu-1", 0, 0, 0, 0, (), None, None))
+    tables.add(IngestMinute(NOW, 0, 0, 0))
     assert tables.flush()
     for table in TABLES:
         delta = DeltaTable(tmp_path / table.name)
@@ -328,5 +353,5 @@ def test_a_quantile_of_nothing_is_unknown() -> None:
     assert LATENCY_EDGES_SECONDS[-1] == quantile(counts(b13=1), 0.5)
     assert quantile(counts(b1=2), 0.5) == 0.75
     for q, wrong in ((1.1, EMPTY), (0.5, (1, 2))):
-        with pytest.raises(ValueError, match="expected q"):
+        with pytest.raises(ValueError, match="expected shares"):
             quantile(wrong, q)

@@ -49,7 +49,7 @@ def test_minus_one_is_unknown() -> None:
     assert progress.durations_ms == {"getBatch": 0}
 
 
-def test_what_is_absent_is_unknown() -> None:
+def test_absent_numbers_are_unknown() -> None:
     """An idle progress leaves fields out; that is unknown, not zero."""
     text = {name: value for name, value in RECORDED.items() if name not in {"numInputRows", "durationMs", "name"}}
     progress = progress_from_json(json.dumps(text))

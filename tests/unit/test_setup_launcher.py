@@ -1,6 +1,7 @@
 """Runs the real launcher in a checkout of stubs: a Python, a Java and an apt-get that only note what they are asked."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -235,3 +236,11 @@ def test_what_is_long_runs_with_the_fault_proofs_only(
     assert command.startswith("pytest ")
     assert {each for each in command.split() if each.startswith("tests/")} == set(folders)
     assert (f"-m {chosen}" in command) if chosen else ("long" not in command)
+
+
+def test_every_server_that_comes_with_a_package_is_stopped() -> None:
+    """Debian starts these services at once; tests start their own, and a user asked for none."""
+    text = LAUNCHER.read_text("utf-8")
+    installed = set(re.findall(r"printf '([a-z0-9-]+) '", text))
+    (stopped,) = re.findall(r"for service in ([a-z -]+); do", text)
+    assert set(stopped.split()) == installed - {"chromium", "libatomic1"}

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,10 @@ from pipeline.store.reports import write_backlog
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
+LATENCIES = (
+    "latency_p50_seconds", "latency_p95_seconds", "latency_p99_seconds", "latency_p99_last_minute_seconds",
+    "queue_seconds", "process_seconds", "commit_seconds", "upstream_seconds",
+)  # fmt: skip
 
 
 @pytest.mark.proves("G129")
@@ -90,6 +95,17 @@ def test_null_stays_unknown(tmp_path: Path) -> None:
         live.rows_per_second,
         live.latency_p95_seconds,
     ) == (None,) * 4
+
+
+def test_latencies_are_read_as_their_driver_reported_them(store: Engine) -> None:
+    """Each of a stream's latencies and segments has its own column, and comes back as the same number or as None."""
+    start_driver(store, "group", "a", None)
+    heartbeat(store, "group", "a", "running", None)
+    numbers = {name: float(at) for at, name in enumerate(LATENCIES, 1)}
+    for values in (numbers, dict.fromkeys(LATENCIES)):
+        write_streams(store, [replace(state_of(game_key("x")), **values)])
+        live = read_fleet(store).rows[0].live
+        assert {name: getattr(live, name) for name in LATENCIES} == values
 
 
 def test_schemas_are_read_in_order_of_registration(tmp_path: Path) -> None:
@@ -186,10 +202,10 @@ def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(st
 
 @pytest.mark.proves("G46")
 def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None:
-    """After a restart a stream is unknown until this very run has reported it, and then its own word counts again."""
+    """After a restart a stream starts until this very run has reported it, and then its own word counts again."""
     start_driver(store, "group", "a", None)
     heartbeat(store, "group", "a", "running", None)
-    assert verdict(read_fleet(store)).status == "UNKNOWN"
+    assert verdict(read_fleet(store)).status == "STARTING"
     assert "last report of the run before: RUNNING" in str(verdict(read_fleet(store)).reason)
     write_streams(store, [state_of(game_key("x"), "LAGGING")])
     assert verdict(read_fleet(store)) == StreamVerdict("LAGGING", 0.0, None)

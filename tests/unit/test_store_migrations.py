@@ -23,6 +23,7 @@ from pipeline.store.database.checked_table import metadata
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.database.tables import groups
 from pipeline.store.games import register_group
+from pipeline.store.incidents import incident_looks, incidents
 from pipeline.store.reports import maintenance_rounds, source_backlog
 from tests.postgres import Postgres
 
@@ -32,7 +33,8 @@ FOLDER = Path(migrate.__file__).with_name("migrations")
 
 def test_migrations_make_what_the_tables_say(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """A store that was migrated has the very tables, columns, indexes and checks that the code names."""
-    assert {maintenance_rounds.name, source_backlog.name} <= metadata.tables.keys(), "which stand in their own modules"
+    elsewhere = {each.name for each in (maintenance_rounds, source_backlog, incidents, incident_looks)}
+    assert elsewhere <= metadata.tables.keys(), "which stand in their own modules"
     url = f"sqlite:///{tmp_path}/other.db"
     if engine.dialect.name == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")

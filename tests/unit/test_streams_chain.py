@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from listeners.sample import LATENCY_EDGES_SECONDS
-from pipeline.streams.passes import spread
 from pipeline.streams.stream import Link, connects, merged, reach
 
 _SEQS = st.lists(st.integers(1, 200), min_size=1, max_size=30, unique=True).map(sorted)
@@ -58,21 +56,3 @@ def test_links_of_several_tasks_become_one_chain(seqs: list[int]) -> None:
     twice = links + links
     random.Random(1).shuffle(twice)
     assert links == merged(twice)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 500), st.floats(0, 4000), st.floats(0, 4000)), max_size=8),
-    st.floats(4000, 5000),
-)
-def test_every_row_has_one_latency(arrivals: list[tuple[int, float, float]], now: float) -> None:
-    """The histogram neither loses nor invents a row, whatever the spread of arrivals."""
-    ordered = [(rows, min(a, b), max(a, b)) for rows, a, b in arrivals]
-    counts = spread(ordered, now, LATENCY_EDGES_SECONDS)
-    assert sum(rows for rows, _, _ in arrivals) == sum(counts)
-    assert min(counts) >= 0
-
-
-def test_rows_lie_in_the_buckets_of_their_latency() -> None:
-    """Ten rows between 0 and 10 seconds old are spread evenly; a source clock ahead of ours is no latency."""
-    assert (spread([(10, 90.0, 100.0)], 100.0, (1.0, 3.0, 20.0))[0:2]) == (1, 2)
-    assert spread([(4, 105.0, 110.0)], 100.0, (1.0,)) == (4, 0)

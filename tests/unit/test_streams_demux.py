@@ -1,5 +1,6 @@
 """How far a stream is known to be complete when a pass ends."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from listeners.stream_id import StreamId
+from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
@@ -18,6 +20,7 @@ from pipeline.streams.passes import Outcome
 from pipeline.streams.roster import Roster
 
 SEQ_TO = 7  # of the pass
+QUERY = StreamId("demux", "a")
 
 
 @pytest.fixture
@@ -28,10 +31,14 @@ def roster(tmp_path: Path) -> Roster:
     return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
 
 
-def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
-    """A query whose passes read up to SEQ_TO and find no rows."""
+def demux_of(
+    roster: Roster, folder: Path, *, fails: bool = False, name: StreamId = QUERY, since: list[float] | None = None
+) -> Demux:
+    """A query whose passes read up to SEQ_TO and find no rows; `since` gets from when on each had its readers."""
 
-    def apply(_source: Any, streams: Any, *_more: Any, **_options: Any) -> Outcome:
+    def apply(_source: Any, streams: Any, *_more: Any, read_since: float, **_options: Any) -> Outcome:
+        if since is not None:
+            since.append(read_since)
         for stream in streams.values():
             stream.behind = fails
         return Outcome(SEQ_TO, [], {}, {}, {})
@@ -42,7 +49,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
     bronze: Any = SimpleNamespace(refresh=lambda: None, cursor=9)
     passes: Any = SimpleNamespace(apply=apply)
     driver = DemuxContext(spark, Settings(), roster, known, lambda _result: None)
-    return Demux(driver, StreamId("demux", "a"), folder / "checkpoint", bronze, passes)
+    return Demux(driver, name, folder / "checkpoint", bronze, passes)
 
 
 @pytest.mark.parametrize(
@@ -159,3 +166,21 @@ def test_a_committed_stream_is_no_further_than_its_pass_read(roster: Roster, tmp
     demux._batch(frame, 0)  # the batch that was cut short is repeated: it ends at SEQ_TO
     assert chess.complete_through == SEQ_TO - 1
     assert roster.behind(demux.due, lambda _stream: 9) == [chess]
+
+
+@pytest.mark.parametrize("name", [QUERY, StreamId("game", "chess")], ids=["shared", "own"])
+def test_a_start_ends_with_the_first_pass(roster: Roster, tmp_path: Path, name: StreamId) -> None:
+    """Rows that came until then waited for the query, which catch-up knows of the shared one; a restart begins anew."""
+    since: list[float] = []
+    demux, frame = demux_of(roster, tmp_path, name=name, since=since), None
+    roster.streams["chess"].decision = StreamControl(own_query=name != QUERY)
+    submit_control(roster._engine, "chess", "test", own_query=name != QUERY)
+    begun = time.time()
+    for start in (begun, None, begun + 5_000):
+        if start is not None:
+            demux._start.note(start)
+        demux._batch(frame, 0)  # type: ignore[arg-type]
+    first, second, third = since
+    assert (first, third) == (begun + PASS_LIMIT_SECONDS, begun + 5_000 + PASS_LIMIT_SECONDS)
+    assert begun <= second <= time.time()
+    assert (demux._driver.start is demux._start) is (name == QUERY)

@@ -9,21 +9,26 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 
+from listeners.metrics_schema import INGEST_MINUTE
 from pipeline import wiring
 from pipeline.errors import Refused
+from pipeline.ingest.query import Landed
 from pipeline.reasons import missing_commit
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
+from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import start_driver
+from pipeline.store.reports import write_backlog
 from pipeline.telemetry import Telemetry
-from pipeline.wiring import _Driver, _Duty, _refusal_reported
+from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
 from tests.unit.test_health_exposition import CONTROLLER_METRICS
 
 
@@ -102,6 +107,24 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     assert f"the ingest query failed: {sentence}" in caplog.messages
 
 
+def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
+    """Series: each commit to bronze, and the rows that wait before it, are in the minutes of the ingest driver."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    write_backlog(engine, age_seconds=80.0, peak_seconds=80.0, rows=9, limit_seconds=60.0, reason=None)
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    _publish_landed(telemetry, Landed(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
+    driver._heartbeat("running", 1, active=True, now=True)
+    telemetry.close()
+    engine.dispose()
+    rows = DeltaTable(paths.metrics / INGEST_MINUTE.name).to_pyarrow_table().to_pylist()
+    assert tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits")) == (50, 3, 1)
+    assert max(row["backlog_age_seconds"] or 0.0 for row in rows) >= 80.0
+
+
 def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A store that cannot be read whole ends no driver: the judgement is not exported, as the alert waits for."""
     settings, paths = load(tmp_path, {})
@@ -143,6 +166,43 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     reported = {family.name for family in telemetry.exposition.collect()}
     assert not {each for each in reported if each.startswith(("turnout_controller", "turnout_operations"))}
     assert "turnout_fleet_judged_timestamp_seconds" in reported, "its age says that nothing is known"
+    telemetry.close()
+    engine.dispose()
+
+
+@pytest.mark.proves("G210")
+def test_ingest_judges_causes_only_where_no_controller_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A laptop without a controller has incidents, one with a controller has one process that keeps them.
+
+    That they cannot be judged stops neither ingest nor the judgement of the fleet.
+    """
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver._heartbeat("running", 1, active=True, now=True)
+    first = read_last_look(engine)
+    assert first is not None
+    assert first.kept_by == "ingest"
+    start_driver(engine, "controller", "main", None)
+    driver._heartbeat("running", 1, active=True, now=True)
+    second = read_last_look(engine)
+    assert second is not None
+    assert second.looked_at == first.looked_at
+
+    def broken(*_arguments: Any) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(driver._keeper, "look", broken)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM drivers WHERE kind = 'controller'"))
+    driver._heartbeat("running", 1, active=True, now=True)
+    assert telemetry.exposition.snapshot().controller_metrics is not None
+    assert caplog.messages[-1] == "judging causes failed, retrying: a bug"
     telemetry.close()
     engine.dispose()
 

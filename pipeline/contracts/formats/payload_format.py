@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from pipeline.contracts.decoded import Decoded, Undecodable
+from pipeline.contracts.decoded import Decoded, Excerpt, Undecodable
 from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
 
@@ -67,4 +67,14 @@ class PayloadFormat(Protocol):
 
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the reference decoder; `names` of fields outside of the column of their name: path → column."""
+        ...
+
+    def excerpt(self, schema: Schema, payload: bytes) -> Excerpt:
+        """Return the payload's fields as far as they decode, for a person; bad bytes end it and raise nothing.
+
+        Slow: for the few payloads of a page, each cut to some kilobytes.
+
+        Raises:
+            Refused: the definition is not valid.
+        """
         ...

@@ -29,6 +29,7 @@ class Child:
     command: Sequence[str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    held: bool = False  # its end is wanted: nobody starts it again
 
 
 class Children:
@@ -54,6 +55,7 @@ class Children:
     def start(self, name: str, command: Sequence[str]) -> Child:
         """Start a process in a session of its own, so that Ctrl-C reaches only us and we end it in order."""
         child = self._children.setdefault(name, Child(name, list(command), self._logs / f"{name}.log"))
+        child.command = list(command)
         with child.log.open("ab") as log:
             child.process = subprocess.Popen(
                 child.command,
@@ -64,7 +66,13 @@ class Children:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, before any thread of the child
             )
+        child.held = False
         return child
+
+    def hold(self, name: str, seconds: float) -> None:
+        """Ask a child to end, and wait at most so long; `dead` leaves it out until it is started again."""
+        self._children[name].held = True
+        self.end(name, seconds)
 
     def wait(self, names: Sequence[str], stop: threading.Event) -> dict[str, int]:
         """Wait until these children have ended or `stop` is set; return exit codes of those that have."""
@@ -79,7 +87,11 @@ class Children:
 
     def dead(self) -> list[Child]:
         """Return the children that have ended on their own."""
-        return [child for child in self._children.values() if child.process and child.process.poll() is not None]
+        return [
+            child
+            for child in self._children.values()
+            if child.process and child.process.poll() is not None and not child.held
+        ]
 
     def forget(self, name: str) -> None:
         """Stop watching a child that has ended."""

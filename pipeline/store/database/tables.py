@@ -154,6 +154,16 @@ streams = store_table(  # observed state of each stream, written by the driver t
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
     Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
+    Column("refused", Text),  # JSON: rows of the last five minutes by reason; null: none
+    Column("landed", BigInteger),  # rows of the last five minutes in its table; null when unknown
+    Column("commit_mean_seconds", Float),  # the mean of its commits in the last minute; null: it made none
+    Column("latency_p50_seconds", Float),  # this and the next six: null without rows in the window
+    Column("latency_p99_seconds", Float),
+    Column("latency_p99_last_minute_seconds", Float),
+    Column("queue_seconds", Float),  # this and the next three: where latency comes from, means over rows
+    Column("process_seconds", Float),
+    Column("commit_seconds", Float),
+    Column("upstream_seconds", Float),  # null also where no event time is known
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,
@@ -170,6 +180,7 @@ bronze_commits = store_table(  # the newest bronze commits: how old is a backlog
     Column("refused", BigInteger, nullable=False),
     Column("oldest_source_at", Float),  # null when the source does not tell
     Column("committed_at", Float, nullable=False),
+    Column("read_since", Float),  # source rows from before waited for ingest's start; null when unknown
 )
 
 ingest_generations = store_table(  # one per source that was ever ingested: each has a checkpoint of its own

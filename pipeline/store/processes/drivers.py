@@ -3,6 +3,7 @@
 Times of processes and of what they report are the store's clock's, whatever the clocks of their machines say.
 """
 
+import json
 import os
 import socket
 import time
@@ -14,6 +15,7 @@ from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
+from pipeline.health.latency import BronzeCommit
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind, ProcessState
@@ -79,6 +81,8 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
         return
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
+    for row in rows:
+        row["refused"] = json.dumps(dict(row["refused"])) if row["refused"] else None
     try:
         _replace(engine, states[0].group, rows)
     except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
@@ -104,14 +108,25 @@ def _is_ours() -> ColumnElement[bool]:
     return (drivers.c.pid == os.getpid()) & (drivers.c.host == socket.gethostname())
 
 
-def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_source_at: float | None) -> None:
-    """Remember one bronze commit, so that the age of a backlog is known; only the newest are kept."""
+def record_commit(
+    engine: Engine,
+    seq: int,
+    rows: int,
+    refused: int,
+    oldest_source_at: float | None,
+    read_since: float | None = None,
+) -> None:
+    """Remember one bronze commit, so that the age of a backlog is known; only the newest are kept.
+
+    Rows with a source time before `read_since` waited for ingest's start.
+    """
     values = {
         "seq": seq,
         "rows": rows,
         "refused": refused,
         "oldest_source_at": oldest_source_at,
         "committed_at": time.time(),
+        "read_since": read_since,
     }
     with writing(engine) as connection:
         connection.execute(
@@ -137,3 +152,11 @@ def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:
     query = select(bronze_commits.c.seq, bronze_commits.c.committed_at).where(bronze_commits.c.seq >= seq)
     with engine.connect() as connection:
         return [(row.seq, row.committed_at) for row in connection.execute(query.order_by(bronze_commits.c.seq))]
+
+
+def commits_between(engine: Engine, first: int, last: int) -> list[BronzeCommit]:
+    """Return the remembered bronze commits of these seqs, both ends included."""
+    table = bronze_commits.c
+    query = select(table.seq, table.committed_at, table.read_since).where(table.seq.between(first, last))
+    with engine.connect() as connection:
+        return [BronzeCommit(*row) for row in connection.execute(query.order_by(table.seq))]

@@ -30,6 +30,7 @@ from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest
+from pipeline.streams.writing.arrivals import arrivals
 from pipeline.streams.writing.opening import CLOSED, OpenRows, open_rows
 from pipeline.streams.writing.portions import portions
 
@@ -170,15 +171,6 @@ class _Split:
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
-    def _note_arrivals(self, laid: "_Laid") -> None:
-        """Record for each game and seq the number of landed rows, and their oldest and newest source time."""
-        columns = [laid.keys, laid.rows.column("_seq"), laid.rows.column("_source_time")]
-        known = pa.table(columns, names=["key", "seq", "time"]).filter(pc.is_valid(columns[2]))
-        grouped = known.group_by(["key", "seq"]).aggregate([("time", how) for how in ("count", "min", "max")])
-        times = [grouped.column(f"time_{how}").cast(pa.int64()).to_pylist() for how in ("count", "min", "max")]
-        for key, count, oldest, newest in zip(grouped.column("key").to_pylist(), *times, strict=True):
-            self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
-
     def _decode(self, routed: pa.Table, decoded: "_ByColumns") -> None:
         """Decode all rows, part by part; values may be much larger than bronze's, so some are written in between."""
         since, written = time.perf_counter(), self.seconds["write"]
@@ -290,12 +282,13 @@ class _Split:
         self.seconds["write"] += time.perf_counter() - started
 
     def _write(self, laid: "_Laid") -> None:
-        self._note_arrivals(laid)
         keys, table = whole(laid.keys).dictionary_encode(), laid.rows
         games = keys.indices.to_numpy()
         # By number, not by name: sorting compares, and comparing texts is slow.
         order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
         table = table.take(pa.array(order)).combine_chunks()
+        for game, arrival in arrivals(games[order], table):
+            self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
         for start, end in itertools.pairwise([0, *ends.tolist()]):
             key = keys.dictionary[int(games[order[start]])].as_py()

@@ -5,9 +5,11 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from pipeline.contracts.decoded import Excerpt
 from pipeline.contracts.formats.avro.columns import columns_of, defects
 from pipeline.contracts.formats.avro.decoder import Decoder
 from pipeline.contracts.formats.avro.definitions import canonical, describe, refusal
+from pipeline.contracts.formats.avro.excerpt import excerpt
 from pipeline.contracts.formats.avro.fields import message_of
 from pipeline.contracts.formats.avro.reference import ReferenceDecoder
 from pipeline.contracts.model import Message
@@ -39,6 +41,10 @@ class AvroFormat:
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of fastavro, payload by payload."""
         return ReferenceDecoder(schema.definition, names)
+
+    def excerpt(self, schema: Schema, payload: bytes) -> Excerpt:
+        """Return the record's fields up to the first that does not read."""
+        return excerpt(schema.definition, payload)
 
 
 @lru_cache(maxsize=4096)

@@ -83,6 +83,31 @@ class ReferenceDecoder:
         return row
 
 
+def fields_in_turn(
+    definition: bytes, payload: bytes, most_weightless: int
+) -> Iterator[tuple[str, pa.DataType | None, Any]]:
+    """Yield a payload's fields as they follow each other: name, type (None: only null) and value.
+
+    `most_weightless` is the most items without bytes, which a short payload may claim to hold by the million.
+
+    Raises:
+        Undecodable: the next field does not read, or bytes are left over.
+    """
+    given = json.loads(definition)
+    rewriting, decoder = _Rewriting({}), _Strict(payload, most_weightless)
+    rewriting.learn(given)
+    for each in given["fields"]:
+        value, start = rewriting.value(each["type"], each["name"]), decoder.place()
+        try:
+            found = value.convert(read_data(decoder, parse_schema(value.avro), {"writer": {}, "reader": {}}))
+        except (EOFError, IndexError, UnicodeDecodeError, Undecodable) as error:
+            why = str(error) or type(error).__name__
+            raise _malformed(f"{each['name']} does not read: {why}, at byte {start}") from error
+        yield each["name"], value.type, found
+    if left := len(payload) - decoder.place():
+        raise _malformed(f"{left} bytes are left over")
+
+
 def _malformed(detail: str) -> Undecodable:
     return Undecodable("malformed_payload", detail)
 
@@ -90,9 +115,9 @@ def _malformed(detail: str) -> Undecodable:
 class _Strict(BinaryDecoder):
     """Reads bytes for fastavro, and refuses those that no writer of the schema writes."""
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, most_weightless: int = MAX_PAYLOAD_BYTES) -> None:
         BinaryDecoder.__init__(self, BytesIO(payload))
-        self._weightless = 0
+        self._weightless, self._most_weightless = 0, most_weightless
 
     def place(self) -> int:
         return int(self.fo.tell())
@@ -158,7 +183,7 @@ class _Strict(BinaryDecoder):
                 yield
                 if self.place() == before:
                     self._weightless += 1
-                    if self._weightless + items - index - 1 > MAX_PAYLOAD_BYTES:
+                    if self._weightless + items - index - 1 > self._most_weightless:
                         raise _malformed("too many items without bytes")
             if stated is not None and self.place() - start != stated:
                 raise _malformed("a block of another size than stated")

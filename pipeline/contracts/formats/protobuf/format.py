@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from pipeline.contracts.decoded import Excerpt
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.defects import defects
+from pipeline.contracts.formats.protobuf.excerpt import excerpt
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.protobuf.neutral import message_of
 from pipeline.contracts.formats.protobuf.parsing import columns
@@ -44,3 +46,7 @@ class ProtobufFormat:
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of google.protobuf, message by message."""
         return ReferenceDecoder(schema.message, schema.definition, names)
+
+    def excerpt(self, schema: Schema, payload: bytes) -> Excerpt:
+        """Return the payload's fields up to the first that does not parse."""
+        return excerpt(describe(schema.message, schema.definition), payload)

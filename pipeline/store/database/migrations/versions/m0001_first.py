@@ -107,6 +107,11 @@ def upgrade() -> None:
         sa.Column("rejects_total", sa.BigInteger, nullable=False), sa.Column("last_error", sa.Text),
         sa.Column("updated_at", sa.Float, nullable=False), sa.Column("bytes_per_second", sa.Float),
         sa.Column("commits_per_second", sa.Float), sa.Column("waits_for", sa.Text),
+        sa.Column("refused", sa.Text), sa.Column("landed", sa.BigInteger), sa.Column("commit_mean_seconds", sa.Float),
+        sa.Column("latency_p50_seconds", sa.Float), sa.Column("latency_p99_seconds", sa.Float),
+        sa.Column("latency_p99_last_minute_seconds", sa.Float), sa.Column("queue_seconds", sa.Float),
+        sa.Column("process_seconds", sa.Float), sa.Column("commit_seconds", sa.Float),
+        sa.Column("upstream_seconds", sa.Float),
         allowed={
             "lane": ("RUN", "CATCHUP", "QUARANTINED", "PAUSED"), "status": _STATUSES, "cursor_seq": ">= 0",
             "rows_total": ">= 0", "rejects_total": ">= 0",
@@ -117,6 +122,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("rows", sa.BigInteger, nullable=False), sa.Column("refused", sa.BigInteger, nullable=False),
         sa.Column("oldest_source_at", sa.Float), sa.Column("committed_at", sa.Float, nullable=False),
+        sa.Column("read_since", sa.Float),
     )  # fmt: skip
     _table(
         "ingest_generations",
@@ -353,6 +359,7 @@ def _make_tables_of_access_and_logs() -> None:
         sa.Column("limit_seconds", sa.Float, nullable=False), sa.Column("reason", sa.Text),
         sa.Column("sources", sa.Text),
     )  # fmt: skip
+    _incidents()
 
 
 def _identities() -> None:
@@ -370,6 +377,33 @@ def _identities() -> None:
         sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("source", sa.Text, primary_key=True), sa.Column("source_id", sa.String(64)),
         sa.Column("partitions", sa.Integer), sa.Column("source_clock", sa.String(16)),
+    )  # fmt: skip
+
+
+def _incidents() -> None:
+    """Games with one cause at one time, and who judged them last."""
+    _table(
+        "incidents",
+        sa.Column("incident_id", sa.String(32), primary_key=True), sa.Column("cause", sa.String(24), nullable=False),
+        sa.Column("scope", sa.String(80), nullable=False), sa.Column("finding", sa.Text, nullable=False),
+        sa.Column("games", sa.Text, nullable=False), sa.Column("group_name", sa.String(40)),
+        sa.Column("since", sa.Float, nullable=False), sa.Column("joined_at", sa.Float, nullable=False),
+        sa.Column("ended_at", sa.Float, index=True), sa.Column("outlook", sa.Text),
+        sa.Column("tone", sa.String(16), nullable=False),
+        allowed={
+            "cause": (
+                "source silent", "ingest behind", "driver gone", "driver slow", "storage", "schema",
+                "waits for a registry", "poison data", "capacity", "operator", "undetermined",
+            ),
+            "tone": ("bad", "late", "recovering"),
+        },
+        json={"finding": "object", "games": "array"},
+    )  # fmt: skip
+    _table(
+        "incident_looks",
+        sa.Column("look_id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("kept_by", sa.String(16), nullable=False), sa.Column("looked_at", sa.Float, nullable=False),
+        allowed={"kept_by": ("controller", "ingest")},
     )  # fmt: skip
 
 

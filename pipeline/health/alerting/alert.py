@@ -1,6 +1,7 @@
 """One Prometheus alert rule, and the rules about the backlog of the source."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 
@@ -16,6 +17,7 @@ class Alert:
     description: str
     dashboard: str  # path on the dashboard
     keep_firing: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)  # besides the severity
 
     @property
     def runbook(self) -> str:

@@ -1,44 +1,34 @@
-"""The Prometheus alerts for people on call, and the files a Prometheus needs to raise them.
+"""The Prometheus alerts for people on call. Every one has a heading in docs/alerts.md and a page in docs/runbooks."""
 
-`rules.yml` beside this module is made by `python -m pipeline.health.alerts --write`; a test fails when it is stale.
-Every alert has a heading in docs/alerts.md and a page in docs/runbooks.
-"""
-
-import argparse
-import json
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
-from pipeline.errors import Refused
-from pipeline.health.alert import Alert, source_alerts
+from pipeline.health.alerting.alert import Alert, source_alerts
+from pipeline.health.alerting.burn import burn_alerts
+from pipeline.health.alerting.expressions import GROUP_SILENT, late, owned
+from pipeline.health.alerting.objectives import Objective, default
 from pipeline.health.source import SILENT_SOURCE_SECONDS
-from pipeline.settings import Settings, load
+from pipeline.settings import Settings
 
-RULES_FILE: Final = Path(__file__).with_name("rules.yml")
-JOB: Final = "turnout"
 _DEFAULTS: Final = Settings()
-_SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mistake in the labels
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
+_GROUP_ON_FLEET: Final = "/?group={{ $labels.cluster_group }}"
 _ACCESS_PAGE: Final = "/access"
 _GROUPS_PAGE: Final = "/groups"
 _OPERATIONS_PAGE: Final = "/operations"
-
-# While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
-# alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are
-# two the alert names none.
-_OWNER: Final = (
-    "(max by (game, cluster_group) (turnout_stream_info) and on (game) "
-    "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
-)
+_SCHEMAS_PAGE: Final = "/schemas"
 
 
-def alerts(objective_seconds: float = _DEFAULTS.metrics.latency_objective_seconds) -> tuple[Alert, ...]:
-    """Return all alerts, those about one game first, for a latency objective in seconds."""
+def alerts(
+    objective_seconds: float = _DEFAULTS.metrics.latency_objective_seconds,
+    objectives: Sequence[Objective] | None = None,
+) -> tuple[Alert, ...]:
+    """Return all alerts, those about one game first, for a latency in seconds and the objectives of classes."""
     return (
         *_broken_streams(),
+        *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
         *_processes(),
         *source_alerts(f"{objective_seconds:g}"),
@@ -49,80 +39,13 @@ def alerts(objective_seconds: float = _DEFAULTS.metrics.latency_objective_second
     )
 
 
-def render_rules(settings: Settings = _DEFAULTS) -> str:
-    """Return the rules file (YAML) of an environment: with its latency objective and the address of its dashboard."""
-    address = settings.dashboard.address
-    lines = [
-        "# Made by `python -m pipeline.health.alerts --write`; do not edit.",
-        "groups:",
-        "  - name: turnout",
-        "    rules:",
-    ]
-    for alert in alerts(settings.metrics.latency_objective_seconds):
-        lines += [f"      - alert: {alert.name}", "        expr: |-"]
-        lines += [f"          {line}" for line in alert.expr.splitlines()]
-        lines += [f"        for: {alert.hold}"]
-        lines += [f"        keep_firing_for: {alert.keep_firing}"] if alert.keep_firing else []
-        lines += ["        labels:", f"          severity: {alert.severity}", "        annotations:"]
-        texts = (
-            ("summary", alert.summary),
-            ("description", alert.description),
-            ("runbook_url", address + alert.runbook),
-            ("dashboard_url", address + alert.dashboard),
-        )
-        lines += [f"          {name}: {json.dumps(text)}" for name, text in texts]  # JSON strings are YAML strings
-    return "\n".join(lines) + "\n"
-
-
-def prometheus_config(targets_folder: Path, rules: Path, scrape_seconds: float) -> str:
-    """Return a Prometheus configuration (YAML) that scrapes every process with a target file and loads the rules.
-
-    The rules rely on the target labels `kind` (ingest or group) and, for a group, `cluster_group`.
-
-    Raises:
-        Refused: the time between two scrapes is not in the range for which the alerts are made.
-    """
-    if not 1 <= scrape_seconds <= 30:  # rates over 2 minutes need several scrapes
-        raise Refused(f"A scrape every {scrape_seconds:g} s does not fit the alerts. Choose 1 to 30 seconds.")
-    every = f"{round(scrape_seconds * 1000)}ms"
-    return "\n".join(
-        (
-            "global:",
-            f"  scrape_interval: {every}",
-            f"  evaluation_interval: {every}",
-            "rule_files:",
-            f"  - {json.dumps(str(rules.resolve()))}",
-            "scrape_configs:",
-            f"  - job_name: {JOB}",
-            "    honor_labels: true  # a driver knows better than its target file which group a stream belongs to",
-            f"    sample_limit: {_SAMPLE_LIMIT}",
-            "    file_sd_configs:",
-            f"      - files: [{json.dumps(str(targets_folder.resolve() / '*.json'))}]",
-            "",
-        )
-    )
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Print the rules for an environment, or write those of the defaults beside this module."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.health.alerts", description=main.__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--write", action="store_true", help=f"write {RULES_FILE.name}")
-    which.add_argument("--env-dir", type=Path, help="print the rules for the settings of this environment")
-    given = parser.parse_args(arguments)
-    if given.write:
-        RULES_FILE.write_text(render_rules(), "utf-8")
-    else:
-        sys.stdout.write(render_rules(load(given.env_dir)[0] if given.env_dir is not None else _DEFAULTS))
-
-
 def _broken_streams() -> tuple[Alert, ...]:
     return (
         Alert(
             "TurnoutStreamDown",
             "page",
             # Aggregated over the statuses, so that a change from one to another does not start the wait again.
-            _owned('max by (game) (turnout_stream_status{status=~"FAILED|CRASH_LOOP|MISSING"}) == 1'),
+            owned('max by (game) (turnout_stream_status{status=~"FAILED|CRASH_LOOP|MISSING"}) == 1'),
             "2m",
             "The stream of {{ $labels.game }} is down",
             "The status is "
@@ -134,7 +57,7 @@ def _broken_streams() -> tuple[Alert, ...]:
         Alert(
             "TurnoutStreamStalled",
             "page",
-            _owned('max by (game) (turnout_stream_status{status="STALLED"}) == 1'),
+            owned('max by (game) (turnout_stream_status{status="STALLED"}) == 1'),
             "3m",
             "The stream of {{ $labels.game }} stands still while rows wait",
             "{{ with query (printf "
@@ -151,8 +74,8 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
     return (
         Alert(
             "TurnoutLatencyOverObjective",
-            "page",
-            _owned(_LATE.replace("OBJECTIVE", objective)),
+            "ticket",
+            owned(late(objective)),
             "5m",
             "{{ $labels.game }} is later than its objective",
             "{{ if eq $value 0.0 }}The age of its backlog is unknown{{ else }}"
@@ -163,7 +86,7 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
         Alert(
             "TurnoutRejectRatioHigh",
             "ticket",
-            _owned(_REJECTS),
+            owned(_REJECTS),
             "15m",
             "Rows of {{ $labels.game }} are being refused",
             "{{ $value | humanizePercentage }} of its rows went to quarantine; more than 1% for 15 minutes.",
@@ -177,13 +100,13 @@ def _processes() -> tuple[Alert, ...]:
         Alert(
             "TurnoutGroupDown",
             "page",
-            _GROUP_SILENT,
+            GROUP_SILENT,
             "1m",
             "Cluster group {{ $labels.cluster_group }} is down",
             "{{ if eq $value 0.0 }}Its /metrics could not be read for 2 minutes"
             "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
             "all its games stand still.",
-            _FLEET_PAGE,
+            _GROUP_ON_FLEET,
         ),
         Alert(
             "TurnoutIngestStalled",
@@ -247,7 +170,7 @@ def _control() -> tuple[Alert, ...]:
             "Schema registry {{ $labels.registry }} contradicts itself",
             "It gave a known id another content {{ $value | humanizeDuration }} ago. turnout keeps the first one and "
             "takes no new schema from it; games that need one wait.",
-            _FLEET_PAGE,
+            _SCHEMAS_PAGE,
         ),
         Alert(
             "TurnoutMaintenanceOverdue",
@@ -324,39 +247,11 @@ def _telemetry_alerts() -> tuple[Alert, ...]:
     )
 
 
-def _owned(expr: str) -> str:
-    """Return the expression with the game's cluster group joined on; without a known owner it still fires."""
-    return f"(\n{expr}\n) * on (game) group_left (cluster_group) {_OWNER}\nor on (game) (\n{expr}\n)"
-
-
-# Rates look back less than the alerts wait, so that a short blip has left the rate before the alert could fire.
-# A stream that is behind without reporting an age counts as late (value 0): no number is not a good number.
-_LATE: Final = """\
-(
-  max by (game) (turnout_stream_backlog_age_seconds) > OBJECTIVE
-  or on (game)
-  histogram_quantile(0.95, sum by (game, le) (rate(turnout_stream_latency_seconds_bucket[2m]))) > OBJECTIVE
-  or on (game)
-  0 * max by (game) (
-    turnout_stream_status{status=~"CATCHING_UP|LAGGING|UNKNOWN"} == 1
-    unless on (game) turnout_stream_backlog_age_seconds
-  )
-)
-unless on (game) (turnout_stream_status{status=~"PAUSED|BACKFILLING"} == 1)"""
-
 _REJECTS: Final = """\
 sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))
 /
 sum by (game) (rate(turnout_stream_rows_total[10m]))
 > 0.01"""
-
-_GROUP_SILENT: Final = """\
-(
-  time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
-  or on (cluster_group)
-  max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0
-)
-unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)"""
 
 # Ingest exports the judgement: without it the fleet is unhealthy anyway, so an absent or old judgement counts as that.
 _UNHEALTHY: Final = """\
@@ -390,7 +285,3 @@ _INGEST_SILENT: Final = f"""\
 time() - max(turnout_ingest_last_commit_timestamp_seconds) > {SILENT_SOURCE_SECONDS:g}
 or
 0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{{job="turnout"}}) > 0))"""
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,207 @@
+"""The seven figures of the Fleet page: events, rows, latency, backlog, refusals, alerts, operations.
+
+Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where nobody reported.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from app import formatting
+from app.fleet.signals import IDLE, Signals
+from app.look.parts import Figure
+from app.look.tokens import Tone
+from listeners.quantile import quantile
+from listeners.series import FloatArray, Series
+from pipeline.store.database.states import OperationState
+from pipeline.store.fleet import GameRow
+from pipeline.store.operations import Operation
+
+_REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
+_BACKLOG_FLOOR: Final = 30.0  # seconds
+_NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
+_QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
+_LATEST_SLOTS: Final = 3  # so many slots back the last minute that somebody reported is looked for
+_LONGEST_NOTE: Final = 40  # characters
+
+
+def figures(signals: Signals) -> list[Figure]:
+    """Return the figures in the order of the page."""
+    return [
+        _events(signals),
+        _landed(signals),
+        _latency(signals),
+        _backlog(signals),
+        _refused(signals),
+        _alerts(signals),
+        _operations(signals),
+    ]
+
+
+def per_second(series: Series, values: FloatArray) -> list[float | None]:
+    """Return sums of slots as rates; None where nobody reported, or where no second of a slot is over."""
+    seconds = series.seconds
+    return gapped(np.divide(values, seconds, out=np.full(series.slots, np.nan), where=seconds > 0))
+
+
+def gapped(values: FloatArray) -> list[float | None]:
+    """Return numbers for a line; None where one is not known."""
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _events(signals: Signals) -> Figure:
+    series, recent = signals.series, signals.recent
+    points = [] if series is None else per_second(series, series.events)
+    now = None if recent is None else _newest(per_second(recent, recent.events))
+    usual = _median(points)
+    if now is None:
+        return _unknown("Events in", signals.whys.get("series", "nobody reported lately"), points)
+    note = "" if usual is None else f"usual {formatting.rate(usual)}"
+    tone: Tone = "late" if usual and now < _QUIET_SHARE * usual else "plain"
+    return Figure("Events in", formatting.rate(now), "/s", note, points, tone)
+
+
+def _landed(signals: Signals) -> Figure:
+    series, recent = signals.series, signals.recent
+    points = [] if series is None else per_second(series, series.total("rows"))
+    now = None if recent is None else _newest(per_second(recent, recent.total("rows")))
+    if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
+        return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
+    if now is None:
+        return _unknown("Rows landed", signals.whys.get("series", "nobody reported lately"), points)
+    events = None if recent is None else _newest(per_second(recent, recent.events))
+    note = "" if not events else f"{formatting.count(100 * now / events)} % of events"
+    return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
+
+
+def _latency(signals: Signals) -> Figure:
+    series, recent, objective = signals.series, signals.recent, signals.objective_seconds
+    points = [] if series is None else gapped(series.latency(0.99))
+    note = f"objective {formatting.age(objective)}"
+    if recent is None:
+        return _unknown("Latency p99", signals.whys.get("series", "not read"), points, objective)
+    p99 = quantile([int(count) for count in recent.counts[:, -1:, :].sum(axis=(0, 1))], 0.99) if recent.slots else None
+    if p99 is None:
+        caught_up = bool(recent.slots) and int(recent.caught_up[:, -1:].sum()) > 0
+        why = "only rows that were caught up" if caught_up else "no row in the last minute"
+        return _unknown("Latency p99", why, points, objective)
+    tone: Tone = "bad" if p99 > objective else "plain"
+    return Figure("Latency p99", formatting.duration(p99), "", note, points, tone, objective)
+
+
+def _backlog(signals: Signals) -> Figure:
+    """Show the oldest row that waits for a stream which should run; the streams of which nobody knows are named."""
+    series, fleet, objective = signals.series, signals.fleet, signals.objective_seconds
+    points = [] if series is None else gapped(_largest(series, fleet.rows))
+    running = [row for row in fleet.rows if row.verdict.status not in IDLE]
+    known = [(row.lag_seconds, row) for row in running if row.lag_seconds is not None]
+    unknown = len(running) - len(known)
+    if not known:
+        return _unknown("Oldest backlog", "of no stream known" if running else "no stream runs", points)
+    oldest, worst = max(known, key=lambda pair: pair[0])
+    late = oldest > objective or any(row.in_trouble for row in running)
+    note = formatting.shown(worst.game, 24) if late else "no stream late"
+    note += f"; {formatting.count(unknown)} unknown" if unknown else ""
+    tone: Tone = "bad" if oldest > objective else "plain"
+    return Figure("Oldest backlog", formatting.duration(oldest), "", note, points, tone, floor=_BACKLOG_FLOOR)
+
+
+def _refused(signals: Signals) -> Figure:
+    series, recent = signals.series, signals.recent
+    points = [] if series is None else _refusals(series)
+    now = None if recent is None else _newest(_refusals(recent))
+    if now is None or recent is None:
+        return _unknown("Rows refused", signals.whys.get("series", "nobody reported lately"), points)
+    events = _newest(per_second(recent, recent.events))
+    note = "" if not events else f"{_share(now / events)} of events"
+    tone: Tone = "late" if events and now / events >= _NOTED_REFUSALS else "plain"
+    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, floor=_REFUSED_FLOOR)
+
+
+def _alerts(signals: Signals) -> Figure:
+    firing = signals.firing
+    if firing is None:
+        return _unknown("Alerts firing", signals.whys.get("alerts", "not read"), [])
+    note = ", ".join(sorted({name.removeprefix("Turnout") for name in firing}))
+    shown = formatting.shown(note, _LONGEST_NOTE) if note else "none"
+    return Figure("Alerts firing", formatting.count(len(firing)), "", shown, [], "bad" if firing else "plain")
+
+
+def _operations(signals: Signals) -> Figure:
+    listed = signals.operations
+    if listed is None:
+        return _unknown("Operations open", signals.whys.get("operations", "not read"), [])
+    opened = [each for each in listed.operations if each.is_open]
+    stuck = sum(each.is_stuck for each in opened)
+    if stuck:
+        note = f"{stuck} {'needs' if stuck == 1 else 'need'} a person"
+    else:
+        note = _kinds(opened) or _last_ended(listed.operations, signals.fleet.read_at)
+    points = [] if signals.series is None else _open_over_time(listed.operations, signals.series)
+    tone: Tone = "late" if stuck else "plain"
+    return Figure("Operations open", formatting.count(len(opened)), "", note, points, tone)
+
+
+def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:
+    note = formatting.shown(why, _LONGEST_NOTE)
+    return Figure(label, formatting.UNKNOWN_VALUE, "", note, points, "blind", objective)
+
+
+def _reported_rate(rows: Sequence[GameRow]) -> float | None:
+    """Return what the drivers report of the last minute, for an hour that has no closed minute yet; None if unknown."""
+    running = [row.live for row in rows if row.verdict.status not in IDLE]
+    rates = [live.rows_per_second for live in running if live is not None and live.rows_per_second is not None]
+    return sum(rates) if rates and len(rates) == len(running) else None
+
+
+def _newest(points: Sequence[float | None]) -> float | None:
+    """Return the newest known value of the last few slots, None where there is none."""
+    return next((value for value in reversed(points[-_LATEST_SLOTS:]) if value is not None), None)
+
+
+def _median(points: Sequence[float | None]) -> float | None:
+    known = [value for value in points if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _largest(series: Series, rows: Sequence[GameRow]) -> FloatArray:
+    """Return the oldest backlog of each slot among the games that should run; nan where nobody knows one."""
+    idle = {row.game_key for row in rows if row.verdict.status in IDLE}
+    return series.of([key for key in series.games if key not in idle]).total("backlog")
+
+
+def _refusals(series: Series) -> list[float | None]:
+    """Return refused rows a second, those that ingest refused included where it reported."""
+    early = np.nan_to_num(series.refused_early, nan=0.0)
+    return per_second(series, series.total("refused") + early)
+
+
+def _share(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.2f} %" if percent < 1 else f"{percent:.0f} %"
+
+
+def _kinds(opened: Sequence[Operation]) -> str:
+    counted = Counter(formatting.shown(each.kind, 20) for each in opened)
+    return ", ".join(f"{amount} {kind}" for kind, amount in counted.most_common(2))
+
+
+def _last_ended(operations: Sequence[Operation], now: float) -> str:
+    ended = [each for each in operations if each.ended_at is not None]
+    if not ended:
+        return "none yet"
+    last = max(ended, key=lambda each: each.ended_at or 0.0)
+    failed = ", failed" if last.state == OperationState.FAILED else ""
+    return f"last {formatting.age(now - (last.ended_at or now))} ago{failed}"
+
+
+def _open_over_time(operations: Sequence[Operation], series: Series) -> list[float | None]:
+    """Return how many were open at some time of each slot."""
+    starts = series.since + series.slot_seconds * np.arange(series.slots)
+    opened = np.zeros(series.slots)
+    for each in operations:
+        until = np.inf if each.ended_at is None else each.ended_at
+        opened += (each.requested_at < starts + series.slot_seconds) & (until >= starts)
+    return [float(value) for value in opened]

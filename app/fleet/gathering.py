@@ -1,0 +1,102 @@
+"""Gathers what the Fleet page knows for one viewer: each reading by itself, the last good ones where one fails."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from app.fleet import readers
+from app.fleet.readings import Reading, reading
+from app.fleet.signals import Signals
+from app.fleet.timeline import Registered
+from app.state import control_queries, services
+from app.state.alerts import Alerts
+from app.state.alerts import alerts as firing_alerts
+from app.state.control_queries import OperationList
+from app.state.series import series
+from app.state.services import Environment
+from listeners.series import Series
+from pipeline.signals.incidents import Incident
+from pipeline.store.fleet import Fleet
+
+MISSED_REFRESHES: Final = 3
+"""After so many refreshes without a reading nothing of the fleet counts as known any more."""
+
+_RECENT_SECONDS: Final = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The readings, and what may be said of them at one moment (Unix seconds by this machine's clock)."""
+
+    at: float
+    fleet: Reading[Fleet]
+    series: Reading[Series]
+    incidents: Reading[tuple[Incident, ...]]
+    operations: Reading[OperationList]
+    schemas: Reading[tuple[Registered, ...]]
+    signals: Signals | None  # None: the fleet could never be read
+    stale_since: float | None  # when the store last answered, where it does not and that is too long ago
+
+
+def fleet_reading(environment: Environment, *, paused: bool) -> Reading[Fleet]:
+    """Return the fleet as this viewer sees it, in all panels the same while paused."""
+    return reading("fleet", environment.store, lambda: services.fleet(environment), paused=paused)
+
+
+def series_reading(environment: Environment, range_seconds: int, *, paused: bool) -> Reading[Series]:
+    """Return the numbers over time of the range on screen."""
+    return reading(
+        "series", (environment.store, range_seconds), lambda: series(environment, range_seconds), paused=paused
+    )
+
+
+def incidents_reading(environment: Environment, *, paused: bool) -> Reading[tuple[Incident, ...]]:
+    """Return the open incidents, then those that ended within a day."""
+    return reading("incidents", environment.store, lambda: readers.incidents(environment), paused=paused)
+
+
+def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> float | None:
+    """Return when the store last answered, if it does not and so many refreshes were missed; else None."""
+    if not seen.failed or seen.value is None or seen.good_at is None:
+        return None
+    return seen.value.read_at if now - seen.good_at > MISSED_REFRESHES * refresh_seconds else None
+
+
+def gather(environment: Environment, range_seconds: int, refresh_seconds: float, *, paused: bool) -> Gathered:
+    """Read all; nothing that fails keeps the others from being read."""
+    store = environment.store
+    seen = fleet_reading(environment, paused=paused)
+    hour = series_reading(environment, range_seconds, paused=paused)
+    recent = reading("recent", store, lambda: series(environment, _RECENT_SECONDS), paused=paused)
+    found = incidents_reading(environment, paused=paused)
+    operations = reading("operations", store, lambda: control_queries.journal(environment), paused=paused)
+    schemas = reading(
+        "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
+    )
+    alerts = firing_alerts(environment)
+    now = time.time()
+    whys = {
+        "series": hour.why,
+        "incidents": found.why,
+        "operations": operations.why,
+        "alerts": _why_no_alerts(environment, alerts),
+    }
+    known = None
+    if seen.value is not None:
+        known = Signals(
+            seen.value,
+            environment.settings.metrics.latency_objective_seconds,
+            hour.value,
+            recent.value if not recent.failed else None,
+            found.value if not found.failed else None,
+            None if alerts.firing is None else tuple(each.name for each in alerts.firing),
+            operations.value if not operations.failed else None,
+            {name: why for name, why in whys.items() if why is not None},
+        )
+    since = stale_since(seen, refresh_seconds, now)
+    return Gathered(now, seen, hour, found, operations, schemas, known, since)
+
+
+def _why_no_alerts(environment: Environment, alerts: Alerts) -> str | None:
+    asked = environment.settings.alerts
+    return alerts.why_unknown if asked.alertmanager_url or asked.prometheus_url else "no server is configured"

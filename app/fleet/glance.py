@@ -1,0 +1,186 @@
+"""Draws what is read at a glance: sentence, health strip, figures, incidents, and the two charts over time."""
+
+import hashlib
+from typing import Final
+
+import streamlit as st
+
+from app import formatting
+from app.components import header, links
+from app.fleet import figures, headline, incidents, strip, timeline
+from app.fleet.gathering import Gathered, gather
+from app.fleet.incidents import IncidentRow
+from app.fleet.readings import Reading
+from app.fleet.signals import Signals, short
+from app.look import parts, tokens, vega
+from app.look.axes import Chart, Frame
+from app.state import services
+from app.state.services import Environment
+from listeners.series import Series
+from pipeline.errors import Refused
+from pipeline.store.fleet import Fleet
+
+_STORE_RUNBOOK: Final = "turnoutfleetunhealthy"
+_ACTIONS_WIDTH: Final = 232  # px; the same in every row, so that what stands before it is aligned
+_LONGEST: Final = 160  # characters of an error
+
+
+def draw(environment: Environment) -> None:
+    """Draw everything above the grid."""
+    paused = header.is_paused()
+    # All is read before anything is drawn: between the two, the frame would stand there without its data's age.
+    known = gather(environment, header.range_seconds(), header.every_seconds(environment), paused=paused)
+    drawn = header.lines(environment)
+    seen = header.show(environment, drawn, lambda _: _value(known.fleet), "fleet")
+    if seen is None or known.signals is None:
+        return
+    _draw_sentence(known, known.signals)
+    if not seen.rows:
+        _draw_nothing_yet(seen)
+    with st.container(border=True, key="strip", gap="xsmall"):
+        _draw_strip(known, known.signals)
+    with st.container(key="incidents", gap="xsmall"):
+        _draw_incidents(known, known.signals)
+    left, right = st.columns(2, gap="small")
+    with left, st.container(border=True, key="card_throughput", gap="xxsmall"):
+        _draw_throughput(known, known.signals)
+    with right, st.container(border=True, key="card_latency", gap="xxsmall"):
+        _draw_latency(known, known.signals)
+
+
+def _value(seen: Reading[Fleet]) -> Fleet:
+    if seen.value is None:
+        raise Refused(seen.why or "The control store was not read.")
+    return seen.value
+
+
+def _draw_sentence(known: Gathered, signals: Signals) -> None:
+    if known.stale_since is None:
+        said = headline.headline(signals)
+    else:
+        said = headline.stale_headline(signals.fleet, known.at, "the control store does not answer")
+    header.headline(said.text, meta=said.meta, tone=said.tone)
+
+
+def _draw_nothing_yet(fleet: Fleet) -> None:
+    if fleet.newest_bronze_seq is not None:
+        st.info("Ingest has written events, but none of a registered game. Register the games' schemas.")
+    elif fleet.registered_games:
+        st.info(
+            f"{fleet.registered_games} games are registered, but no event has been ingested. "
+            "Start ingest, or start `turnout simulate` to produce events."
+        )
+    else:
+        st.info("No game is registered in this environment. Start `turnout simulate`, or register a game's schema.")
+
+
+def _draw_strip(known: Gathered, signals: Signals) -> None:
+    if signals.series is None:
+        st.html(parts.silence("No history", formatting.shown(signals.whys.get("series", "not read"), _LONGEST)))
+    else:
+        made = strip.slots(signals.series, signals.fleet, signals.fleet.read_at, known.stale_since)
+        st.html(parts.strip(made, *strip.edges(made, known.at), strip.label(made)))
+    st.html(parts.figures(figures.figures(signals), faded=known.stale_since is not None))
+
+
+def _draw_incidents(known: Gathered, signals: Signals) -> None:
+    rows = incidents.rows(signals) if known.stale_since is None else []
+    if known.fleet.failed:
+        rows = [_store_row(known.fleet), *rows]
+    if not rows:
+        st.html(parts.calm(incidents.calm_text(signals)))
+        return
+    if len(rows) > 1 or not known.fleet.failed:
+        st.html(parts.section("Incidents", incidents.about_rows(rows, signals)))
+    for row in rows[: incidents.MOST]:
+        _draw_row(row, known.at)
+    if len(rows) > incidents.MOST:
+        st.html(parts.section("", f"{len(rows) - incidents.MOST} more, in the table below"))
+
+
+def _store_row(seen: Reading[Fleet]) -> IncidentRow:
+    """Return the row that says that nothing new is known of any game."""
+    return IncidentRow(
+        "store",
+        "?",
+        "The control store does not answer",
+        "streams go on without it; nobody can move or repair now · what is below is the last that could be read · "
+        f"{formatting.shown(seen.why or '', _LONGEST)}",
+        seen.good_at,
+        "late",
+        None,
+        _STORE_RUNBOOK,
+    )
+
+
+def _draw_row(row: IncidentRow, now: float) -> None:
+    mark = hashlib.sha256(row.row_id.encode()).hexdigest()[:12]  # keys go into class names
+    since = "" if row.since is None else f"since {short(row.since, now)} · {formatting.age(now - row.since)}"
+    with st.container(
+        horizontal=True, vertical_alignment="center", border=True, key=f"inc_{row.tone}_{mark}", gap="small"
+    ):
+        st.html(parts.incident(row.glyph, row.title, row.about, since, row.tone), width="stretch")
+        with st.container(
+            horizontal=True, vertical_alignment="center", width=_ACTIONS_WIDTH, gap="small", key=f"row_{mark}"
+        ):
+            if row.row_id == "store":
+                st.button("Try now", key="try_store", on_click=services.fleet.clear)
+            elif row.action is not None and st.button(formatting.escaped(row.action.label), key=f"go_{mark}"):
+                links.open_page(row.action.page, row.action.query)
+            if row.runbook is not None:
+                st.link_button("Runbook", f"/runbooks/{row.runbook}", type="tertiary", key=f"book_{mark}")
+
+
+def _draw_throughput(known: Gathered, signals: Signals) -> None:
+    series = signals.series
+    legend = [] if series is None else vega.legend(timeline.by_group(series))
+    until = f" until {short(known.series.good_at, known.at)}" if known.series.failed and known.series.good_at else ""
+    st.html(parts.section("Throughput", f"rows landed per second, by group{until}", legend))
+    if series is None or not timeline.has_rows(series):
+        _draw_silence(known, "series_throughput")
+        return
+    _draw_chart(timeline.throughput(series, _frame(known, series)), "throughput", "Rows landed per second, by group.")
+
+
+def _draw_latency(known: Gathered, signals: Signals) -> None:
+    st.html(parts.section("Latency", "source to table commit, all games", vega.QUANTILES))
+    series = signals.series
+    if series is None or not series.counts.any():
+        _draw_silence(known, "series_latency")
+        return
+    chart = timeline.latency(series, _frame(known, series), signals.objective_seconds)
+    _draw_chart(chart, "latency", "Latency from the source to the table's commit: p50, p95 and p99 of all games.")
+
+
+def _frame(known: Gathered, series: Series) -> Frame:
+    assert known.signals is not None
+    operations = known.operations.value.operations if known.operations.value is not None else ()
+    marks = timeline.events(known.signals.fleet, operations, known.schemas.value or (), series.since)
+    now = known.signals.fleet.read_at if known.stale_since is None else known.at
+    return timeline.frame(series, now, tokens.mode_of(st.context.theme.type), marks)
+
+
+def _draw_chart(chart: Chart, key: str, alt: str) -> None:
+    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=alt, width="stretch")
+
+
+def _draw_silence(known: Gathered, key: str) -> None:
+    """Say why a chart is empty: nothing landed, or nobody could read it."""
+    reading = known.series
+    if not reading.failed:
+        assert known.signals is not None
+        if reading.value is not None and reading.value.known.any():
+            st.html(parts.silence("No rows in this time", _last_row(known.signals.fleet)))
+        else:
+            st.html(parts.silence("No reports in this time", "A minute is shown about half a minute after its end."))
+        return
+    since = formatting.age(known.at - reading.failing_since) if reading.failing_since is not None else ""
+    st.html(parts.silence("No reading of the history", f"{formatting.shown(reading.why or '', _LONGEST)} For {since}."))
+    with st.container(horizontal=True, horizontal_alignment="center", key=f"again_{key}"):
+        st.button("Try again", key=f"try_{key}")
+
+
+def _last_row(fleet: Fleet) -> str:
+    commits = [row.reported.last_commit_at for row in fleet.rows if row.reported is not None]
+    known = [at for at in commits if at is not None and at <= fleet.read_at]
+    return f"Last row {formatting.age(fleet.read_at - max(known))} ago." if known else "No row has landed yet."

@@ -1,0 +1,184 @@
+"""Draws the status grid and the table of games with their filters: most of what the page sends is here."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import streamlit as st
+
+from app import formatting
+from app.components import fleet_table, header, links
+from app.fleet import choice, readers, table
+from app.fleet.blocks import blocks, summary
+from app.fleet.choice import NO_GROUP, SORTS, Choice
+from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
+from app.fleet.readings import reading
+from app.fleet.signals import forgotten
+from app.look import grid, parts, tokens
+from app.state.services import Environment
+from listeners.sample import STATUSES
+from pipeline.lists import join_limited
+from pipeline.signals.incidents import Incident
+from pipeline.store.fleet import Fleet, GameRow
+
+AT_LEAST_SECONDS: Final = 15.0
+"""Time between two drawings; a filter is answered at once."""
+
+_WIDGETS: Final = {
+    "status": "fleet_status",
+    "group": "fleet_group",
+    "q": "fleet_q",
+    "sort": "fleet_sort",
+    "trouble": "fleet_trouble",
+}
+_ROW_HEIGHT: Final = 36  # px
+_MOST_HEIGHT: Final = 720
+_ONLY: Final = "true"  # the value of `trouble`
+
+
+def draw(environment: Environment) -> None:
+    """Draw the grid and the table, both of the games that pass the filters."""
+    paused = header.is_paused()
+    seen = fleet_reading(environment, paused=paused)
+    fleet = seen.value
+    if fleet is None or not fleet.rows:
+        return
+    stale = stale_since(seen, header.every_seconds(environment), time.time()) is not None
+    if stale:
+        fleet = forgotten(fleet)
+    found = incidents_reading(environment, paused=paused)
+    unknown = _take(fleet)
+    with st.container(border=True, key="card_grid", gap="xsmall"):
+        place = st.container(key="grid_place", gap="xsmall")
+    involved = frozenset(key for each in found.value or () if each.ended_at is None for key in each.games)
+    rows = _draw_filters(fleet, involved)
+    links.draw_unknown(unknown, _WIDGETS)
+    with place:
+        _draw_grid(environment, fleet, rows, found.value or (), stale=stale)
+    _draw_table(environment, fleet, rows, found.value, paused=paused)
+    links.keep(_WIDGETS)
+
+
+def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    """Lay what the link says into the filters; return what of it is not known."""
+    return {
+        "status": links.take("status", _WIDGETS["status"], STATUSES, many=True),
+        "group": links.take("group", _WIDGETS["group"], (*fleet.groups, NO_GROUP), many=True),
+        "q": links.take("q", _WIDGETS["q"], None, default=""),
+        "sort": links.take("sort", _WIDGETS["sort"], tuple(SORTS), default="worst"),
+        "trouble": links.take("trouble", _WIDGETS["trouble"], (_ONLY,)),
+    }
+
+
+def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
+    """Draw the head of the table with its filters, which live in the URL; return the games that pass them."""
+    held = st.session_state
+    asked = Choice(
+        frozenset(held[_WIDGETS["status"]] or ()),
+        frozenset(held[_WIDGETS["group"]] or ()),
+        held[_WIDGETS["q"]] or "",
+        trouble=held[_WIDGETS["trouble"]] == _ONLY,
+        sort=held[_WIDGETS["sort"]] or "worst",
+    )
+    rows = choice.chosen(fleet.rows, asked, involved)
+    counted = choice.counts(fleet.rows)
+    offered = [status for status in reversed(STATUSES) if counted.get(status) or status in asked.statuses]
+    with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
+        st.html(parts.section("Games", _about(fleet, rows, asked)), width="stretch")
+        st.pills(
+            "Status",
+            offered,
+            selection_mode="multi",
+            format_func=lambda status: f"{formatting.status_text(status)} {formatting.count(counted.get(status, 0))}",
+            key=_WIDGETS["status"],
+            label_visibility="collapsed",
+        )
+        st.button(
+            "All games" if asked.trouble else "Trouble only",
+            key="fleet_only_trouble",
+            shortcut="F",
+            help="At risk or worse, unknown included, and games of open incidents. Key: F.",
+            on_click=_toggle_trouble,
+        )
+        with st.popover(SORTS[asked.sort], type="tertiary", key="fleet_order"):
+            st.radio("Order", tuple(SORTS), key=_WIDGETS["sort"], format_func=lambda each: SORTS[each])
+            st.multiselect(
+                "Groups", (*fleet.groups, NO_GROUP), key=_WIDGETS["group"], placeholder="all groups", select_all=False
+            )
+        st.text_input(
+            "Search name or key",
+            key=_WIDGETS["q"],
+            type="search",
+            live=True,
+            placeholder="Name or key",
+            label_visibility="collapsed",
+            width=200,
+        )
+    return rows
+
+
+def _about(fleet: Fleet, rows: Sequence[GameRow], asked: Choice) -> str:
+    shown, every = formatting.count(min(len(rows), table.MOST)), formatting.count(len(fleet.rows))
+    found = f" · {formatting.count(len(rows))} found" if len(rows) > table.MOST and len(rows) < len(fleet.rows) else ""
+    groups = f" · {join_limited(sorted(asked.groups), 2)} only" if asked.groups else ""
+    return f"{shown} of {every}{found}{groups}"
+
+
+def _toggle_trouble() -> None:
+    st.session_state[_WIDGETS["trouble"]] = None if st.session_state.get(_WIDGETS["trouble"]) else _ONLY
+
+
+def _draw_grid(
+    environment: Environment, fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident], *, stale: bool
+) -> None:
+    st.html(parts.section("Streams by group", "a cell is a game; click to open it"))
+    if not rows:
+        st.html(parts.silence("No game matches", "Clear a filter to see others."))
+        return
+    loads = reading("loads", environment.store, lambda: readers.loads(environment))
+    mode = tokens.mode_of(st.context.theme.type)
+    chart = grid.grid(blocks(fleet, rows, loads.value or {}, found, stale=stale), mode, blind=stale)
+    event = st.vega_lite_chart(
+        chart.whole(),
+        theme=None,
+        key="grid",
+        on_select="rerun",
+        selection_mode=grid.PICK,
+        alt=summary(fleet, stale=stale),
+        width="stretch",
+    )
+    picked = event["selection"].get(grid.PICK) or []
+    if picked:
+        links.open_page("game", {"game": picked[0]["key"]})
+
+
+def _draw_table(
+    environment: Environment,
+    fleet: Fleet,
+    rows: Sequence[GameRow],
+    found: Sequence[Incident] | None,
+    *,
+    paused: bool,
+) -> None:
+    range_seconds = header.range_seconds()
+    hour = series_reading(environment, range_seconds, paused=paused)
+    labels = choice.labels(fleet.rows)
+    shown = rows[: table.MOST]
+    links.remember("fleet", {label: key for key, label in labels.items()})
+    mode = tokens.mode_of(st.context.theme.type)
+    st.dataframe(
+        table.table(fleet, shown, labels, hour.value, found),
+        hide_index=True,
+        row_height=_ROW_HEIGHT,
+        height=min(_ROW_HEIGHT * (len(shown) + 1) + 2, _MOST_HEIGHT),
+        column_config=fleet_table.columns(mode, _span(range_seconds)),
+        placeholder=formatting.UNKNOWN_VALUE,
+        alt="All games that match the filters. The name opens the game's page.",
+        key="games",
+    )
+    links.offer_games("fleet", {row.game_key: labels[row.game_key] for row in shown})
+
+
+def _span(seconds: int) -> str:
+    hours, minutes = divmod(seconds // 60, 60)
+    return f"{hours} h" if hours else f"{minutes} min"

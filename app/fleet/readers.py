@@ -1,0 +1,83 @@
+"""Reads for the Fleet page, besides the fleet itself: incidents, loads of groups, registered schemas.
+
+Cached for all viewers. Each is read by itself: a reading that fails leaves the others on screen.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import streamlit as st
+from sqlalchemy import select
+
+from app import formatting
+from app.fleet.timeline import Registered
+from app.state.services import BY_STORE, Environment, engine, reading
+from pipeline.errors import Refused
+from pipeline.signals.incidents import Incident
+from pipeline.store.database.tables import registrations
+from pipeline.store.incidents import read_incidents, read_last_look
+from pipeline.store.loads import read_loads
+
+_OLD_LOOK_SECONDS: Final = 60.0
+"""After so long without a look at causes incidents are out of date, as `turnout incidents` has it."""
+
+_MOST_SCHEMAS: Final = 5_000  # the newest of a range
+
+
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def incidents(environment: Environment) -> tuple[Incident, ...]:
+    """Read the open incidents and those that ended within a day, at most 2 s old.
+
+    Raises:
+        Refused: the control store cannot be read, or nobody has judged causes lately: what was judged then is no news.
+    """
+    store = engine(environment)
+    look = read_last_look(store)
+    if look is None:
+        raise Refused("Causes were never judged: neither a controller nor ingest has run.")
+    if look.age_seconds > _OLD_LOOK_SECONDS:
+        ago = formatting.age(look.age_seconds)
+        raise Refused(f"Causes were judged {ago} ago: neither a controller nor ingest judges them now.")
+    return read_incidents(store)
+
+
+@st.cache_data(ttl=15, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def loads(environment: Environment) -> Mapping[str, str]:
+    """Read the load of each group as a text, at most 15 s old; a group of which no game's load is known is left out.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    with reading():
+        read = read_loads(
+            engine(environment),
+            max_games=environment.settings.placement.max_games_per_group,
+            heartbeat_seconds=environment.settings.metrics.heartbeat_seconds,
+        )
+    known = {game.group for game in read.games if game.is_known}
+    return {
+        name: f"load {formatting.rate(group.cores)} cores"
+        if group.capacity_cores is None
+        else f"load {100 * group.share:.0f} %"
+        for name, group in read.groups.items()
+        if name in known
+    }
+
+
+@st.cache_data(ttl=30, max_entries=8, show_spinner=False, hash_funcs=BY_STORE)
+def registered(environment: Environment, seconds: float) -> tuple[Registered, ...]:
+    """Read which schemas were registered in the last `seconds`, newest first, at most 30 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    columns = registrations.c
+    query = (
+        select(columns.game_key, columns.version, columns.created_at)
+        .where(columns.created_at >= time.time() - seconds)
+        .order_by(columns.created_at.desc())
+        .limit(_MOST_SCHEMAS)
+    )
+    with reading(), engine(environment).connect() as connection:
+        return tuple(Registered(key, version, at) for key, version, at in connection.execute(query))

@@ -1,0 +1,47 @@
+"""Readings of the Fleet page that fail one by one: each keeps its last good value in the viewer's session.
+
+A panel whose reading fails says what did not answer and since when, and the others go on.
+"""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import streamlit as st
+
+from pipeline.errors import Refused
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[_T]):
+    """The last good value (None: there never was one), and why there is no newer one (None: it is new)."""
+
+    value: _T | None = None
+    good_at: float | None = None  # Unix seconds by this machine's clock, as the next
+    why: str | None = None
+    failing_since: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest attempt failed."""
+        return self.why is not None
+
+
+def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool = False) -> Reading[_T]:
+    """Read, or keep what was read: while paused, and where reading fails; `about` is whose value it is."""
+    slot = f"reading_{name}"
+    held_about, held = st.session_state.get(slot, (None, None))
+    before: Reading[_T] = held if held is not None and held_about == about else Reading()
+    if paused and before.value is not None and not before.failed:
+        return before
+    now = time.time()
+    try:
+        made = Reading(read(), now)
+    except Refused as refused:
+        since = before.failing_since if before.failed else now
+        made = Reading(before.value, before.good_at, str(refused), since)
+    st.session_state[slot] = (about, made)
+    return made

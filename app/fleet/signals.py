@@ -1,0 +1,60 @@
+"""Holds the readings of the Fleet page at one moment, and the texts of time that its parts share.
+
+Pure. `None` in place of a reading says that nobody knows it, which is never shown as well or as zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from app import formatting
+from app.state.control_queries import OperationList
+from listeners.series import Series
+from pipeline.health.judgement import StreamVerdict
+from pipeline.moments import in_utc
+from pipeline.signals.incidents import Incident
+from pipeline.store.fleet import Fleet, GameRow
+
+LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
+"""Statuses at which a person should look though rows may still land."""
+
+IDLE: Final = frozenset({"PAUSED"})
+"""Statuses of a stream that need not land rows: its backlog grows as wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """All that is drawn, each read by itself; `whys` says by name why one could not be read."""
+
+    fleet: Fleet
+    objective_seconds: float  # the latency that each stream should keep
+    series: Series | None = None  # of the range on screen
+    recent: Series | None = None  # of the last quarter of an hour, by the minute
+    incidents: tuple[Incident, ...] | None = None  # open ones, then those that ended lately
+    firing: tuple[str, ...] | None = None  # the names of the alerts that fire
+    operations: OperationList | None = None
+    whys: Mapping[str, str] = field(default_factory=dict)
+
+
+def forgotten(fleet: Fleet) -> Fleet:
+    """Return a fleet of which nothing is known any more: its streams are unknown since it was read, with no numbers.
+
+    Streams that were paused stay so: a person decided it.
+    """
+    return replace(fleet, rows=tuple(row if row.verdict.status in IDLE else _unknown(row, fleet) for row in fleet.rows))
+
+
+def _unknown(row: GameRow, fleet: Fleet) -> GameRow:
+    last = f"last known: {formatting.STATUS_STYLES[row.verdict.status].word}"
+    return replace(row, verdict=StreamVerdict("UNKNOWN", fleet.read_at, last), reported=None, lag_seconds=None)
+
+
+def since_text(since: float | None, now: float) -> str:
+    """Return `since 15:38, 12 min`; nothing where the beginning is unknown."""
+    return "" if since is None else f"since {short(since, now)}, {formatting.age(now - since)}"
+
+
+def short(at: float, now: float) -> str:
+    """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
+    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
+    return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")

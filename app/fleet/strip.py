@@ -1,0 +1,141 @@
+"""The health strip: for each slot of time which share of the games that reported was in trouble.
+
+Pure. A slot in which nobody reported is not known; a game that was heard before and is silent in a slot counts as late.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.fleet.signals import IDLE, LATE, short
+from app.look.parts import Slot
+from listeners.sample import STATUSES
+from listeners.series import IntArray, Series
+from pipeline.health.judgement import FAILING
+from pipeline.lists import join_limited
+from pipeline.moments import in_utc
+from pipeline.store.fleet import Fleet
+
+SLOTS: Final = 60
+"""Most slots of a strip; more would be thinner than people can point at."""
+
+_PATIENCE_SECONDS: Final = 60.0
+"""So long after its end a slot may be missing: its minutes are written once all drivers can have reported."""
+
+_BAD: Final = np.array([STATUSES.index(status) for status in FAILING])
+_LATE: Final = np.array([STATUSES.index(status) for status in LATE])
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """Since when nothing was in trouble (Unix seconds); it may be longer where the series begins then."""
+
+    at: float
+    from_the_start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """By slot: games that failed, that were late, that reported, and that should have reported and did not."""
+
+    bad: IntArray
+    late: IntArray
+    reported: IntArray
+    silent: IntArray
+
+
+def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = None) -> list[Slot]:
+    """Return the slots up to now; the last one is what the control store says of this moment.
+
+    `stale_since` is when the store last answered, where it does not: from then on no slot is known.
+    """
+    counts, seconds = _count(series, _idle(fleet)), series.slot_seconds
+    begins = [series.since + place * seconds for place in range(series.slots)]
+    made = [
+        _slot(counts, place, at, known=stale_since is None or at + seconds <= stale_since)
+        for place, at in enumerate(begins)
+    ]
+    end = series.since + series.slots * seconds
+    while end + seconds + _PATIENCE_SECONDS <= now:
+        made.append(Slot(end, 0.0, 0.0, known=False, title=f"{_clock(end)}: not reported yet"))
+        end += seconds
+    made.append(_now(fleet, now, known=stale_since is None))
+    return made[-SLOTS:]
+
+
+def edges(made: list[Slot], now: float) -> tuple[str, str, str]:
+    """Return the texts under the strip: its beginning, its middle and its end."""
+    if not made:
+        return "", "", "now"
+    middle = (made[0].at + now) / 2
+    return short(made[0].at, now), short(middle, now), "now"
+
+
+def label(made: list[Slot]) -> str:
+    """Say the whole strip in a sentence, for people who do not see it."""
+    bad, unknown = sum(each.bad > 0 for each in made), sum(not each.known for each in made)
+    late = sum(each.late > 0 and not each.bad for each in made)
+    parts = [
+        f"{amount} {word}" for amount, word in ((bad, "with failing streams"), (late, "with late streams")) if amount
+    ]
+    parts += [f"{unknown} not known"] if unknown else []
+    return f"Health over time, {len(made)} slots: {', '.join(parts) or 'none with trouble'}."
+
+
+def calm_since(series: Series, fleet: Fleet) -> Calm | None:
+    """Return since when no game was in trouble; None where the newest slot had some, or nobody knows."""
+    counts = _count(series, _idle(fleet))
+    troubled = (counts.bad + counts.late + counts.silent > 0) | (counts.reported == 0)
+    places = np.flatnonzero(troubled)
+    if not series.slots or (len(places) and places[-1] == series.slots - 1):
+        return None
+    if not len(places):
+        return Calm(series.since, from_the_start=True)
+    return Calm(series.since + (int(places[-1]) + 1) * series.slot_seconds, from_the_start=False)
+
+
+def _idle(fleet: Fleet) -> frozenset[str]:
+    """Return the games that are paused, retired or of a stopped group: their silence is no trouble."""
+    return frozenset(row.game_key for row in fleet.rows if row.verdict.status in IDLE)
+
+
+def _count(series: Series, idle: frozenset[str]) -> _Counts:
+    status = series.status
+    reported = status >= 0
+    wanted = np.array([key not in idle for key in series.games], dtype=bool)
+    heard_before = np.logical_or.accumulate(reported, axis=1) & wanted[:, np.newaxis]
+    return _Counts(
+        np.isin(status, _BAD).sum(axis=0),
+        np.isin(status, _LATE).sum(axis=0),
+        reported.sum(axis=0),
+        (heard_before & ~reported).sum(axis=0),
+    )
+
+
+def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> Slot:
+    bad, late = int(counts.bad[place]), int(counts.late[place])
+    reported, silent = int(counts.reported[place]), int(counts.silent[place])
+    if not known or not reported:
+        return Slot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: nobody reported")
+    games = reported + silent
+    words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent")]
+    said = ", ".join(f"{amount} {word}" for amount, word in words if amount)
+    return Slot(
+        at, bad / games, (late + silent) / games, known=True, title=f"{_clock(at)}: {said or 'none in trouble'}"
+    )
+
+
+def _now(fleet: Fleet, now: float, *, known: bool) -> Slot:
+    statuses = [row.verdict.status for row in fleet.rows]
+    if not known or not statuses:
+        why = "nothing is known" if not known else "no game"
+        return Slot(now, 0.0, 0.0, known=False, title=f"now: {why}")
+    bad, late = sum(each in FAILING for each in statuses), sum(each in LATE for each in statuses)
+    said = [f"{amount} {word}" for amount, word in ((bad, "failing"), (late, "late or unknown")) if amount]
+    title = f"now: {join_limited(said) or 'none in trouble'}"
+    return Slot(now, bad / len(statuses), late / len(statuses), known=True, title=title)
+
+
+def _clock(at: float) -> str:
+    return in_utc(at, "%H:%M UTC")

@@ -1,0 +1,127 @@
+"""The two charts over time of the Fleet page, rows by group and latency, and what happened beside them.
+
+Pure. Both have one time axis, which ends at now, and the same marks: restarts, moves, schemas.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app import formatting
+from app.fleet.figures import gapped, per_second
+from app.look import vega
+from app.look.axes import Chart, Event, Frame
+from app.look.tokens import Mode
+from listeners.series import Series
+from pipeline.health.liveness import Driver
+from pipeline.store.database.states import OperationKind, OperationState
+from pipeline.store.fleet import Fleet
+from pipeline.store.operations import Operation
+
+_MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
+_LONGEST: Final = 24  # characters of a mark
+_NEW_GAME_SECONDS: Final = 120.0  # versions registered so soon after a game's first one came with it
+_CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts within so long, or within this share of the range, are one mark
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema that was registered: of which game, which version, when (Unix seconds)."""
+
+    game_key: str
+    version: int
+    at: float
+
+
+def frame(series: Series, now: float, mode: Mode, events: Sequence[Event]) -> Frame:
+    """Return the axis that both charts share."""
+    return Frame(series.since, series.slot_seconds, now, mode, events)
+
+
+def by_group(series: Series) -> dict[str, list[float | None]]:
+    """Return the rows that landed each second, by group; None where nobody of a group reported."""
+    return {group or "(no group)": per_second(series, rows) for group, rows in series.by_group("rows").items()}
+
+
+def throughput(series: Series, axis: Frame) -> Chart:
+    """Return rows landed per second, stacked by group."""
+    return vega.throughput(axis, by_group(series))
+
+
+def latency(series: Series, axis: Frame, objective_seconds: float) -> Chart:
+    """Return the quantiles of the latency of all games, without rows that were caught up."""
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return vega.latency(
+        axis, {name: gapped(series.latency(share)) for name, share in shares.items()}, objective_seconds
+    )
+
+
+def has_rows(series: Series) -> bool:
+    """Tell whether any row landed."""
+    return bool(series.rows.any())
+
+
+def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Registered], since: float) -> list[Event]:
+    """Return the starts of drivers, the operations that moved or remade games and the new schemas since then.
+
+    Starts close to one another are one mark: their words would overlap.
+    """
+    done = [
+        Event(each.ended_at, _operation(each))
+        for each in operations
+        if each.kind in _MARKED
+        and each.state == OperationState.SUCCEEDED
+        and each.ended_at is not None
+        and each.ended_at >= since
+    ]
+    changed = _schemas(schemas, {row.game_key: row.game for row in fleet.rows})
+    return sorted([*_starts(fleet, since), *done, *changed], key=lambda each: each.at)
+
+
+def _starts(fleet: Fleet, since: float) -> list[Event]:
+    close = max(_CLOSE_SECONDS, _CLOSE_SHARE * (fleet.read_at - since))
+    drivers = [each for each in fleet.drivers if each.kind in {"ingest", "group"}]
+    drivers = sorted(
+        (each for each in drivers if since <= each.started_at <= fleet.read_at), key=lambda each: each.started_at
+    )
+    bundles: list[list[Driver]] = []
+    for each in drivers:
+        if bundles and each.started_at - bundles[-1][0].started_at <= close:
+            bundles[-1].append(each)
+        else:
+            bundles.append([each])
+    return [Event(bundle[0].started_at, _started(bundle)) for bundle in bundles]
+
+
+def _started(bundle: Sequence[Driver]) -> str:
+    if len(bundle) > 1:
+        return f"{len(bundle)} drivers start"
+    (one,) = bundle
+    return f"{formatting.shown(one.name, 12) if one.kind == 'group' else one.kind} starts"
+
+
+def _operation(operation: Operation) -> str:
+    """Return `2 games → b`, or what else was done with how many games."""
+    games = sum(target.startswith("game:") for target in operation.targets)
+    many = f"{games} {'game' if games == 1 else 'games'}"
+    assignments = operation.parameters.get("assignments")
+    groups = set(assignments.values()) if isinstance(assignments, Mapping) else set()
+    if len(groups) == 1:
+        return f"{many} → {formatting.shown(str(*groups), 8)}"[:_LONGEST]
+    return f"{operation.kind} {many}"[:_LONGEST]
+
+
+def _schemas(schemas: Sequence[Registered], names: Mapping[str, str]) -> list[Event]:
+    """Return a mark per minute in which versions were registered; those of a game that has just come are no change."""
+    begun = {each.game_key: each.at for each in schemas if each.version == 1}
+    by_minute: dict[int, list[Registered]] = {}
+    for each in schemas:
+        if each.at - begun.get(each.game_key, float("-inf")) > _NEW_GAME_SECONDS:
+            by_minute.setdefault(int(each.at // 60), []).append(each)
+    marks = []
+    for changes in by_minute.values():
+        one = changes[0]
+        words = f"schema {one.version}" if len(changes) == 1 else f"{len(changes)} schemas"
+        name = f" {formatting.shown(names.get(one.game_key, one.game_key), 12)}" if len(changes) == 1 else ""
+        marks.append(Event(one.at, f"{words}{name}"[:_LONGEST]))
+    return marks

@@ -1,0 +1,216 @@
+"""The five figures of a game and its health strip: backlog, rows landed and refused, latency, last commit.
+
+Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where nobody reported.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from app import formatting
+from app.game.signals import GameSignals, short
+from app.look.parts import Figure, Slot
+from app.look.tokens import Tone
+from listeners.sample import STATUSES
+from listeners.series import Series
+from pipeline.health.judgement import FAILING
+from pipeline.moments import in_utc
+
+SLOTS: Final = 60
+"""Most slots of a strip; more would be thinner than people can point at."""
+
+Points = list[float | None]
+
+_REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
+_BACKLOG_FLOOR: Final = 30.0  # seconds, as of the age of the last commit
+_LATEST_SLOTS: Final = 3  # the newest reported slot of so many counts as now
+_LONGEST_NOTE: Final = 48  # characters
+_SILENT: Final = "nobody reported lately"
+_LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
+
+
+def figures(signals: GameSignals) -> list[Figure]:
+    """Return the figures in the order of the page."""
+    return [_backlog(signals), _landed(signals), _refused(signals), _latency(signals), _last_commit(signals)]
+
+
+def per_second(series: Series, name: Literal["rows", "refused"]) -> Points:
+    """Return counts of slots as rates; None where nobody reported, which is not the same as no row."""
+    pairs = zip(series.total(name).tolist(), series.seconds.tolist(), strict=True)
+    return _finite([total / seconds if seconds else math.nan for total, seconds in pairs])
+
+
+def backlog(series: Series) -> Points:
+    """Return the largest age of the oldest waiting event by slot."""
+    return _finite(series.total("backlog").tolist())
+
+
+def quantiles(series: Series) -> dict[str, Points]:
+    """Return p50, p95 and p99 of latency by slot; None without rows."""
+    return {f"p{share}": _finite(series.latency(share / 100).tolist()) for share in (50, 95, 99)}
+
+
+def _backlog(signals: GameSignals) -> Figure:
+    row, objective = signals.row, signals.objective_seconds
+    points = [] if signals.series is None else backlog(signals.series)
+    if row.verdict.status == "PAUSED":
+        note = "paused: it waits as wanted"
+    else:
+        note = _behind(signals) or f"objective {formatting.age(objective)}"
+    if row.lag_seconds is None:
+        why = row.verdict.reason or note
+        return _unknown("Oldest backlog", why, points, objective)
+    tone: Tone = "bad" if row.lag_seconds > objective and row.verdict.status != "PAUSED" else "plain"
+    value, unit = _split(formatting.duration(row.lag_seconds))
+    return Figure("Oldest backlog", value, unit, note, points, tone, objective, _BACKLOG_FLOOR)
+
+
+def _behind(signals: GameSignals) -> str:
+    """Say how many of bronze's commits a stream has not read."""
+    reported, last = signals.row.reported, signals.row.last_seq
+    if reported is None or reported.cursor_seq is None or last <= reported.cursor_seq:
+        return ""
+    return f"seq {formatting.count(reported.cursor_seq)} of {formatting.count(last)}"
+
+
+def _landed(signals: GameSignals) -> Figure:
+    points = [] if signals.series is None else per_second(signals.series, "rows")
+    now = None if signals.recent is None else _newest(per_second(signals.recent, "rows"))
+    if now is None:
+        return _unknown("Rows landed", _why(signals, "series"), points)
+    usual = _usual(points)
+    note = "" if usual is None else f"usual {formatting.rate(usual)}"
+    tone: Tone = "bad" if not now and usual and signals.row.verdict.status in FAILING else "plain"
+    return Figure("Rows landed", formatting.rate(now), "/s", note, points, tone)
+
+
+def _refused(signals: GameSignals) -> Figure:
+    points = [] if signals.series is None else per_second(signals.series, "refused")
+    now = None if signals.recent is None else _newest(per_second(signals.recent, "refused"))
+    if now is None:
+        return _unknown("Rows refused", _why(signals, "series"), points)
+    reasons = [] if signals.trend is None else list(signals.trend.rejects)
+    total = refused_rows(signals)
+    note = formatting.shown(", ".join(reasons), _LONGEST_NOTE) if reasons else "reasons not known"
+    note = "none in this time" if total == 0 else note
+    tone: Tone = "late" if now else "plain"
+    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, None, _REFUSED_FLOOR)
+
+
+def refused_rows(signals: GameSignals) -> int | None:
+    """Return how many rows were refused in the range on screen; None where nobody reported."""
+    known = [] if signals.series is None else [each for each in signals.series.total("refused") if math.isfinite(each)]
+    return int(sum(known)) if known else None
+
+
+def _latency(signals: GameSignals) -> Figure:
+    """Show what the driver reported of the last minute, as commands do; else the newest minute of the series."""
+    objective, recent, live = signals.objective_seconds, signals.recent, signals.row.live
+    points = [] if signals.series is None else _finite(signals.series.latency(0.99).tolist())
+    now = live.latency_p99_last_minute_seconds if live is not None else None
+    if now is None and recent is not None:
+        now = _newest(_finite(recent.latency(0.99).tolist()))
+    if now is None:
+        return _unknown("Latency p99", _why_no_latency(signals), points, objective)
+    value, unit = _split(formatting.duration(now))
+    note = f"objective {formatting.age(objective)}"
+    return Figure("Latency p99", value, unit, note, points, "bad" if now > objective else "plain", objective)
+
+
+def _why_no_latency(signals: GameSignals) -> str:
+    if signals.recent is None:
+        return _why(signals, "series")
+    caught_up = any(_finite(signals.recent.total("caught_up").tolist())[-_LATEST_SLOTS:])
+    return "only caught-up rows" if caught_up else "no row lately"
+
+
+def _last_commit(signals: GameSignals) -> Figure:
+    reported = signals.row.reported
+    points = [] if signals.series is None else since_commit(signals.series)
+    at = reported.last_commit_at if reported is not None else None
+    if at is None:
+        why = "none since its driver started" if reported is not None else "not reported"
+        return _unknown("Last commit", why, points)
+    generation = f"generation {signals.row.generation}"
+    cursor = None if reported is None or reported.cursor_seq is None else f"seq {formatting.count(reported.cursor_seq)}"
+    value, unit = _split(formatting.age(max(0.0, signals.now - at)))
+    note = " · ".join(filter(None, (cursor, generation)))
+    return Figure("Last commit", value, f"{unit} ago".strip(), note, points, "plain", None, _BACKLOG_FLOOR)
+
+
+def since_commit(series: Series) -> Points:
+    """Return for the end of each slot how long ago the last commit within the series was; None before the first."""
+    points: Points = []
+    last: float | None = None
+    for commits, seconds in zip(_finite(series.total("commits").tolist()), series.seconds.tolist(), strict=True):
+        if commits:
+            last = 0.0
+        elif last is not None:
+            last += seconds
+        points.append(None if commits is None else last)
+    return points
+
+
+def slots(signals: GameSignals) -> list[Slot]:
+    """Return the health strip: the worst status of each slot, and of this moment by the control store."""
+    series, now = signals.series, signals.now
+    made: list[Slot] = []
+    if series is not None:
+        for place, code in enumerate(_finite(series.total("status").tolist())):
+            at = series.since + place * series.slot_seconds
+            made.append(_slot(at, None if code is None else STATUSES[int(code)], in_utc(at, "%H:%M UTC")))
+        end = series.since + series.slots * series.slot_seconds
+        while end + series.slot_seconds <= now and len(made) < 2 * SLOTS:
+            made.append(_slot(end, None, in_utc(end, "%H:%M UTC")))
+            end += series.slot_seconds
+    made.append(_slot(now, signals.row.verdict.status, "now"))
+    return made[-SLOTS:]
+
+
+def edges(made: Sequence[Slot], now: float) -> tuple[str, str, str]:
+    """Return the texts under the strip: its beginning, its middle and its end."""
+    return short(made[0].at, now), short((made[0].at + now) / 2, now), "now"
+
+
+def label(made: Sequence[Slot]) -> str:
+    """Say the whole strip in a sentence, for people who do not see it."""
+    bad, late = sum(each.bad > 0 for each in made), sum(each.late > 0 for each in made)
+    unknown = sum(not each.known for each in made)
+    return f"Status over time, {len(made)} slots: {bad} failing, {late} late or unknown, {unknown} not reported."
+
+
+def _slot(at: float, status: str | None, when: str) -> Slot:
+    if status is None:
+        return Slot(at, 0.0, 0.0, known=False, title=f"{when}: nobody reported")
+    bad, late = float(status in FAILING), float(status in _LATE)
+    return Slot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
+
+
+def _unknown(label: str, why: str, points: Points, objective: float | None = None) -> Figure:
+    note = formatting.shown(why, _LONGEST_NOTE)
+    return Figure(label, formatting.UNKNOWN_VALUE, "", note, points, "blind", objective)
+
+
+def _why(signals: GameSignals, name: str) -> str:
+    return signals.whys.get(name, _SILENT)
+
+
+def _finite(values: Sequence[float]) -> Points:
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def _newest(points: Points) -> float | None:
+    """Return the newest known value of the last few slots, None where there is none."""
+    return next((value for value in reversed(points[-_LATEST_SLOTS:]) if value is not None), None)
+
+
+def _usual(points: Points) -> float | None:
+    """Return the median of what is known."""
+    held = sorted(value for value in points if value is not None)
+    return held[len(held) // 2] if held else None
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return a duration as value and unit, for a large figure and a small unit."""
+    value, _, unit = text.rpartition(" ")
+    return (value, unit) if value and " " not in value else (text, "")

@@ -1,0 +1,31 @@
+"""What is marked in the charts of a game: operations, starts of its driver, schema versions. Pure."""
+
+from typing import Final
+
+from app import formatting
+from app.game.signals import GameSignals
+from app.look.axes import Event
+from pipeline.control.operations import registry
+from pipeline.store.operations import Intent, Operation
+
+_LONGEST: Final = 24  # characters
+
+
+def events(signals: GameSignals) -> list[Event]:
+    """Return the events, oldest first; what could not be read has none."""
+    found = [Event(each.requested_at, operation_words(each)) for each in signals.operations or ()]
+    found += [Event(each.created_at, f"schema {each.version}") for each in signals.versions or ()]
+    group = signals.row.group
+    driver = signals.fleet.driver("group", group) if group is not None else None
+    if driver is not None and group is not None:
+        found.append(Event(driver.started_at, formatting.shown(f"{group} starts", _LONGEST)))
+    return sorted(found, key=lambda each: each.at)
+
+
+def operation_words(operation: Operation) -> str:
+    """Say in a few words what an operation is: `pause`, or `move 3 games`."""
+    known = registry.find(operation.kind)
+    intent = Intent(operation.kind, operation.targets, operation.actor, parameters=operation.parameters)
+    verb = operation.kind if known is None else known.verb(intent)
+    games = sum(target.startswith("game:") for target in operation.targets)
+    return formatting.shown(f"{verb} {games} games" if games > 1 else verb, _LONGEST)

@@ -1,0 +1,86 @@
+"""Reads what the page of one game shows, each part by itself: a part that cannot be read leaves the others."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import streamlit as st
+
+from app.fleet import readers
+from app.game.signals import GameSignals
+from app.state import alerts, control_queries, series, services
+from app.state.alerts import FiringAlert
+from app.state.control_queries import ControlState
+from app.state.services import BY_STORE, Environment
+from listeners.series import Series
+from pipeline.contracts.catalogue.versions import GameVersions, read_versions
+from pipeline.errors import Refused
+from pipeline.names import GameKey
+from pipeline.store.fleet import GameRow
+from pipeline.store.operations import Operation
+
+_RECENT: Final = 900  # seconds, by the minute
+
+
+Part = TypeVar("Part")
+
+
+def signals(environment: Environment, steering: ControlState, row: GameRow, range_seconds: int) -> GameSignals:
+    """Read all parts of a game's page; what could not be read is None, and why it could not."""
+    whys: dict[str, str] = {}
+
+    def part(name: str, read: Callable[[], Part]) -> Part | None:
+        try:
+            return read()
+        except Refused as refused:
+            whys[name] = str(refused)
+            return None
+
+    key = row.game_key
+    versions = part("versions", lambda: game_versions(environment, key))
+    return GameSignals(
+        fleet=steering.fleet,
+        row=row,
+        objective_seconds=environment.settings.metrics.latency_objective_seconds,
+        series=part("series", lambda: _of_game(environment, key, range_seconds)),
+        recent=part("series", lambda: _of_game(environment, key, _RECENT)),
+        trend=part("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
+        incidents=part("incidents", lambda: readers.incidents(environment)),
+        alerts=part("alerts", lambda: _alerts(environment, row)),
+        operations=part("operations", lambda: _operations(environment, row)),
+        versions=None if versions is None else versions.versions,
+        whys=whys,
+    )
+
+
+@st.cache_data(ttl=10, max_entries=200, show_spinner=False, hash_funcs=BY_STORE)
+def game_versions(environment: Environment, key: str) -> GameVersions:
+    """Read a game's schema versions, at most 10 s old; none where it has no schema.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    with services.reading():
+        found = read_versions(services.engine(environment), key)
+    return found.get(GameKey(key), GameVersions(GameKey(key), key, ()))
+
+
+def _of_game(environment: Environment, key: str, range_seconds: int) -> Series:
+    return series.series(environment, range_seconds).of((key,))
+
+
+def _operations(environment: Environment, row: GameRow) -> Sequence[Operation]:
+    """Return the operations about a game or its group: those that need a person, the open ones, then the newest."""
+    about = {f"game:{row.game_key}", f"group:{row.group}"}
+    return tuple(each for each in control_queries.journal(environment).operations if about & {*each.targets})
+
+
+def _alerts(environment: Environment, row: GameRow) -> Sequence[FiringAlert]:
+    """Return the firing alerts about a game.
+
+    Raises:
+        Refused: nobody knows which alerts fire.
+    """
+    found = alerts.alerts(environment)
+    if found.firing is None:
+        raise Refused(found.why_unknown or "Nobody knows which alerts fire.")
+    return tuple(each for each in found.firing if each.labels.get("game") == row.game_key)

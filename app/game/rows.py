@@ -1,0 +1,220 @@
+"""Reads the last rows of a game, landed or refused: few, newest first, from few files, payloads for operators only.
+
+Whether who looks may see payloads is decided here, before anything is read: without the role no payload leaves its
+table. A reading is kept for some seconds, for those with the role and those without it apart.
+"""
+
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import streamlit as st
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from app.game.payloads import MOST_RECORD, SHOWN_BYTES, Payload, decode
+from app.gate import Person
+from app.state import services
+from app.state.services import BY_STORE, Environment
+from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.control.roles import Role, may
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.files import files_with, newest_files
+from pipeline.delta.newest import MOST_FILES, Newest, Query, newest_rows
+from pipeline.delta.opening import open_table
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.errors import Refused, first_line
+from pipeline.repair.places import PLACES, landed
+from pipeline.store.games import Game, find, known_names
+from pipeline.streams.writing.split import OWN_COLUMNS
+
+Kind = Literal["landed", "refused"]
+
+MOST_ROWS: Final = 20
+
+_FOREIGN: Final = ("seq", "pos", "game_key", "refused", "profile", "registry", "writer")  # of a source with a profile
+
+
+@dataclass(frozen=True, slots=True)
+class LastRow:
+    """One row of a game; texts may hold anything."""
+
+    at: float | None  # Unix seconds: when it was first refused, or the source got it; None: not known
+    seq: int
+    pos: int
+    schema_id: int | None
+    reason: str | None  # why it was refused; None: it landed
+    landed_since: bool | None  # a refused row is in the game's table now; None: nobody knows
+    size: int | None  # bytes of the record; None: it has no value, or nobody knows
+    detail: str | None  # of the reason, for operators
+    payload: Payload | None  # None: who looks may not see it
+
+
+@dataclass(frozen=True, slots=True)
+class LastRows:
+    """The last rows of a game, newest first, read at one moment (Unix seconds)."""
+
+    rows: tuple[LastRow, ...]
+    complete: bool  # False: older files may hold more and were not read
+    files: int  # that were read
+    shows_payloads: bool
+    read_at: float
+
+
+def last_rows(environment: Environment, key: str, kind: Kind, limit: int, actor: Person) -> LastRows:
+    """Read the last rows of a game for a person who looks, at most 10 s old.
+
+    Raises:
+        Refused: no such game is known, or its rows or the control store cannot be read.
+    """
+    return _read(environment, key, kind, min(limit, MOST_ROWS), may_see_payloads(environment, actor))
+
+
+def may_see_payloads(environment: Environment, actor: Person) -> bool:
+    """Return whether a person may see payloads: an operator, or on a laptop without any roles everybody."""
+    known = services.roles(environment)
+    if services.only_look(known, actor):
+        return False
+    return may(known, actor.name, Role.OPERATOR)
+
+
+@st.cache_data(ttl=10, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
+def _read(environment: Environment, key: str, kind: Kind, limit: int, with_payloads: bool) -> LastRows:
+    with services.reading():
+        game = find(key, known_names(services.engine(environment)))
+    label = "Quarantine" if kind == "refused" else f"The table of {game.key}"
+    try:
+        read = _read_refused if kind == "refused" else _read_landed
+        rows, newest = read(environment, game, limit, with_payloads)
+    except TableNotFoundError:
+        return LastRows((), complete=True, files=0, shows_payloads=with_payloads, read_at=time.time())
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise Refused(f"{label} cannot be read: {first_line(error)}. Streams are not affected.") from error
+    return LastRows(rows, newest.complete, newest.files, with_payloads, time.time())
+
+
+# --------------------------------------------------------------------------------------------------------------- landed
+
+
+def _read_landed(
+    environment: Environment, game: Game, limit: int, with_payloads: bool
+) -> tuple[tuple[LastRow, ...], Newest]:
+    folder = environment.paths.table(game.key)
+    table = open_table(folder)
+    columns = pa.schema(table.schema().to_arrow())
+    fields = [each.name for each in columns if each.name not in OWN_COLUMNS.names][:MAX_EXCERPT_FIELDS]
+    values = [(f"field {place}", _text_of(name)) for place, name in enumerate(fields)] if with_payloads else []
+    query = Query(
+        "_seq", "_pos", [("schema_id", "_schema_id"), ("at", "epoch_us(_source_time)"), *values],
+        empty=columns.empty_table(),
+    )  # fmt: skip
+    label = f"The table of {game.key}"
+    newest = newest_rows(newest_files(table, folder, "_seq", label), query, limit, label)
+    rows = []
+    for row in newest.rows:
+        held = [(name, row[f"field {place}"]) for place, name in enumerate(fields)] if with_payloads else []
+        more = "more columns follow" if len(columns) > len(OWN_COLUMNS) + len(fields) else None
+        shown = Payload(tuple((name, value) for name, value in held if value is not None), more, b"")
+        payload = shown if with_payloads else None
+        rows.append(
+            LastRow(_seconds(row["at"]), row["seq"], row["pos"], row["schema_id"], None, None, None, None, payload)
+        )
+    return tuple(rows), newest
+
+
+def _text_of(name: str) -> str:
+    """Return the SQL of a column's value as a short text; the name is foreign."""
+    quoted = name.replace('"', '""')
+    return f'left(CAST(rows."{quoted}" AS VARCHAR), {MAX_EXCERPT_VALUE})'
+
+
+# -------------------------------------------------------------------------------------------------------------- refused
+
+
+def _read_refused(
+    environment: Environment, game: Game, limit: int, with_payloads: bool
+) -> tuple[tuple[LastRow, ...], Newest]:
+    folder = environment.paths.quarantine
+    table = open_table(folder)
+    small = ["game_key", "reason", "schema_id"]
+    columns = [(name, name) for name in small]
+    columns += [("at", "epoch_us(quarantined_at)"), ("size", "octet_length(raw)")]
+    if with_payloads:
+        # Of a larger record only the beginning: it is not opened.
+        raw = f"CASE WHEN octet_length(raw) <= {MOST_RECORD} THEN raw ELSE raw[:{SHOWN_BYTES}] END"
+        columns += [("detail", "detail"), ("raw", raw)]
+    query = Query("seq", "pos", columns, "game = $game", {"game": game.name}, QUARANTINE.empty_table())
+    files = newest_files(table, folder, "seq", "Quarantine", game.bronze_keys)
+    newest = newest_rows(files, query, limit, "Quarantine")
+    rows = [_as_set(list(copies)) for _, copies in groupby(newest.rows, lambda row: (row["seq"], row["pos"]))]
+    payloads: list[Payload | None] = [None] * len(rows)
+    if with_payloads:
+        schema_set = _schemas(environment)
+        payloads = [*decode(_with_profiles(environment, game, rows, bool(schema_set.profiles)), game.key, schema_set)]
+    since = _landed_since(environment, game, rows)
+    found = [
+        LastRow(
+            _seconds(row["at"]), row["seq"], row["pos"], row["schema_id"], row["reason"],
+            None if since is None else (row["seq"], row["pos"]) in since,
+            row["size"], row.get("detail"), payload,
+        )
+        for row, payload in zip(rows, payloads, strict=True)
+    ]  # fmt: skip
+    return tuple(found), newest
+
+
+def _as_set(copies: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the one row of a place: the newest copy says why, the oldest since when (law L5)."""
+    ordered = sorted(copies, key=lambda row: row["at"] or 0)
+    return {**ordered[-1], "at": ordered[0]["at"]}
+
+
+def _with_profiles(
+    environment: Environment, game: Game, rows: list[dict[str, Any]], needed: bool
+) -> list[dict[str, Any]]:
+    """Add what bronze has of rows of a source with a profile, without which their payloads cannot be opened."""
+    if not needed or not rows:
+        return rows
+    table = open_table(environment.paths.bronze)
+    seqs = pc.unique(pa.array([row["seq"] for row in rows]))
+    files = files_with(table, environment.paths.bronze, "seq", seqs.to_numpy(), game.bronze_keys)[:MOST_FILES]
+    if not files:
+        return rows
+    schema = pa.schema([BRONZE.field(name) for name in _FOREIGN])
+    found = ds.dataset(files, schema=schema).to_table(filter=ds.field("seq").isin(seqs)).to_pylist()
+    by_place = {(row["game_key"], row["seq"], row["pos"]): row for row in found}
+    return [{**by_place.get((row["game_key"], row["seq"], row["pos"]), {}), **row} for row in rows]
+
+
+def _landed_since(environment: Environment, game: Game, rows: list[dict[str, Any]]) -> set[tuple[int, int]] | None:
+    """Return the places of refused rows that are in the game's table by now; None where that takes too many files."""
+    folder = environment.paths.table(game.key)
+    wanted = pa.Table.from_pylist([{name: row[name] for name in PLACES.names} for row in rows], schema=PLACES)
+    try:
+        table = open_table(folder)
+    except TableNotFoundError:
+        return set()
+    if len(files_with(table, folder, "_seq", pc.unique(wanted.column("seq")).to_numpy())) > MOST_FILES:
+        return None
+    found = landed(table, folder, wanted)
+    return set(zip(found.column("seq").to_pylist(), found.column("pos").to_pylist(), strict=True))
+
+
+def _schemas(environment: Environment) -> SchemaSet:
+    with services.reading():
+        return _registry(environment).snapshot()
+
+
+@st.cache_resource(max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def _registry(environment: Environment) -> LocalRegistry:
+    """Return the registry, which reads only what was registered since."""
+    return LocalRegistry(services.engine(environment), environment.paths.bronze)
+
+
+def _seconds(micros: int | None) -> float | None:
+    return None if micros is None else micros / 1e6

@@ -1,0 +1,122 @@
+"""Draws the last rows of a game, landed or refused: what they held, as far as it decodes, for operators."""
+
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import streamlit as st
+
+from app import formatting
+from app.components import links
+from app.game import figures
+from app.game.rows import MOST_ROWS, Kind, LastRow, LastRows, last_rows
+from app.game.signals import GameSignals, short
+from app.look import parts
+from app.state import identity
+from app.state.services import Environment
+from pipeline.errors import Refused
+from pipeline.moments import in_utc
+
+_KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
+_CHOICE: Final = "game_rows"  # the widget's key
+_DECODED: Final = 240  # characters of a row's values
+_WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Bytes": 250, "Size": 80}
+
+
+def draw(environment: Environment, signals: GameSignals) -> None:
+    """Draw the rows that are chosen in the URL: `rows`."""
+    with st.container(border=True, key="card_rows", gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            place = st.empty()
+            links.take("rows", _CHOICE, _KINDS, default="refused")
+            chosen = st.segmented_control(
+                "Rows",
+                _KINDS,
+                format_func=partial(_label, signals),
+                required=True,
+                key=_CHOICE,
+                label_visibility="collapsed",
+            )
+            links.keep({"rows": _CHOICE})
+        kind: Kind = "landed" if chosen == "landed" else "refused"
+        try:
+            found = last_rows(environment, signals.row.game_key, kind, MOST_ROWS, identity.person())
+        except Refused as refused:
+            place.html(parts.section("Rows", "newest first"))
+            st.html(parts.silence("The rows cannot be read.", formatting.shown(str(refused))))
+            return
+        place.html(parts.section("Rows", _about(found)))
+        if not found.rows:
+            where = "Quarantine" if kind == "refused" else "Its table"
+            none = f"{where} holds no row of this game." if found.complete else f"No {kind} row in the newest files."
+            st.html(parts.silence(none, _left(found)))
+            return
+        numbers = {each.schema_id: each.version for each in signals.versions or ()}
+        columns = ["At, UTC", "Seq", "Schema", "Reason", "Decoded as far as it goes", "Bytes", "Size"]
+        if kind == "landed":
+            columns = [each for each in columns if each not in {"Reason", "Bytes", "Size"}]
+        if not found.shows_payloads:
+            columns = [each for each in columns if not each.startswith("Decoded") and each != "Bytes"]
+        rows = [_row(each, numbers, signals.now) for each in found.rows]
+        st.dataframe(
+            pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns}),
+            hide_index=True,
+            height=36 * (min(len(rows), 10) + 1),
+            column_config={name: st.column_config.TextColumn(width=_WIDTHS.get(name, "large")) for name in columns},
+            alt=f"The last {kind} rows of this game, newest first.",
+            key=f"rows_{kind}",
+        )
+
+
+def _label(signals: GameSignals, kind: Kind) -> str:
+    """Return what a choice is called: refused rows with their number in the range on screen, where that is known."""
+    refused = figures.refused_rows(signals) if kind == "refused" else None
+    return kind.capitalize() if refused is None else f"{kind.capitalize()} {formatting.count(refused)}"
+
+
+def _about(found: LastRows) -> str:
+    role = "" if found.shows_payloads else ", a role that you do not have"
+    said = ["newest first", f"payloads are shown to operators{role}"]
+    if found.rows and not found.complete:
+        said.append(_left(found))
+    return " · ".join(said)
+
+
+def _left(found: LastRows) -> str:
+    return "" if found.complete else f"only the newest {found.files} files were searched"
+
+
+def _row(row: LastRow, numbers: dict[int, int], now: float) -> dict[str, str]:
+    payload = row.payload
+    version = numbers.get(row.schema_id) if row.schema_id is not None else None
+    unnumbered = formatting.UNKNOWN_VALUE if row.schema_id is None else f"id {row.schema_id}"
+    reason = "" if row.reason is None else formatting.shown(row.reason, 40)
+    if row.landed_since:
+        reason += " · landed since"
+    return {
+        "At, UTC": formatting.UNKNOWN_VALUE if row.at is None else _moment(row.at, now),
+        "Seq": f"{formatting.count(row.seq)} · {row.pos}",
+        "Schema": str(version) if version is not None else unnumbered,
+        "Reason": reason,
+        "Decoded as far as it goes": "" if payload is None else _decoded(row),
+        "Bytes": "" if payload is None else payload.begin.hex(" "),
+        "Size": formatting.count(row.size),
+    }
+
+
+def _decoded(row: LastRow) -> str:
+    """Return a row's values on one line, then why no more follow."""
+    if row.payload is None:
+        return ""
+    named = [f"{formatting.shown(name, 40)}={formatting.shown(value, 80)}" for name, value in row.payload.fields]
+    values = formatting.shown(" ".join(named), _DECODED) if named else ""
+    stopped = row.payload.stopped
+    if stopped is None:
+        return values
+    why = formatting.shown(stopped, 160)
+    return f"{values} … {why}" if values else f"({why})"
+
+
+def _moment(at: float, now: float) -> str:
+    day = "" if in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d") else f"{short(at, now).rpartition(' ')[0]} "
+    return f"{day}{in_utc(at, '%H:%M:%S')}"

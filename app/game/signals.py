@@ -1,0 +1,83 @@
+"""What the page of one game knows at one moment, each part read by itself, and the words of time its parts share.
+
+Pure. None in place of a reading says that nobody knows it, which is never shown as well or as zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app import formatting
+from app.state.alerts import FiringAlert
+from app.state.trends import Trend
+from listeners.series import Series
+from pipeline.contracts.catalogue.versions import Version
+from pipeline.health.judgement import FAILING
+from pipeline.moments import in_utc
+from pipeline.signals.incidents import Incident
+from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.operations import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class GameSignals:
+    """All that is drawn of a game but its rows; `whys` says by name why a part could not be read."""
+
+    fleet: Fleet
+    row: GameRow
+    objective_seconds: float  # the latency that the stream should keep
+    series: Series | None = None  # of this game alone, over the range on screen
+    recent: Series | None = None  # of this game alone, the last quarter of an hour by the minute
+    trend: Trend | None = None  # reasons of refusals, failed passes
+    incidents: Sequence[Incident] | None = None  # of all games, open ones and those that ended lately
+    alerts: Sequence[FiringAlert] | None = None  # about this game
+    operations: Sequence[Operation] | None = None  # about this game or its group, newest first
+    versions: Sequence[Version] | None = None  # of its schemas, oldest first
+    whys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """The moment of the reading, Unix seconds by the store's clock."""
+        return self.fleet.read_at
+
+    @property
+    def incident(self) -> Incident | None:
+        """The open incident that the game belongs to, None without one or where nobody knows."""
+        about = [each for each in self.incidents or () if each.ended_at is None and self.row.game_key in each.games]
+        return max(about, key=lambda each: (each.tone == "bad", each.since), default=None)
+
+    @property
+    def neighbours(self) -> tuple[GameRow, ...]:
+        """The other games of its group, worst first."""
+        row = self.row
+        if row.group is None:
+            return ()
+        return tuple(each for each in self.fleet.rows if each.group == row.group and each.game_key != row.game_key)
+
+
+def short(at: float, now: float) -> str:
+    """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
+    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
+    return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
+
+
+def lasting(since: float | None, now: float) -> str:
+    """Return `for 12 min, since 15:38`; nothing where the beginning is unknown."""
+    return "" if since is None else f"for {formatting.age(now - since)}, since {short(since, now)}"
+
+
+def state_text(signals: GameSignals) -> str:
+    """Say beside a game's name how it is and since when; the pill there has the word of its status."""
+    row, now = signals.row, signals.now
+    committed = row.reported.last_commit_at if row.reported is not None else None
+    if row.verdict.status in FAILING and committed is not None:
+        return f"nothing landed {lasting(committed, now)}"
+    said = [lasting(row.verdict.since, now)]
+    if row.verdict.reason is not None:
+        said.append(row.verdict.reason)
+    elif row.verdict.waits_for is not None:
+        said.append(row.verdict.waits_for)
+    elif row.live is not None:
+        last = "nothing committed since its driver started"
+        said.append(last if committed is None else f"last commit {formatting.age(now - committed)} ago")
+        said.append("lag unknown" if row.lag_seconds is None else f"lag {formatting.duration(row.lag_seconds)}")
+    return formatting.shown(" · ".join(filter(None, said)), 300)

@@ -1,0 +1,42 @@
+"""The minute tables of an environment, and the ranges of time in which pages show them. It draws and caches nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
+from listeners.minutes.fold import GRACE_SECONDS
+from listeners.minutes.reader import Place, SeriesReader
+from pipeline.delta.opening import open_table
+from pipeline.settings import Metrics, Paths
+
+RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
+"""Seconds of a range → the width of its slots in seconds, and their number."""
+
+_KEPT_SLOTS: Final = max(slots for _, slots in RANGES.values())
+_JITTER: Final = 1.2  # of the time between two writes of the metrics tables
+_WRITE_SECONDS: Final = 2.0
+
+
+def open_reader(paths: Paths) -> SeriesReader:
+    """Return a reader of an environment's minute tables, for each range."""
+    widths = {slot_seconds for slot_seconds, _ in RANGES.values()}
+    streams, ingest = (_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE))
+    return SeriesReader(streams, ingest, dict.fromkeys(widths, _KEPT_SLOTS))
+
+
+def settled_seconds(metrics: Metrics) -> float:
+    """Return how long after its end a minute is in its table, unless results are late or a driver is gone."""
+    return GRACE_SECONDS + metrics.heartbeat_seconds + _JITTER * metrics.flush_seconds + _WRITE_SECONDS
+
+
+def _place(folder: Path, table: MetricsTable) -> Place:
+    path = folder / table.name
+    return Place(_opener(path), pafs.SubTreeFileSystem(str(path), pafs.LocalFileSystem()))
+
+
+def _opener(path: Path) -> Callable[[], DeltaTable | None]:
+    return lambda: open_table(path) if DeltaTable.is_deltatable(str(path)) else None

@@ -1,0 +1,160 @@
+"""Folds what a driver's telemetry sees into minutes. Pure: `now` is an argument, and closed minutes are returned.
+
+A minute is closed a few seconds after its end. What arrives later makes a further row of it, and readers add them up.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from listeners.sample import STATUSES, GameResult, IngestMinute, PassResult, StreamMinute, StreamState
+
+MINUTE_SECONDS: Final = 60.0
+GRACE_SECONDS: Final = 5.0
+"""A minute stays open so long after its end, for results that are on their way."""
+
+_RANKS: Final = {status: rank for rank, status in enumerate(STATUSES)}
+
+
+class Minutes:
+    """The open minutes of one process. Calls come from one thread."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._games: dict[tuple[float, str], _Game] = {}
+        self._ingest: dict[float, _Ingest] = {}
+        self._close_at = float("inf")
+
+    def __len__(self) -> int:
+        """Return how many rows wait for the end of their minute."""
+        return len(self._games) + len(self._ingest)
+
+    def add_pass(self, result: PassResult, now: float) -> None:
+        """Add the results of a pass or chunk, each to the minute of its commit; failed ones come again."""
+        for game in result.games:
+            if game.error is None:
+                at = result.finished_at if game.committed_at is None else game.committed_at
+                self._game(min(at, now), game.game_key, result.group).add(game)
+
+    def add_states(self, states: Sequence[StreamState], now: float) -> None:
+        """Add one evaluation of a group's streams, at the time they were judged."""
+        for state in states:
+            self._game(min(state.updated_at, now), state.game_key, state.group).see(state)
+
+    def add_landed(self, at: float, rows: int, refused: int, now: float) -> None:
+        """Add one commit to bronze (at: Unix seconds) with its rows, of which some were refused."""
+        self._ingest_minute(min(at, now)).add(rows, refused)
+
+    def add_heartbeat(self, backlog_age_seconds: float | None, now: float) -> None:
+        """Record that ingest runs, so that a minute without rows counts as 0 and not as unknown.
+
+        With the age of the oldest row that waits in the source; None: unknown.
+        """
+        self._ingest_minute(now).see(backlog_age_seconds)
+
+    def close(self, now: float) -> Sequence[StreamMinute | IngestMinute]:
+        """Return the rows of the minutes that have ended and forget them, sorted by minute and game."""
+        if now < self._close_at:
+            return ()
+        limit = now - GRACE_SECONDS - MINUTE_SECONDS
+        closed = list(self._take(limit))
+        begun = [minute for minute, _ in self._games] + list(self._ingest)
+        self._close_at = min(begun, default=float("inf")) + MINUTE_SECONDS + GRACE_SECONDS
+        return closed
+
+    def release(self) -> Sequence[StreamMinute | IngestMinute]:
+        """Return all rows, also of minutes that have not ended, and forget them: the end of the process."""
+        self._close_at = float("inf")
+        return list(self._take(float("inf")))
+
+    def _take(self, limit: float) -> Iterator[StreamMinute | IngestMinute]:
+        for minute, game_key in sorted(key for key in self._games if key[0] <= limit):
+            yield self._games.pop((minute, game_key)).row(minute, game_key)
+        for minute in sorted(minute for minute in self._ingest if minute <= limit):
+            yield self._ingest.pop(minute).row(minute)
+
+    def _game(self, at: float, game_key: str, group: str) -> "_Game":
+        key = (self._opened(at), game_key)
+        game = self._games.get(key)
+        if game is None:
+            game = self._games[key] = _Game(group)
+        return game
+
+    def _ingest_minute(self, at: float) -> "_Ingest":
+        return self._ingest.setdefault(self._opened(at), _Ingest())
+
+    def _opened(self, at: float) -> float:
+        minute = at // MINUTE_SECONDS * MINUTE_SECONDS
+        self._close_at = min(self._close_at, minute + MINUTE_SECONDS + GRACE_SECONDS)
+        return minute
+
+
+class _Game:
+    """One game's sums of one minute."""
+
+    __slots__ = ("_backlog", "_caught_up", "_commits", "_counts", "_group", "_refused", "_rows", "_status")
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._rows = self._caught_up = self._refused = self._commits = 0
+        self._counts: tuple[int, ...] = ()
+        self._backlog: float | None = None
+        self._status: str | None = None
+
+    def add(self, game: GameResult) -> None:
+        self._rows += game.rows
+        self._caught_up += game.caught_up_rows
+        self._refused += sum(game.rejects.values())
+        self._commits += game.committed_at is not None
+        if any(game.latency_counts):
+            before = self._counts or (0,) * len(game.latency_counts)
+            self._counts = tuple(map(sum, zip(before, game.latency_counts, strict=True)))
+
+    def see(self, state: StreamState) -> None:
+        if self._status is None or _RANKS[state.status] > _RANKS[self._status]:
+            self._status = state.status
+        self._backlog = _larger(self._backlog, state.backlog_age_seconds)
+
+    def row(self, minute: float, game_key: str) -> StreamMinute:
+        return StreamMinute(
+            at=minute,
+            game_key=game_key,
+            group=self._group,
+            rows=self._rows,
+            caught_up_rows=self._caught_up,
+            refused=self._refused,
+            commits=self._commits,
+            latency_counts=self._counts,
+            backlog_age_seconds=_rounded(self._backlog),
+            status=self._status,
+        )
+
+
+class _Ingest:
+    """Ingest's sums of one minute."""
+
+    __slots__ = ("_backlog", "_commits", "_refused", "_rows")
+
+    def __init__(self) -> None:
+        self._rows = self._refused = self._commits = 0
+        self._backlog: float | None = None
+
+    def add(self, rows: int, refused: int) -> None:
+        self._rows += rows
+        self._refused += refused
+        self._commits += 1
+
+    def see(self, backlog_age_seconds: float | None) -> None:
+        self._backlog = _larger(self._backlog, backlog_age_seconds)
+
+    def row(self, minute: float) -> IngestMinute:
+        return IngestMinute(minute, self._rows, self._refused, self._commits, _rounded(self._backlog))
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger of two ages, of which each may be unknown."""
+    known = [age for age in (one, other) if age is not None]
+    return max(known, default=None)
+
+
+def _rounded(age: float | None) -> float | None:
+    return None if age is None else round(age, 1)

@@ -1,0 +1,197 @@
+"""Adds up rows of the minute tables in the latest slots of time. Pure: Arrow data in, a Series out; it reads no clock.
+
+Bounded: a fixed number of slots, and only games with a report in them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from listeners.sample import STATUSES
+from listeners.series import BUCKETS, FloatArray, IntArray, Series
+
+_SUMS: Final = {"rows": "rows", "caught_up": "caught_up_rows", "refused": "refused", "commits": "commits"}
+_RANKS: Final = {status: rank for rank, status in enumerate(STATUSES)}
+_UNKNOWN: Final = _RANKS["UNKNOWN"]  # a status that only a newer version has
+_ROOM: Final = 64  # games for which there is room at first
+
+
+class Window:
+    """The sums of the latest slots.
+
+    Args:
+        slot_seconds: the width of a slot.
+        slots: how many there are.
+    """
+
+    def __init__(self, slot_seconds: int, slots: int) -> None:
+        self._slot_seconds, self._slots = slot_seconds, slots
+        self._first: int | None = None  # slots since 1970 before the first one here
+        self._places: dict[str, int] = {}  # of games in the arrays
+        self._groups: list[tuple[int, str]] = []  # of each place: the latest report's slot, and its group
+        self._arrays = _empty(_ROOM, slots)
+        self._ingest: FloatArray = np.full((3, slots), np.nan)  # rows, refused, largest backlog
+
+    @property
+    def since(self) -> float:
+        """Unix seconds: the beginning of the first slot; nothing older is kept."""
+        return (self._first or 0) * self._slot_seconds
+
+    def move(self, until: float) -> None:
+        """Forget what lies before the slots of which the last one has the moment before `until` (Unix seconds)."""
+        first = -int(-until // self._slot_seconds) - self._slots
+        if self._first is not None and first > self._first:
+            self._shift(min(first - self._first, self._slots))
+        if self._first is None or first > self._first:
+            self._first = first
+
+    def add_streams(self, rows: pa.Table) -> None:
+        """Add rows of the table `stream_minute`; those outside of the slots are left out."""
+        slots, inside = self._slots_of(rows)
+        rows, slots = rows.filter(pa.array(inside)), slots[inside]
+        if not rows.num_rows:
+            return
+        games, at = self._games_of(rows, slots), self._arrays
+        flat = games * self._slots + slots
+        for name, column in _SUMS.items():
+            np.add.at(at[name].reshape(-1), flat, _numbers(rows, column, 0))
+        np.fmax.at(at["backlog"].reshape(-1), flat, _numbers(rows, "backlog_age_seconds", np.nan))
+        codes, values = encoded(rows["status"])
+        ranks = np.array([-1 if each is None else _RANKS.get(each, _UNKNOWN) for each in values], np.int64)
+        np.maximum.at(at["status"].reshape(-1), flat, ranks[codes])
+        counted, counts = _counts(rows["latency_counts"])
+        _add_rows(at["counts"].reshape(-1, BUCKETS), flat[counted], counts)
+
+    def add_ingest(self, rows: pa.Table) -> None:
+        """Add rows of the table `ingest_minute`; those outside of the slots are left out."""
+        slots, inside = self._slots_of(rows)
+        rows, slots = rows.filter(pa.array(inside)), slots[inside]
+        for sums, column in zip(self._ingest, ("rows", "refused"), strict=False):
+            sums[slots] = np.nan_to_num(sums[slots])
+            np.add.at(sums, slots, _numbers(rows, column, 0))
+        np.fmax.at(self._ingest[2], slots, _numbers(rows, "backlog_age_seconds", np.nan))
+
+    def series(self, slots: int, until: float) -> Series:
+        """Return the last so many slots, of which the minutes before `until` (Unix seconds) are closed."""
+        begin = self._slots - slots
+        kept = {name: array[: len(self._places), begin:] for name, array in self._arrays.items()}
+        reported = _reported(kept)
+        order = [game for game in sorted(self._places) if reported[self._places[game]]]
+        at = [self._places[game] for game in order]
+        arrays = {name: _fixed(array[at]) for name, array in kept.items()}
+        ingest = _fixed(self._ingest[:, begin:].copy())
+        return Series(
+            since=self.since + begin * self._slot_seconds,
+            slot_seconds=self._slot_seconds,
+            games=tuple(order),
+            groups=tuple(self._groups[each][1] for each in at),
+            events=ingest[0],
+            refused_early=ingest[1],
+            source_backlog=ingest[2],
+            until=until,
+            **arrays,
+        )
+
+    def _slots_of(self, rows: pa.Table) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Return each row's slot, counted from the first one here, and whether it is one of ours."""
+        micros = pc.cast(rows["minute"], pa.int64()).to_numpy()
+        slots: IntArray = micros // (self._slot_seconds * 1_000_000) - (self._first or 0)
+        return slots, (slots >= 0) & (slots < self._slots)
+
+    def _games_of(self, rows: pa.Table, slots: IntArray) -> IntArray:
+        """Return each row's place in the arrays; new games get one."""
+        codes, games = encoded(rows["game_key"])
+        group_codes, groups = encoded(rows["cluster_group"])
+        # Of each game the row of its latest slot: the order sorts by game, then by slot.
+        order = np.lexsort((slots, codes))
+        last = order[np.flatnonzero(np.append(codes[order][1:] != codes[order][:-1], True))]
+        places = np.zeros(len(games), np.int64)
+        for row in last.tolist():
+            game, slot, group = games[codes[row]], int(slots[row]), groups[group_codes[row]]
+            place = places[codes[row]] = self._places.setdefault(game, len(self._places))
+            if place == len(self._groups):
+                self._groups.append((slot, group))
+            elif slot >= self._groups[place][0]:
+                self._groups[place] = (slot, group)
+        room = len(self._arrays["rows"])
+        if len(self._places) > room:
+            more = _empty(max(len(self._places) - room, room), self._slots)
+            self._arrays = {name: np.concatenate([array, more[name]]) for name, array in self._arrays.items()}
+        return places[codes]
+
+    def _shift(self, slots: int) -> None:
+        """Drop the oldest slots, and the games that then have no report."""
+        whole = {name: array[: len(self._places), slots:] for name, array in self._arrays.items()}
+        at = np.flatnonzero(_reported(whole))
+        arrays = _empty(max(len(at), _ROOM), self._slots)
+        for name, array in arrays.items():
+            array[: len(at), : self._slots - slots] = whole[name][at]
+        self._arrays = arrays
+        games = list(self._places)
+        self._places = {games[old]: new for new, old in enumerate(at.tolist())}
+        self._groups = [(self._groups[old][0] - slots, self._groups[old][1]) for old in at.tolist()]
+        ingest: FloatArray = np.full_like(self._ingest, np.nan)
+        ingest[:, : self._slots - slots] = self._ingest[:, slots:]
+        self._ingest = ingest
+
+
+def encoded(column: pa.ChunkedArray) -> tuple[IntArray, Sequence[Any]]:
+    """Return a column as codes and their values; null is a value."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode("encode")
+    one = column.unify_dictionaries().combine_chunks()
+    one = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
+    values = [*one.dictionary.to_pylist(), None]
+    return pc.fill_null(one.indices, len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64), values
+
+
+def _empty(games: int, slots: int) -> dict[str, Any]:
+    shape = (games, slots)
+    sums: dict[str, Any] = {name: np.zeros(shape, np.int64) for name in _SUMS}
+    return sums | {
+        "counts": np.zeros((*shape, BUCKETS), np.int64),
+        "backlog": np.full(shape, np.nan),
+        "status": np.full(shape, -1, np.int64),
+    }
+
+
+def _reported(arrays: dict[str, Any]) -> NDArray[np.bool_]:
+    """Return which games had a report in these slots."""
+    known = (arrays["status"] >= 0) | (arrays["rows"] > 0) | (arrays["refused"] > 0) | (arrays["commits"] > 0)
+    answer: NDArray[np.bool_] = known.any(axis=1)
+    return answer
+
+
+def _numbers(rows: pa.Table, name: str, missing: float) -> NDArray[Any]:
+    numbers: NDArray[Any] = pc.fill_null(rows[name], missing).to_numpy()
+    return numbers
+
+
+def _counts(column: pa.ChunkedArray) -> tuple[IntArray, IntArray]:
+    """Return which rows have latency counts, and these; another number of buckets is another version's."""
+    is_ours = pc.fill_null(pc.equal(pc.list_value_length(column), BUCKETS), False)
+    counted = np.flatnonzero(is_ours.to_numpy())
+    if not len(counted):
+        return counted, np.zeros((0, BUCKETS), np.int64)
+    values = column.take(pa.array(counted)).combine_chunks().flatten()
+    return counted, values.to_numpy(zero_copy_only=False).reshape(-1, BUCKETS).astype(np.int64)
+
+
+def _add_rows(sums: IntArray, at: IntArray, more: IntArray) -> None:
+    """Add each row of numbers to the row of `sums` that it belongs to; faster than `np.add.at` for whole rows."""
+    if not len(at):
+        return
+    order = np.argsort(at, kind="stable")
+    places = at[order]
+    begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+    sums[places[begins]] += np.add.reduceat(more[order], begins, axis=0)
+
+
+def _fixed(array: Any) -> Any:
+    """Forbid changes: all viewers share it."""
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,29 @@
+"""The commands `turnout alerts …`."""
+
+from pathlib import Path
+
+import click
+
+from pipeline.cli.options import Finite
+from pipeline.settings import load
+from pipeline.terminal import say
+
+
+@click.command("write")
+@click.option("--scrape-seconds", type=Finite(1, 30), default=15.0, show_default=True, help="Time between two scrapes.")
+def write_alerts(env_dir: Path, scrape_seconds: float) -> None:
+    """Write the files of Prometheus and Alertmanager for this environment into `prometheus` in its folder.
+
+    These are `rules.yml`, `prometheus.yml` and `alertmanager.yml`, from the settings and `objectives.yml`. If anything
+    is wrong it reports all of it with lines, and what was there stays. Reload both servers afterwards. See
+    docs/alerts.md.
+    """
+    from pipeline.health.alerting.files import write
+    from pipeline.health.alerting.objectives import read
+
+    settings, paths = load(env_dir)
+    for file in write(settings, paths, scrape_seconds):
+        say(str(file))
+    for each in read(paths.root):
+        seconds = settings.metrics.latency_objective_seconds if each.latency_seconds is None else each.latency_seconds
+        say(f"class {each.name}: {each.share * 100:g} % of {each.days:g} days within {seconds:g} s")

@@ -1,0 +1,108 @@
+"""The command `turnout incidents`, and what `turnout status` says of incidents."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from sqlalchemy import Engine
+
+from pipeline.cli.context import CommandContext
+from pipeline.health.upkeep import duration
+from pipeline.moments import in_utc
+from pipeline.signals.incidents import Incident
+from pipeline.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from pipeline.store.incidents import LastLook  # starting a command imports no table
+
+_STALE_SECONDS: Final = 60.0
+"""After so long without a look incidents are out of date."""
+
+_MOST_GAMES: Final = 5  # of an incident that are named in a line
+
+
+@click.command("incidents")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def incidents(env_dir: Path, as_json: bool) -> None:
+    """Print the open incidents, then those that ended within the last day.
+
+    Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
+    no controller runs. JSON: `judged` with `by`, `at` and `age_seconds`, null where nobody ever did; `incidents`, each
+    with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and `query`, `runbook`,
+    `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or `recovering`). Unknown values
+    are null.
+    """
+    found = read(CommandContext(env_dir).engine)
+    if as_json:
+        say_json(found)
+        return
+    for line in lines(found):
+        say(line)
+
+
+def read(engine: Engine) -> dict[str, Any]:
+    """Return incidents and who judged them last, as JSON."""
+    from pipeline.store.incidents import read_incidents, read_last_look
+
+    look = read_last_look(engine)
+    return {"judged": _judged(look), "incidents": [describe(each) for each in read_incidents(engine)]}
+
+
+def describe(incident: Incident) -> dict[str, Any]:
+    """Return an incident as JSON."""
+    finding = incident.finding
+    action = finding.action
+    return {
+        "incident_id": incident.incident_id, "cause": str(finding.cause), "title": finding.title,
+        "evidence": list(finding.evidence), "excludes": list(finding.excludes),
+        "action": None if action is None else {
+            "label": action.label, "page": action.page, "query": dict(action.query),
+        },
+        "runbook": finding.runbook, "games": list(incident.games), "group": incident.group, "since": incident.since,
+        "ended_at": incident.ended_at, "outlook": incident.outlook, "tone": incident.tone,
+    }  # fmt: skip
+
+
+def lines(found: dict[str, Any], *, brief: bool = False) -> list[str]:
+    """Return incidents for people; where `brief`, a line for each open one."""
+    judged, listed = found["judged"], found["incidents"]
+    still_open = [each for each in listed if each["ended_at"] is None]
+    if judged is None:
+        return ["causes were never judged: neither a controller nor ingest has run"]
+    said = [_sentence(still_open)]
+    if judged["age_seconds"] > _STALE_SECONDS:
+        ago = duration(judged["age_seconds"])
+        said = [f"{said[0]}, as last judged {ago} ago: neither a controller nor ingest judges causes now"]
+    for each in still_open:
+        said += _incident(each)[: 1 if brief else None]
+    ended = [each for each in listed if each["ended_at"] is not None]
+    if ended and not brief:
+        said.append(f"{len(ended)} ended within the last day")
+        said += [f"  {in_utc(each['ended_at'], '%H:%M')} {each['cause']}: {each['title']}" for each in ended]
+    return said
+
+
+def _sentence(still_open: list[dict[str, Any]]) -> str:
+    if not still_open:
+        return "no open incident"
+    return f"{len(still_open)} open incident{'' if len(still_open) == 1 else 's'}"
+
+
+def _incident(each: dict[str, Any]) -> list[str]:
+    since = in_utc(each["since"], "%H:%M")
+    tail = f"; {each['outlook']}" if each["outlook"] else ""
+    said = [f"  {each['tone']:<10} {each['cause']}: {each['title']}, since {since} UTC{tail}"]
+    said += [f"      {text}" for text in each["evidence"]]
+    said += [f"      not: {text}" for text in each["excludes"]]
+    named, left = ", ".join(each["games"][:_MOST_GAMES]), len(each["games"]) - _MOST_GAMES
+    if named:
+        said.append(f"      games: {named}{f' and {left:,} more' if left > 0 else ''}")
+    steps = [each["action"]["label"]] if each["action"] else []
+    steps += [f"docs/runbooks/{each['runbook']}.md"] if each["runbook"] else []
+    return [*said, *([f"      next: {', or '.join(steps)}"] if steps else [])]
+
+
+def _judged(look: "LastLook | None") -> dict[str, Any] | None:
+    if look is None:
+        return None
+    return {"by": look.kept_by, "at": look.looked_at, "age_seconds": look.age_seconds}

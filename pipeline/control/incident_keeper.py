@@ -1,0 +1,63 @@
+"""Judges causes look by look and keeps the incidents: the controller does, or ingest where no controller runs.
+
+The controller sees the whole fleet and outlives its groups; a laptop may have none, so the ingest driver, which judges
+the fleet at each heartbeat for the alerts, then does the same. Two at once do no harm.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Literal
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.errors import Refused
+from pipeline.settings import Settings
+from pipeline.signals.incidents import Causes, Incident, group_incidents
+from pipeline.signals.judging import judge_all
+from pipeline.signals.memory import Memory
+from pipeline.store.evidence import read_evidence
+from pipeline.store.fleet import Fleet, read_fleet
+from pipeline.store.incidents import keep_look, read_incidents
+
+
+class IncidentKeeper:
+    """The memory of one process's looks; for one thread."""
+
+    def __init__(self, engine: Engine, settings: Settings, kept_by: Literal["controller", "ingest"]) -> None:
+        """Begin without a memory."""
+        self._engine, self._settings, self._kept_by = engine, settings, kept_by
+        self._memory, self._causes = Memory(), Causes()
+        self._looked_at: float | None = None
+
+    def look(self, fleet: Fleet | None = None) -> tuple[Incident, ...]:
+        """Judge the fleet as it was read just now, and keep the incidents; return those that are open or just ended.
+
+        Raises:
+            SQLAlchemyError: the control store is away.
+        """
+        try:
+            return self._look(fleet)
+        except Refused as error:
+            if isinstance(error.__cause__, SQLAlchemyError):
+                raise error.__cause__ from error  # for a process that waits for the store, not for a person
+            raise
+
+    def _look(self, fleet: Fleet | None) -> tuple[Incident, ...]:
+        heartbeat_seconds = self._settings.metrics.heartbeat_seconds
+        if fleet is None:
+            fleet = read_fleet(
+                self._engine, heartbeat_seconds=heartbeat_seconds, maintenance=self._settings.maintenance
+            )
+        seen = read_evidence(self._engine, fleet, self._settings.metrics.latency_objective_seconds)
+        if self._looked_at is None or not 0 <= seen.now - self._looked_at <= 60 + 3 * heartbeat_seconds:
+            self._memory, self._causes = Memory(), Causes()  # what was seen before is too old, as after an outage
+            self._causes.adopt(read_incidents(self._engine), seen.now)
+        self._looked_at = seen.now
+        evidence = self._memory.remember(seen)
+        self._causes.settle(*judge_all(evidence), seen.now)
+
+        def judge(before: Sequence[Incident]) -> tuple[Incident, ...]:
+            return group_incidents(before, self._causes, evidence, lambda: uuid.uuid4().hex)
+
+        return keep_look(self._engine, self._kept_by, seen.now, judge)

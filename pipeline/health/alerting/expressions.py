@@ -1,0 +1,55 @@
+"""PromQL that several rules share: which group has a game, which group is silent, which game is late."""
+
+from typing import Final
+
+# While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
+# alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are
+# two the alert names none.
+OWNER: Final = (
+    "(max by (game, cluster_group) (turnout_stream_info) and on (game) "
+    "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
+)
+
+GROUP_SILENT: Final = """\
+(
+  time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
+  or on (cluster_group)
+  max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0
+)
+unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)"""
+
+EXEMPT: Final = 'turnout_stream_status{status=~"PAUSED|BACKFILLING|STARTING"} == 1'
+"""Games that a person has stopped, that read their past, or of which nothing is known yet: they are not late."""
+
+
+def owned(expr: str, owner: str = OWNER) -> str:
+    """Return the expression with the game's cluster group joined on; without a known owner it still fires."""
+    return f"(\n{expr}\n) * on (game) group_left (cluster_group) {owner}\nor on (game) (\n{expr}\n)"
+
+
+def late(objective: str, games: str = "") -> str:
+    """Return the games that are later than an objective in seconds; `games` are matchers of the label `game`.
+
+    Rates look back less than the alerts wait, so that a short blip has left the rate before the alert could fire. A
+    stream that is behind without reporting an age counts as late (value 0): no number is not a good number.
+    """
+    age, buckets = of("turnout_stream_backlog_age_seconds", games), of("turnout_stream_latency_seconds_bucket", games)
+    behind = of("turnout_stream_status", 'status=~"CATCHING_UP|LAGGING|UNKNOWN"', games)
+    return f"""\
+(
+  max by (game) ({age}) > {objective}
+  or on (game)
+  histogram_quantile(0.95, sum by (game, le) (rate({buckets}[2m]))) > {objective}
+  or on (game)
+  0 * max by (game) (
+    {behind} == 1
+    unless on (game) turnout_stream_backlog_age_seconds
+  )
+)
+unless on (game) ({EXEMPT})"""
+
+
+def of(metric: str, *matchers: str) -> str:
+    """Return a selector of a metric; empty matchers are left out."""
+    kept = ",".join(each for each in matchers if each)
+    return f"{metric}{{{kept}}}" if kept else metric

@@ -1,0 +1,266 @@
+"""Incidents: games with one cause at one time are one. Pure; ids come in as an argument.
+
+- A cause and its scope (a group, a registry, an operation, the source) make one incident, however many games it has.
+- Without a scope, games join within 15 minutes of the last that joined; later ones are another incident.
+- A game that changes its cause leaves; a game whose cause ended stays, recovering, until it is level.
+- An incident without games ends, and opens again where its cause comes back within five minutes.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from listeners.sample import STATUSES
+from pipeline.signals.causes import Cause, Finding, Settled, key_of, settle
+from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, Point
+from pipeline.signals.outlook import look_ahead
+from pipeline.signals.texts import name_of
+
+JOIN_SECONDS: Final = 900.0
+REOPEN_SECONDS: Final = 300.0
+
+Tone = Literal["bad", "late", "recovering"]
+_TONES: Final[tuple[Tone, ...]] = ("bad", "late", "recovering")
+_BAD: Final = frozenset(STATUSES[STATUSES.index("UNKNOWN") :])
+_MOSTLY_REFUSED: Final = 0.5
+_Key = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Games with one cause at one time."""
+
+    incident_id: str
+    finding: Finding  # its title is of the whole incident
+    games: tuple[str, ...]  # keys, worst first
+    group: str | None  # where all are in one
+    since: float
+    ended_at: float | None
+    outlook: str | None  # "level in about 4 min at this rate"; None: nobody can know
+    tone: Tone
+    joined_at: float = 0.0  # when a game joined last
+
+    @property
+    def key(self) -> _Key:
+        """The cause and scope."""
+        return self.finding.cause, self.finding.scope
+
+
+@dataclass(slots=True)
+class Causes:
+    """The settled causes of the games and of the source; one process keeps it beside the memory of looks."""
+
+    games: dict[str, Settled] = field(default_factory=dict)
+    source: Settled | None = None
+
+    def settle(self, source: Finding | None, games: Mapping[str, Finding | None], now: float) -> None:
+        """Add one look."""
+        self.source = settle(self.source, source, now)
+        self.games = {key: settle(self.games.get(key), found, now) for key, found in games.items()}
+
+    def adopt(self, incidents: Collection[Incident], now: float) -> None:
+        """Take over what an earlier process had settled, at the first look."""
+        for each in incidents:
+            if each.ended_at is None and each.tone != "recovering":
+                if each.finding.scope == "source":
+                    self.source = self.source or Settled(each.finding, now)
+                for key in each.games:
+                    self.games.setdefault(key, Settled(each.finding, now))
+
+
+def order(incidents: Collection[Incident]) -> tuple[Incident, ...]:
+    """Return the open ones, worst and oldest first, then the ended ones, the newest end first."""
+    still_open = sorted(
+        (each for each in incidents if each.ended_at is None),
+        key=lambda each: (_TONES.index(each.tone), -len(each.games), each.since, each.incident_id),
+    )
+    ended = sorted(
+        (each for each in incidents if each.ended_at is not None),
+        key=lambda each: (-(each.ended_at or 0.0), each.incident_id),
+    )
+    return (*still_open, *ended)
+
+
+def group_incidents(
+    before: Sequence[Incident], causes: Causes, evidence: Evidence, new_id: Callable[[], str]
+) -> tuple[Incident, ...]:
+    """Return the incidents that are open or changed after a look; `before` has the open ones and those just ended."""
+    now, placed, after = evidence.now, set[str](), list[Incident]()
+    members = _members(causes, evidence)
+    still_open = [each for each in before if each.ended_at is None]
+    for each in _merged(still_open):
+        own = {key for key in each.games if members.get(each.key, {}).get(key) is not None}
+        joins = each.finding.scope or now - each.joined_at <= JOIN_SECONDS
+        new = {key for key in members.get(each.key, {}) if key not in placed} - own if joins else set[str]()
+        new -= {key for other in still_open if other is not each and other.key == each.key for key in other.games}
+        active = (own | new) - placed
+        waiting = {key for key in each.games if key not in active and _is_recovering(key, causes, evidence)} - placed
+        placed |= active | waiting
+        after.append(_renewed(each, active, waiting, members.get(each.key, {}), causes, evidence, joined=bool(new)))
+    merged = {each.incident_id for each in after}
+    after += [replace(each, ended_at=now) for each in still_open if each.incident_id not in merged]
+    for key, found in members.items():
+        left = {game: each for game, each in found.items() if game not in placed}
+        is_new = not any(each.ended_at is None and each.key == key for each in after)
+        if left or (is_new and key == _source_key(causes)):
+            after.append(_begun(key, left, before, causes, evidence, new_id))
+    return order(after)
+
+
+def _members(causes: Causes, evidence: Evidence) -> dict[_Key, dict[str, Finding]]:
+    """Return the games of each cause that are of an incident, by key; the source's is there even without games."""
+    found: dict[_Key, dict[str, Finding]] = {}
+    if causes.source is not None and causes.source.finding is not None:
+        source = causes.source.finding
+        about = {} if source.cause != Cause.SOURCE_SILENT else {
+            key: source for key, each in evidence.games.items() if _is_quiet(key, each, causes)
+        }  # fmt: skip
+        found[source.cause, source.scope] = about
+    for game, settled in causes.games.items():
+        finding = settled.finding
+        if finding is not None and _is_incident(evidence.games[game], finding):
+            found.setdefault((finding.cause, finding.scope), {})[game] = finding
+    return found
+
+
+def _is_quiet(key: str, window: GameWindow, causes: Causes) -> bool:
+    settled = causes.games.get(key)
+    return not window.seen.retired and (settled is None or settled.finding is None)
+
+
+def _is_incident(window: GameWindow, finding: Finding) -> bool:
+    """Return whether a person should look: what was stopped on purpose is well."""
+    return finding.cause != Cause.OPERATOR or window.seen.in_trouble or window.seen.status in RECOVERING
+
+
+def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
+    """Return whether a game has no cause any more, and is not level yet."""
+    window, settled = evidence.games.get(key), causes.games.get(key)
+    if window is None or window.seen.retired or (settled is not None and settled.finding is not None):
+        return False
+    return window.seen.in_trouble or window.seen.status in RECOVERING
+
+
+def _merged(still_open: Sequence[Incident]) -> list[Incident]:
+    """Return open incidents, of several about the same games the oldest: two processes may have opened one each."""
+    kept: list[Incident] = []
+    for each in sorted(still_open, key=lambda one: (one.since, one.incident_id)):
+        same = (one for one in kept if one.key == each.key)
+        if not any(each.finding.scope or set(one.games) >= set(each.games) for one in same):
+            kept.append(each)
+    return kept
+
+
+def _renewed(
+    incident: Incident, active: set[str], waiting: set[str], found: Mapping[str, Finding], causes: Causes,
+    evidence: Evidence, *, joined: bool,
+) -> Incident:  # fmt: skip
+    is_source = incident.key == _source_key(causes)
+    joined_at = evidence.now if joined else incident.joined_at
+    if not active and not waiting and not is_source:
+        return replace(incident, ended_at=evidence.now, outlook=None, tone="recovering")
+    games = _worst_first({*active, *waiting}, evidence)
+    if active or is_source:
+        worst = next((found[key] for key in games if key in found), None)
+        finding = worst or (causes.source.finding if causes.source is not None else None) or incident.finding
+        return _made(replace(incident, joined_at=joined_at), finding, games, active, evidence)
+    outlook = _outlook(games, incident, evidence)
+    return replace(incident, games=games, group=_group_of(games, evidence), outlook=outlook, tone="recovering")
+
+
+def _begun(
+    key: _Key, found: Mapping[str, Finding], before: Sequence[Incident], causes: Causes, evidence: Evidence,
+    new_id: Callable[[], str],
+) -> Incident:  # fmt: skip
+    games = _worst_first(found, evidence)
+    source = causes.source.finding if causes.source is not None else None
+    finding = found[games[0]] if games else source
+    assert finding is not None, "what has no game is the source's"
+    recent = [each for each in before if each.ended_at is not None and each.key == key]
+    recent = [each for each in recent if 0 <= evidence.now - (each.ended_at or 0.0) <= REOPEN_SECONDS]
+    recent = [each for each in recent if finding.scope or set(each.games) & set(games)]
+    since = min((_since(game, causes, evidence) for game in games), default=_source_since(causes, evidence))
+    again = max(recent, key=lambda each: each.ended_at or 0.0, default=None)
+    if again is None:
+        blank = Incident(new_id(), finding, games, None, since, None, None, "late", evidence.now)
+    else:
+        blank = replace(again, ended_at=None, joined_at=evidence.now)
+    return _made(blank, finding, games, set(games), evidence)
+
+
+def _since(key: str, causes: Causes, evidence: Evidence) -> float:
+    """Return since when a game is in trouble, or else has its cause."""
+    seen, settled = evidence.games[key].seen, causes.games.get(key)
+    if seen.in_trouble and seen.since is not None:
+        return min(seen.since, evidence.now)
+    return evidence.now if settled is None else settled.since
+
+
+def _source_since(causes: Causes, evidence: Evidence) -> float:
+    ingest = evidence.source.seen.ingest
+    if not ingest.is_live and ingest.since is not None:
+        return min(ingest.since, evidence.now)
+    return evidence.now if causes.source is None else causes.source.since
+
+
+def _made(
+    incident: Incident, finding: Finding, games: tuple[str, ...], active: set[str], evidence: Evidence
+) -> Incident:
+    """Return an incident with the finding of its worst game, and a title of all that have the cause."""
+    group = _group_of(games, evidence)
+    affected = [key for key in games if key in active]
+    subject = _subject(affected or games, group, evidence)
+    finding = replace(finding, title=finding.about(subject))
+    if len(affected) > 1 and "games" in (finding.action.query if finding.action else {}):
+        assert finding.action is not None
+        query = {name: value for name, value in finding.action.query.items() if name != "games"}
+        finding = replace(finding, action=replace(finding.action, query=query))
+    return replace(
+        incident, finding=finding, games=games, group=group, tone=_tone(finding, affected, evidence), outlook=None
+    )
+
+
+def _subject(games: Sequence[str], group: str | None, evidence: Evidence) -> str:
+    if len(games) == 1:
+        return name_of(evidence.games[games[0]])
+    if group is not None and group in evidence.groups and 2 * len(games) >= evidence.groups[group].games:
+        return f"{len(games):,} games of group {group}"
+    return f"{len(games):,} games"
+
+
+def _group_of(games: Sequence[str], evidence: Evidence) -> str | None:
+    groups = {evidence.games[key].seen.group for key in games if key in evidence.games}
+    return groups.pop() if len(groups) == 1 else None
+
+
+def _tone(finding: Finding, affected: Sequence[str], evidence: Evidence) -> Tone:
+    seen = [evidence.games[key].seen for key in affected]
+    if finding.cause == Cause.INGEST_BEHIND and finding.is_fact:
+        return "bad"
+    is_bad = any(each.status in _BAD or each.refused_share >= _MOSTLY_REFUSED for each in seen)
+    return "bad" if is_bad else "late"
+
+
+def _worst_first(games: Collection[str], evidence: Evidence) -> tuple[str, ...]:
+    def badness(key: str) -> tuple[int, float, int, str]:
+        seen = evidence.games[key].seen
+        age = float("inf") if seen.backlog_seconds is None else seen.backlog_seconds
+        return -STATUSES.index(seen.status), -age, -seen.refused_rows, key
+
+    return tuple(sorted((key for key in games if key in evidence.games), key=badness))
+
+
+def _outlook(games: Sequence[str], incident: Incident, evidence: Evidence) -> str | None:
+    """Return when the game with the oldest backlog, or the source, is level."""
+    trends: list[tuple[Point, ...]] = [evidence.games[key].trend for key in games]
+    if incident.finding.scope == "source":
+        trends.append(evidence.source.trend)
+    known = [each for each in trends if each and each[-1].backlog_seconds is not None]
+    if not known or len(known) < len(trends):
+        return None
+    found = look_ahead(max(known, key=lambda each: each[-1].backlog_seconds or 0.0))
+    return None if found is None else found.sentence()
+
+
+def _source_key(causes: Causes) -> _Key | None:
+    return key_of(causes.source.finding if causes.source is not None else None)

@@ -1,0 +1,84 @@
+"""Judges why games are late, stand still or have rows refused: one of ten causes, or undetermined. Pure."""
+
+from collections.abc import Callable
+from typing import Final
+
+from pipeline.health.upkeep import duration
+from pipeline.signals import own, shared
+from pipeline.signals.causes import Cause, Finding
+from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.signals.texts import cut, of_all, times_usual
+
+SILENT_SECONDS: Final = 120.0
+SILENT_GAPS: Final = 5.0
+"""A source is silent after so long, and so many of the longest gaps between its recent commits, without a row."""
+
+_Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
+_RULES: Final[tuple[_Rule, ...]] = (
+    shared.wanted, shared.operation, shared.driver, own.registry, own.failing, own.refused,
+)  # fmt: skip
+
+
+def judge_all(evidence: Evidence) -> tuple[Finding | None, dict[str, Finding | None]]:
+    """Return what is wrong with the source, and the cause of each game by key; None: there is none."""
+    source = judge_source(evidence)
+    return source, {key: judge_cause(window, evidence, source) for key, window in evidence.games.items()}
+
+
+def judge_cause(window: GameWindow, evidence: Evidence, source: Finding | None = None) -> Finding | None:
+    """Return why a game is not well; None where it is well, recovers, or is retired. The first rule that matches wins.
+
+    A pause or a stopped group on purpose is a finding, although no trouble. `source` is the finding about it.
+    """
+    seen, group = window.seen, evidence.groups.get(window.seen.group or "")
+    if seen.retired:
+        return None
+    if seen.waits_for_ingest:
+        return source
+    for rule in _RULES:
+        if (found := rule(window, group, evidence)) is not None:
+            return found
+    if not seen.in_trouble or shared.recovers(window, group, evidence):
+        return None
+    return shared.late(window, group, evidence)
+
+
+def judge_source(evidence: Evidence) -> Finding | None:
+    """Return what is wrong with the source or ingest, for all games; None where nothing is."""
+    window, now = evidence.source, evidence.now
+    seen = window.seen
+    ingest = seen.ingest
+    if ingest.state not in {"running", "starting"}:
+        return of_all(
+            Cause.INGEST_BEHIND, "Ingest went down", (f"ingest {cut(ingest.reason or ingest.state)}",),
+            ("streams go on with what is in bronze",), None, "turnoutingeststalled", scope="source",
+            is_fact=ingest.state in {"dead", "failed", "stopped"},
+        )  # fmt: skip
+    if ingest.state == "starting":
+        return None
+    is_young = ingest.since is not None and now - ingest.since < shared.GRACE_SECONDS
+    if seen.condition == "late" and not is_young and not shared.is_falling(window.trend):
+        evidences = [cut(seen.sentence)]
+        surge = times_usual(seen.rows_per_second, window.usual_rows_per_second)
+        if surge is not None:
+            evidences.append(f"{seen.rows_per_second:,.0f} rows/s reach bronze, {surge}")
+        return of_all(
+            Cause.INGEST_BEHIND, "Ingest fell behind its source", evidences,
+            ("ingest runs, and no stream is the cause",), None, "turnoutsourcebacklog", scope="source",
+        )  # fmt: skip
+    if seen.condition == "unknown" and not is_young:  # it measures soon after its start
+        return of_all(
+            Cause.UNDETERMINED, "What waits in the source is unknown", (cut(seen.sentence),), ("ingest runs",), None,
+            "turnoutsourceunknown", scope="source",
+        )  # fmt: skip
+    quiet = None if seen.newest_at is None else now - max(seen.newest_at, ingest.since or 0.0)
+    gap = seen.longest_gap_seconds
+    if seen.condition == "level" and quiet is not None and gap is not None:
+        limit = max(SILENT_SECONDS, SILENT_GAPS * gap)
+        if quiet > limit:
+            return of_all(
+                Cause.SOURCE_SILENT, "The source fell silent",
+                (f"no row for {duration(quiet)}", f"its longest recent gap was {duration(gap)}"),
+                ("ingest runs, and nothing waits in the source",), None, "turnoutingeststalled", scope="source",
+            )  # fmt: skip
+    return None

@@ -1,0 +1,141 @@
+"""Causes of one game's own: its registry, its failures, its refused rows. Pure; called by `judging.py`."""
+
+from typing import Final
+
+from pipeline.health.upkeep import duration
+from pipeline.names import plain
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.signals.texts import MAX_NAME, cut, neighbours, of_game, percent, source_text
+
+REFUSED_SHARE: Final = 0.02
+REFUSED_LEAST: Final = 10
+"""From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual."""
+
+MOSTLY_SHARE: Final = 0.5
+MOSTLY_LEAST: Final = 3
+"""Likewise of a game of which most rows are refused, however few there are."""
+
+SCHEMA_CHANGE_SECONDS: Final = 900.0
+"""A schema that was registered so shortly before a failure counts as its cause."""
+
+TOGETHER_SECONDS: Final = 60.0
+"""Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
+
+_SCHEMA_REASONS: Final = frozenset({"unknown_schema", "quarantined_schema"})
+
+
+def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge a stream that is held by a schema its registry has not given."""
+    seen, need = window.seen, window.seen.need
+    if seen.waits_for is None or not seen.in_trouble:
+        return None
+    evidences, runbook, registry = [cut(f"the stream {seen.waits_for}")], "turnoutlatencyoverobjective", "a registry"
+    if need is not None:
+        registry = f"registry {cut(need.registry, MAX_NAME)}"
+        amount = f"{need.schemas} schema{'' if need.schemas == 1 else 's'}"
+        evidences.append(f"{amount} wanted from {registry} for {duration(evidence.now - need.since)}")
+        if need.state != "ok":
+            detail = f": {cut(need.detail)}" if need.detail else ""
+            evidences.append(f"{registry} is {need.state or 'not known to answer'}{detail}")
+        if need.state == "mistrusted":
+            runbook = "turnoutregistrymistrusted"
+    return of_game(
+        Cause.REGISTRY, f"Rows of {{}} held until {registry} answers", window, evidences,
+        ("no row is refused for it: rows wait in bronze", source_text(evidence)),
+        Action("Open schemas", "schemas", {"game": seen.game_key}), runbook, scope=registry, is_fact=True,
+    )  # fmt: skip
+
+
+def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge a stream whose own work fails."""
+    seen, failure = window.seen, window.seen.failure
+    error = failure.text if failure is not None else seen.last_error
+    if error is None or not (seen.is_failing or (failure is not None and seen.in_trouble)):
+        return None
+    kind = failure.kind if failure is not None else ("transient" if is_storage(error) else "unknown")
+    evidences = [cut(error)]
+    if failure is not None and failure.in_a_row:
+        evidences.append(f"{failure.in_a_row} failures in a row")
+    if failure is not None and failure.parked_at is not None:
+        evidences.append(f"parked for {duration(evidence.now - failure.parked_at)}, its retries are used up")
+    changed = schema_change(window, failure.at if failure is not None else seen.since)
+    well, retry = neighbours(group, evidence), Action("Retry…", "repairs", {"repair": "retry", "games": seen.game_key})
+    if kind == "transient":
+        return of_game(
+            Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
+            retry, "turnoutstreamdown", is_fact=True,
+        )  # fmt: skip
+    if changed is not None:
+        return of_game(
+            Cause.SCHEMA, "Commits of {} failed after a schema change", window, (*evidences, changed), well,
+            Action("Compare versions…", "schemas", {"game": seen.game_key}), "turnoutstreamdown", is_fact=True,
+        )  # fmt: skip
+    if kind in {"poison", "fatal"}:
+        pattern = "Rows of {} killed their worker" if kind == "fatal" else "Commits of {} failed on its rows or table"
+        return of_game(
+            Cause.POISON, pattern, window, evidences, (*well, "no schema was registered shortly before"), retry,
+            "turnoutstreamdown", is_fact=True,
+        )  # fmt: skip
+    return None
+
+
+def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge rows that go to quarantine."""
+    seen = window.seen
+    is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
+    if not is_mostly and (seen.refused_rows < REFUSED_LEAST or seen.refused_share < REFUSED_SHARE):
+        return None
+    by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
+    listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
+    evidences = [f"{listed} in the last 5 min, {percent(seen.refused_share)} of its rows"]
+    of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
+    changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
+    is_held = seen.schema is not None and seen.schema.quarantined is not None and "quarantined_schema" in seen.refused
+    well = neighbours(group, evidence)
+    if 2 * of_schema >= seen.refused_rows or changed is not None:
+        pattern, label = "Rows of {} refused for their schema", "Compare versions…"
+        if is_held and seen.schema is not None:
+            evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
+            pattern = f"Rows of {{}} refused since schema version {version}"
+        elif "unknown_schema" in seen.refused:
+            pattern, label = "Rows of {} refused for a schema that is not registered", "Register a schema…"
+        elif changed is not None:
+            evidences.append(changed)
+            pattern = f"Rows of {{}} refused since schema version {version}"
+        return of_game(
+            Cause.SCHEMA, pattern, window, evidences, (*well, "its stream runs"),
+            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh",
+        )  # fmt: skip
+    return of_game(
+        Cause.POISON, "Rows of {} refused as damaged", window, evidences,
+        (*well, "no schema was registered shortly before", "its stream runs"),
+        Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
+    )  # fmt: skip
+
+
+def is_storage(error: str) -> bool:
+    """Return whether an error's text is about storage: a disk, a file system, an object store, a commit."""
+    lowered = error.lower()
+    return any(word in lowered for word in _STORAGE_WORDS)
+
+
+_STORAGE_WORDS: Final = (
+    "oserror", "no space left", "disk", "quota", "read-only file system", "permission denied", "input/output error",
+    "stale file handle", "too many open files", "slowdown", "slow down", "timed out", "timeout", "connection",
+    "commitfailederror", "commit failed", "service unavailable", "throttl", "access denied", "accessdenied",
+    "object at location", "object store", "no such bucket",
+)  # fmt: skip
+
+
+def schema_change(window: GameWindow, at: float | None) -> str | None:
+    """Return that a schema was registered shortly before a moment."""
+    schema = window.seen.schema
+    if schema is None or at is None or not 0 <= at - schema.registered_at <= SCHEMA_CHANGE_SECONDS:
+        return None
+    if schema.version == 1 or (
+        schema.first_at is not None and schema.registered_at - schema.first_at < TOGETHER_SECONDS
+    ):
+        return None  # the first schema changes nothing, and neither do versions that are registered with it
+    by = "" if schema.by is None else f" by {cut(schema.by, MAX_NAME)}"
+    return f"schema version {schema.version} was registered{by} {duration(at - schema.registered_at)} before"

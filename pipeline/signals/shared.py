@@ -1,0 +1,270 @@
+"""Causes that games share: an act of a person, their driver, their group's load. Pure; called by `judging.py`."""
+
+from typing import Final
+
+from pipeline.health.upkeep import duration
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupWindow, OpenOperation, Point
+from pipeline.signals.own import is_storage
+from pipeline.signals.texts import (
+    MAX_NAME,
+    cut,
+    neighbours,
+    of_all,
+    of_game,
+    of_group,
+    percent,
+    source_text,
+    times_usual,
+)
+
+FALLING: Final = -0.05
+"""A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""
+
+SLOW_COMMIT_SECONDS: Final = 2.0
+SLOW_COMMIT_TIMES: Final = 4.0
+"""Commits are slow from so long and so many times the usual on."""
+
+FULL_SHARE: Final = 0.85
+SURGE_TIMES: Final = 1.5
+"""A group is at its limit from this share of its capacity on, or by so many times the usual rows."""
+
+SLOW_SHARE: Final = 0.7
+"""A driver is slow that does less than this share of its usual rows while no fewer come."""
+
+STILL_SECONDS: Final = 60.0
+"""A driver that lives stands still when it has passed nothing for so long although bronze has more."""
+
+GRACE_SECONDS: Final = 120.0
+"""So long after a driver's start its games may be late by what waited for it."""
+
+CONTROLLER: Final = "(controller)"
+
+
+# ------------------------------------------------------------------------------------------------ what people have done
+
+
+def wanted(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge what was stopped on purpose."""
+    seen = window.seen
+    if seen.paused_by is not None and seen.status == "PAUSED":
+        since = "" if seen.paused_at is None else f" {duration(evidence.now - seen.paused_at)} ago"
+        return of_game(
+            Cause.OPERATOR, "{} paused on purpose", window, (f"{cut(seen.paused_by, MAX_NAME)} paused it{since}",),
+            (), Action("Resume…", "game", {"game": seen.game_key}), None, is_fact=True,
+        )  # fmt: skip
+    if group is not None and group.seen.desired == "stopped" and not group.seen.liveness.is_live:
+        name = group.seen.name
+        return of_all(
+            Cause.OPERATOR, f"Group {name} is stopped on purpose", (f"its {group.games} games stand still",), (),
+            Action("Start group…", "groups", {"steer": name}), None, scope=f"group {name}", is_fact=True,
+        )  # fmt: skip
+    return None
+
+
+def operation(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge a game that is late while a person has it, or its group, changed."""
+    seen = window.seen
+    operation = seen.operation or (None if group is None else group.seen.operation)
+    if operation is None or operation.actor == CONTROLLER:
+        return None
+    if not seen.in_trouble or seen.waits_for_ingest or seen.failure is not None:
+        return None
+    who = cut(operation.actor, MAX_NAME)
+    since = duration(evidence.now - operation.requested_at)
+    stuck = ("it needs a person",) if operation.is_stuck else ()
+    return of_all(
+        Cause.OPERATOR, f"{operation.kind.capitalize()} by {who} is not done yet",
+        (f"{who} requested {operation.kind} {since} ago", *stuck), (), _open(operation),
+        "turnoutoperationneedsperson" if operation.is_stuck else None, scope=f"operation {operation.operation_id[:8]}",
+    )  # fmt: skip
+
+
+def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge whether there is a driver, and whether its query runs."""
+    seen = window.seen
+    if group is None:
+        if seen.status != "MISSING":
+            return None
+        return of_game(
+            Cause.DRIVER_GONE, "No group carries {}", window, (cut(seen.reason or "it has no group"),),
+            (source_text(evidence),), Action("Plan a move…", "groups", {}), "turnoutstreamdown", scope="no group",
+            is_fact=True,
+        )  # fmt: skip
+    driver, name = group.seen, group.seen.name
+    liveness = driver.liveness
+    if driver.is_skewed:
+        return of_group(
+            Cause.DRIVER_SLOW, f"The clock of group {name} is wrong", group, (cut(liveness.reason or "it is skewed"),),
+            evidence, "turnoutgroupdown", is_fact=True,
+        )  # fmt: skip
+    if liveness.is_live:
+        return _failing_query(window, group, evidence)
+    if not seen.in_trouble and seen.status not in RECOVERING:
+        return None
+    text = liveness.reason or liveness.state
+    evidences = [f"its driver {cut(text)}"]
+    if driver.deaths > 1:
+        evidences.append(f"it died {driver.deaths} times within the last hour")
+    if driver.last_death and driver.last_death not in text:
+        evidences.append(f"the last end: {cut(driver.last_death)}")
+    if evidence.mass_failure is not None:
+        evidences.append(cut(evidence.mass_failure))
+    if liveness.state == "failed" and is_storage(text):
+        return of_group(
+            Cause.STORAGE, f"The driver of group {name} failed on storage", group, evidences, evidence,
+            "turnoutgroupdown", is_fact=True,
+        )  # fmt: skip
+    titles = {
+        "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
+    }  # fmt: skip
+    evidences.append("the controller starts it again" if driver.is_started_here else "turnout does not start it")
+    return of_group(
+        Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
+        "turnoutgroupdown", is_fact=liveness.state != "unknown",
+    )  # fmt: skip
+
+
+def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
+    """Judge the query that a group's streams share: it fails, or is not there, although their driver lives."""
+    seen, name = window.seen, group.seen.name
+    if seen.failure is not None or seen.status not in {"MISSING", "FAILED", "CRASH_LOOP"}:
+        return None
+    if not group.is_mostly_troubled:
+        return None
+    error = seen.last_error or "no error was reported"
+    evidences = (f"its query fails: {cut(error)}", f"{group.troubled} of its {group.games} games stand still")
+    if is_storage(error):
+        title = f"The driver of group {name} failed on storage"
+        return of_group(Cause.STORAGE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
+    title = f"The query of group {name} stopped"
+    return of_group(Cause.DRIVER_GONE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
+
+
+def recovers(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> bool:
+    """Return whether what waits is worked off, or its driver has just begun."""
+    if window.seen.is_failing:
+        return False
+    since = None if group is None else group.seen.liveness.since
+    is_young = since is not None and evidence.now - since < GRACE_SECONDS
+    return is_young or is_falling(window.trend)
+
+
+def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding:
+    """Judge a stream that is late or stands still though its driver lives and nothing fails."""
+    seen = window.seen
+    found = None
+    if group is not None:
+        found = _slow_commits(window, group, evidence)
+        if found is None and group.is_mostly_troubled:
+            found = _busy_group(group, evidence)
+    if found is None:
+        found = _surge(window, group, evidence)
+    if found is not None:
+        return found
+    age = "unknown" if seen.backlog_seconds is None else duration(seen.backlog_seconds)
+    evidences = [f"status {seen.status}, age of its backlog {age}"]
+    if seen.segments:
+        longest = sorted(seen.segments.items(), key=lambda each: -each[1])[:2]
+        evidences.append(f"its latency is {' and '.join(f'{seconds:.1f} s {name}' for name, seconds in longest)}")
+    elif group is not None and group.commit_seconds is not None:
+        evidences.append(f"commits of group {group.seen.name} take {group.commit_seconds:.1f} s")
+    if seen.last_error is not None:
+        evidences.append(cut(f"last error: {seen.last_error}"))
+    elif seen.rows_per_second is not None:
+        evidences.append(f"it lands {seen.rows_per_second:,.1f} rows/s")
+    if seen.reason is not None:
+        evidences.append(cut(seen.reason))
+    runbook = "turnoutstreamstalled" if seen.status == "STALLED" else "turnoutlatencyoverobjective"
+    return of_game(
+        Cause.UNDETERMINED, f"{_HOW.get(seen.status, '{} late')}, cause not determined", window, evidences,
+        (*neighbours(group, evidence), source_text(evidence)),
+        Action("Open game", "game", {"game": seen.game_key}), runbook,
+        scope="" if group is None else f"group {group.seen.name}",
+    )  # fmt: skip
+
+
+_HOW: Final = {
+    "AT_RISK": "{} at risk of being late", "STALLED": "{} stood still", "UNKNOWN": "Nothing known of {}",
+    "FAILED": "Commits of {} failed", "CRASH_LOOP": "Commits of {} failed", "MISSING": "{} not read",
+}  # fmt: skip
+
+
+def _slow_commits(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
+    usual, now = group.usual_commit_seconds, group.commit_seconds
+    own = window.seen.commit_seconds
+    if usual is None:
+        return None
+    limit = max(SLOW_COMMIT_SECONDS, SLOW_COMMIT_TIMES * usual)
+    if now is not None and now >= limit:
+        return of_group(
+            Cause.STORAGE, f"Commits of group {group.seen.name} became slow", group,
+            (f"a commit takes {now:.1f} s, usually {usual:.1f} s",), evidence, "turnoutlatencyoverobjective",
+        )  # fmt: skip
+    if own is not None and own >= limit:
+        return of_game(
+            Cause.STORAGE, "Commits of {} became slow", window, (f"a commit takes {own:.1f} s, usually {usual:.1f} s",),
+            neighbours(group, evidence), Action("Open game", "game", {"game": window.seen.game_key}),
+            "turnoutlatencyoverobjective",
+        )  # fmt: skip
+    return None
+
+
+def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
+    name, rate, usual = group.seen.name, group.rows_per_second, group.usual_rows_per_second
+    source = evidence.source
+    if group.still_seconds >= STILL_SECONDS:
+        return of_group(
+            Cause.DRIVER_SLOW, f"The driver of group {name} stood still", group,
+            (f"it lives and has passed nothing for {duration(group.still_seconds)}",), evidence, "turnoutstreamstalled",
+        )  # fmt: skip
+    arriving, usually = source.seen.rows_per_second, source.usual_rows_per_second
+    is_surge = arriving is not None and usually is not None and arriving >= SURGE_TIMES * usually > 0
+    share = group.load_share
+    if (share is not None and share >= FULL_SHARE) or is_surge:
+        evidences = [f"{group.troubled} of its {group.games} games are late"]
+        if share is not None:
+            evidences.append(f"load {percent(share)} of its {group.seen.capacity_cores:g} cores")
+        if is_surge and (times := times_usual(arriving, usually)) is not None:
+            evidences.append(f"{arriving:,.0f} rows/s reach bronze, {times}")
+        return of_group(
+            Cause.CAPACITY, f"Group {name} reached its limit", group, evidences, evidence,
+            "turnoutlatencyoverobjective", label="Plan a move…",
+        )  # fmt: skip
+    is_less = rate is not None and usual is not None and rate < SLOW_SHARE * usual
+    is_fed = arriving is None or usually is None or arriving >= SLOW_SHARE * usually
+    if is_less and is_fed:
+        return of_group(
+            Cause.DRIVER_SLOW, f"The driver of group {name} became slow", group,
+            (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}", f"{group.troubled} of its {group.games} games late"),
+            evidence, "turnoutlatencyoverobjective",
+        )  # fmt: skip
+    return None
+
+
+def _surge(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    rate, usual = window.seen.rows_per_second, window.usual_rows_per_second
+    if rate is None or not usual or rate < 2 * SURGE_TIMES * usual:
+        return None
+    return of_game(
+        Cause.CAPACITY, "Rows of {} came faster than they were written", window,
+        (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}",), neighbours(group, evidence),
+        Action("Plan a move…", "groups", {"steer": window.seen.group or ""}), "turnoutlatencyoverobjective",
+    )  # fmt: skip
+
+
+def is_falling(trend: tuple[Point, ...]) -> bool:
+    """Return whether the age of a backlog fell over the last minute; unknown is not falling."""
+    known = [(each.at, each.backlog_seconds) for each in trend if each.backlog_seconds is not None]
+    if not known or trend[-1].backlog_seconds is None:
+        return False
+    last_at, last = known[-1]
+    earlier = [each for each in known[:-1] if last_at - each[0] <= 60.0]
+    if len(earlier) < 2:
+        return False
+    at, age = earlier[0]
+    return (last - age) / (last_at - at) <= FALLING if last_at > at else False
+
+
+def _open(operation: OpenOperation) -> Action:
+    return Action("Open operation", "operations", {"operation": operation.operation_id[:8]})

@@ -1,0 +1,233 @@
+"""Reads from the control store the evidence of causes, beside the judged fleet: one look, cheap for 1,000 games."""
+
+import json
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, func, select
+
+from listeners.sample import Lane
+from pipeline.health.liveness import Driver
+from pipeline.health.reported import ReportedStream
+from pipeline.placement.capacity import Load
+from pipeline.signals.evidence import (
+    GameSeen,
+    GroupSeen,
+    Look,
+    Need,
+    NewestSchema,
+    OpenOperation,
+    SourceSeen,
+    StreamFailure,
+)
+from pipeline.store.database.states import OPEN, OperationState
+from pipeline.store.database.tables import (
+    bronze_commits,
+    games,
+    groups,
+    operation_targets,
+    operations,
+    placements,
+    registrations,
+    stream_control,
+    streams,
+)
+from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.schema_needs import count_needs, read_states
+
+_COMMITS: Final = 600  # of bronze: a gap between the newest of them is usual
+_LEAST_COMMITS: Final = 10
+_ARRIVAL_SECONDS: Final = 60.0
+_KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
+
+
+def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Look:
+    """Return one look at the fleet that was judged just now; never writes."""
+    with engine.connect() as connection:
+        measured = _measured(connection)
+        decided = _decisions(connection)
+        needs = _needs(connection)
+        targets = _operations(connection)
+        asked = [row.game_key for row in fleet.rows if _may_be_schema(row, measured.get(row.game_key, {}), decided)]
+        newest = _newest_schemas(connection, asked)
+        retired = set(connection.scalars(select(games.c.game_key).where(games.c.retired_at.is_not(None))))
+        limits = {row.name: row for row in connection.execute(select(groups.c.name, groups.c.capacity_cores))}
+        source = _source(connection, fleet)
+    seen = {}
+    for row in fleet.rows:
+        key = row.game_key
+        seen[key] = _game(
+            row, measured.get(key, {}), decided.get(key), needs.get(key), newest.get(key), targets.get(f"game:{key}"),
+            retired=key in retired,
+        )  # fmt: skip
+    conditions = fleet.judgement.conditions
+    return Look(
+        fleet.read_at,
+        seen,
+        {
+            state.name: _group(fleet, state.name, limits.get(state.name), targets.get(f"group:{state.name}"))
+            for state in fleet.judgement.drivers
+            if state.kind == "group"
+        },
+        source,
+        objective_seconds,
+        conditions.mass_failure,
+    )
+
+
+def _may_be_schema(row: GameRow, measured: Mapping[str, Any], decided: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a schema may be the cause: its stream fails, or rows are refused."""
+    return bool(row.in_trouble or measured.get("refused") or decided.get(row.game_key, {}).get("failure_class"))
+
+
+def _game(
+    row: GameRow, measured: Mapping[str, Any], decision: Mapping[str, Any] | None, need: Need | None,
+    schema: NewestSchema | None, operation: OpenOperation | None, *, retired: bool,
+) -> GameSeen:  # fmt: skip
+    live, verdict = row.live, row.verdict
+    failure = None
+    if decision is not None and decision["failure_class"] not in {None, "expected"}:  # shared ones are not counted
+        failure = StreamFailure(
+            decision["failure_class"], decision["evidence"] or "no reason was reported", decision["failures"],
+            decision["failed_at"], decision["parked_at"],
+        )  # fmt: skip
+    is_paused = decision is not None and decision["desired"] == "paused"
+    return GameSeen(
+        row.game_key, row.game, row.group, verdict.status, verdict.since, verdict.reason,
+        waits_for_ingest=verdict.waits_for_ingest, retired=retired,
+        backlog_seconds=row.lag_seconds if verdict.waits_for_ingest or live is None else live.backlog_age_seconds,
+        rows_per_second=None if live is None else live.rows_per_second,
+        cores=None if live is None else measured.get("cores"),
+        commit_seconds=None if live is None else measured.get("commit_mean_seconds"),
+        refused={} if live is None else measured.get("refused") or {},
+        landed=None if live is None else measured.get("landed"),
+        segments=_segments(live),
+        last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
+        paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,
+        paused_at=decision["requested_at"] if is_paused and decision is not None else None,
+        schema=schema, operation=operation,
+    )  # fmt: skip
+
+
+def _segments(live: ReportedStream | None) -> dict[str, float]:
+    """Return the segments of a stream's latency that are known."""
+    if live is None:
+        return {}
+    of = {"queue": live.queue_seconds, "process": live.process_seconds, "commit": live.commit_seconds}
+    return {name: seconds for name, seconds in of.items() if seconds is not None}
+
+
+def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -> GroupSeen:
+    state, driver = fleet.state("group", name), fleet.driver("group", name)
+    assert state is not None, "it was made of these"
+    condition = fleet.judgement.conditions.groups.get(name)
+    deaths = () if condition is None else condition.deaths
+    return GroupSeen(
+        name, state.liveness, "running" if condition is None else condition.desired,
+        condition is not None and condition.backend != "none", driver is not None and driver.state == "skewed",
+        len(deaths), deaths[0].message if deaths else None, _frontier(driver),
+        None if row is None else row.capacity_cores, operation,
+    )  # fmt: skip
+
+
+def _frontier(driver: Driver | None) -> int | None:
+    return None if driver is None else driver.frontier_seq
+
+
+def _measured(connection: Connection) -> dict[str, dict[str, Any]]:
+    """Return what drivers measured of each stream beside what the fleet has."""
+    columns = (
+        "game_key",
+        "lane",
+        "rows_per_second",
+        "bytes_per_second",
+        "commits_per_second",
+        "commit_mean_seconds",
+        "landed",
+    )
+    found = {}
+    for row in connection.execute(select(*(streams.c[name] for name in columns), streams.c.refused)):
+        load = Load(row.rows_per_second, row.bytes_per_second, row.commits_per_second)
+        found[row.game_key] = {
+            "cores": load.cores if row.lane == Lane.RUN else None,
+            "commit_mean_seconds": row.commit_mean_seconds,
+            "landed": row.landed,
+            "refused": json.loads(row.refused) if row.refused else {},
+        }
+    return found
+
+
+def _decisions(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    names = (
+        "game_key", "desired", "parked_at", "failures", "failure_class", "evidence", "failed_at", "requested_by",
+        "requested_at",
+    )  # fmt: skip
+    rows = connection.execute(select(*(stream_control.c[name] for name in names))).mappings()
+    return {row["game_key"]: dict(row) for row in rows}
+
+
+def _needs(connection: Connection) -> dict[str, Need]:
+    """Return the oldest need of each game."""
+    states, found = read_states(connection), dict[str, Need]()
+    for each in count_needs(connection):
+        health = states.get(each.registry)
+        state, detail = (None, None) if health is None else (str(health.state), health.detail)
+        found.setdefault(str(each.game_key), Need(each.registry, each.writers, each.since, state, detail))
+    return found
+
+
+def _operations(connection: Connection) -> dict[str, OpenOperation]:
+    """Return the open operations by target."""
+    columns = (operations.c[name] for name in ("operation_id", "kind", "actor", "requested_at", "state"))
+    query = (
+        select(operation_targets.c.target, *columns)
+        .join(operations, operations.c.operation_id == operation_targets.c.operation_id)
+        .where(operations.c.state.in_(OPEN))
+    )
+    return {
+        target: OpenOperation(operation_id, kind, actor, at, state == OperationState.NEEDS_HUMAN)
+        for target, operation_id, kind, actor, at, state in connection.execute(query)
+    }
+
+
+def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, NewestSchema]:
+    found, listed = {}, sorted(keys)
+    for start in range(0, len(listed), _KEYS_PER_QUERY):
+        part = listed[start : start + _KEYS_PER_QUERY]
+        newest = (
+            select(
+                registrations.c.game_key,
+                func.max(registrations.c.version).label("version"),
+                func.min(registrations.c.created_at).label("first_at"),
+            )
+            .where(registrations.c.game_key.in_(part))
+            .group_by(registrations.c.game_key)
+            .subquery()
+        )
+        query = (
+            select(registrations, placements.c.quarantined, newest.c.first_at)
+            .join(
+                newest,
+                (newest.c.game_key == registrations.c.game_key) & (newest.c.version == registrations.c.version),
+            )
+            .outerjoin(placements, placements.c.registration_id == registrations.c.registration_id)
+        )
+        for row in connection.execute(query):
+            by = row.actor or row.registry
+            found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined, row.first_at)
+    return found
+
+
+def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
+    commits = bronze_commits.c
+    newest = select(commits.committed_at, commits.rows).order_by(commits.seq.desc()).limit(_COMMITS)
+    rows = connection.execute(newest).all()
+    gaps = [late.committed_at - early.committed_at for late, early in pairwise(rows)]
+    recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
+    source, state = fleet.judgement.source, next(each for each in fleet.judgement.drivers if each.kind == "ingest")
+    return SourceSeen(
+        source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
+        fleet.newest_bronze_at, max(gaps) if len(rows) > _LEAST_COMMITS else None,
+        sum(recent) / _ARRIVAL_SECONDS if rows else None,
+    )  # fmt: skip

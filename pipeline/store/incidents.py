@@ -1,0 +1,164 @@
+"""Incidents as the control store keeps them: open ones, and ended ones for a month.
+
+`pipeline/control/incident_keeper.py` alone writes them, a look at a time; pages and commands read them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.errors import Refused, first_line
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.incidents import REOPEN_SECONDS, Incident, order
+from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.engine import writing
+from pipeline.store.processes.leases import store_now
+
+KEPT_SECONDS: Final = 30 * 86_400.0
+"""Ended incidents are kept for so long."""
+
+MOST_KEPT: Final = 5_000
+"""And no more of them than so many, the newest."""
+
+DAY_SECONDS: Final = 86_400.0
+
+incidents = store_table(  # games with one cause at one time
+    "incidents",
+    Column("incident_id", String(32), primary_key=True),
+    Column("cause", String(24), nullable=False),
+    Column("scope", String(80), nullable=False),  # what its games share, such as "group b"; empty: only the cause
+    Column("finding", Text, nullable=False),  # JSON: title, evidence, next action of the worst game
+    Column("games", Text, nullable=False),  # JSON: keys, the worst first
+    Column("group_name", String(40)),  # null: they are in several, or in none
+    Column("since", Float, nullable=False),  # by the store's clock, as all times here
+    Column("joined_at", Float, nullable=False),  # when a game joined last
+    Column("ended_at", Float, index=True),  # null: it is open
+    Column("outlook", Text),  # one clause; null: nobody can know
+    Column("tone", String(16), nullable=False),
+    allowed={"cause": tuple(Cause), "tone": ("bad", "late", "recovering")},
+    json={"finding": "object", "games": "array"},
+)
+
+incident_looks = store_table(  # one row: who judged causes last; the writer of the next look holds it
+    "incident_looks",
+    Column("look_id", Integer, primary_key=True, autoincrement=False),
+    Column("kept_by", String(16), nullable=False),  # controller | ingest
+    Column("looked_at", Float, nullable=False),
+    allowed={"kept_by": ("controller", "ingest")},
+)
+
+_LOOK: Final = 1
+_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact")
+
+
+@dataclass(frozen=True, slots=True)
+class LastLook:
+    """Who judged causes last; what was judged long ago says nothing about now."""
+
+    kept_by: str  # controller | ingest
+    looked_at: float  # Unix seconds by the store's clock
+    read_at: float
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago that was."""
+        return max(0.0, self.read_at - self.looked_at)
+
+
+def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
+    """Return the open incidents, worst first, then those that ended after `since`, by default within a day.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    try:
+        with engine.connect() as connection:
+            after = connection.execute(select(store_now())).scalar_one() - DAY_SECONDS if since is None else since
+            return order(list(_read(connection, after)))
+    except SQLAlchemyError as error:
+        raise _unreadable(error) from error
+
+
+def read_last_look(engine: Engine) -> LastLook | None:
+    """Return who judged causes last, and when; None where nobody ever did.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    try:
+        with engine.connect() as connection:
+            row = connection.execute(select(incident_looks.c.kept_by, incident_looks.c.looked_at, store_now())).first()
+    except SQLAlchemyError as error:
+        raise _unreadable(error) from error
+    return None if row is None else LastLook(*row)
+
+
+def keep_look(
+    engine: Engine, kept_by: str, now: float, judge: Callable[[Sequence[Incident]], tuple[Incident, ...]]
+) -> tuple[Incident, ...]:
+    """Replace the open incidents by what `judge` makes of them and of those that ended just now; return these.
+
+    Processes that keep them at one moment wait for each other, so the second sees what the first has written.
+    """
+    with writing(engine) as connection:
+        row = {"kept_by": kept_by, "looked_at": store_now()}
+        if not connection.execute(update(incident_looks).values(row)).rowcount:
+            connection.execute(insert(incident_looks).values(look_id=_LOOK, **row))
+        before = list(_read(connection, now - REOPEN_SECONDS))
+        known = {each.incident_id: each for each in before}
+        after = judge(before)
+        for each in after:
+            if each.incident_id not in known:
+                connection.execute(insert(incidents).values(_row(each)))
+            elif each != known[each.incident_id]:
+                own = incidents.c.incident_id == each.incident_id
+                connection.execute(update(incidents).where(own).values(_row(each)))
+                if each.ended_at is not None:
+                    _forget(connection, now)
+        return after
+
+
+def _read(connection: Connection, ended_after: float) -> Iterator[Incident]:
+    wanted = incidents.c.ended_at.is_(None) | (incidents.c.ended_at > ended_after)
+    for row in connection.execute(select(incidents).where(wanted)):
+        finding = json.loads(row.finding)
+        action = finding["action"]
+        yield Incident(
+            incident_id=row.incident_id,
+            finding=Finding(
+                Cause(row.cause), finding["title"], tuple(finding["evidence"]), tuple(finding["excludes"]),
+                None if action is None else Action(**action), finding["runbook"], finding["pattern"], row.scope,
+                finding["is_fact"],
+            ),
+            games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
+            outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
+        )  # fmt: skip
+
+
+def _row(incident: Incident) -> dict[str, Any]:
+    finding = incident.finding
+    said = {name: getattr(finding, name) for name in _FINDING}
+    said["action"] = None if finding.action is None else asdict(finding.action)
+    return {
+        "incident_id": incident.incident_id, "cause": finding.cause, "scope": finding.scope,
+        "finding": json.dumps(said), "games": json.dumps(incident.games), "group_name": incident.group,
+        "since": incident.since, "joined_at": incident.joined_at, "ended_at": incident.ended_at,
+        "outlook": incident.outlook, "tone": incident.tone,
+    }  # fmt: skip
+
+
+def _forget(connection: Connection, now: float) -> None:
+    """Delete ended incidents that are old, or too many."""
+    connection.execute(delete(incidents).where(incidents.c.ended_at < now - KEPT_SECONDS))
+    ended = select(incidents.c.ended_at).where(incidents.c.ended_at.is_not(None))
+    oldest = connection.scalar(ended.order_by(incidents.c.ended_at.desc()).offset(MOST_KEPT).limit(1))
+    if oldest is not None:
+        connection.execute(delete(incidents).where(incidents.c.ended_at <= oldest))
+
+
+def _unreadable(error: SQLAlchemyError) -> Refused:
+    return Refused(f"The control store cannot be read: {first_line(error)}. Check the setting store.url.")

@@ -1,0 +1,130 @@
+"""One game in trouble among the forty: its rows in bronze, table and quarantine, an hour of minutes, an incident.
+
+Used by the tests of the Game page and for a look by hand: `python -m tests.browser.game_world DIR`.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import insert, update
+
+from listeners.metrics_table import MetricsTables
+from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
+from pipeline.settings import Paths, Settings
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.incidents import Incident
+from pipeline.store.database import tables
+from pipeline.store.database.engine import open_store
+from pipeline.store.incidents import incident_looks, keep_look
+from tests.browser.seed import fleet_of_forty, seed
+from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
+
+FIRST: Final = Message({"match_id": (1, "int64"), "move": (2, "string"), "clock_ms": (3, "int64")})
+SECOND: Final = Message(
+    {"match_id": (1, "int64"), "move": (2, "string"), "clock_ms": (3, "int64"), "elo_after": (4, "int32")}
+)
+MINUTES_BAD: Final = 12
+_SCORES: Final = (0, 0, 0.6, 0.3, 0.1)
+
+
+def failing_game(folder: Path, now: float) -> World:
+    """Fill an environment: Chess landed rows until 12 minutes ago, since then its rows are refused."""
+    seed(folder, fleet_of_forty(), now=now)
+    settings = Settings()
+    world = World(Paths(folder), settings, open_store(settings, Paths(folder)))
+    first = world.register(message=FIRST)
+    world.ingest(*(_event(first, FIRST, number) for number in range(24)))
+    world.split()
+    second = world.register(message=SECOND)
+    for number in range(24, 50, 2):
+        world.ingest(_event(second, SECOND, number, elo_after=1500 + number), Event(CHESS, second, BROKEN))
+    refused = [
+        {
+            "game_key": CHESS.key, "game": CHESS.name, "seq": 2 + number // 2, "pos": number % 2,
+            "reason": "quarantined_schema" if number % 2 == 0 else "malformed_payload", "schema_id": second,
+            "detail": "field 4 is not wanted", "source_time": _time(now - 700 + 20 * number),
+            "quarantined_at": _time(now - 700 + 20 * number),
+            "raw": (
+                _event(second, SECOND, number, elo_after=1500).raw
+                if number % 2 == 0
+                else Event(CHESS, second, SECOND.payload(match_id=number, move="e4") + BROKEN).raw
+            ),
+        }
+        for number in range(26)
+    ]  # fmt: skip
+    world.quarantine(refused)
+    _report(world, now)
+    _minutes(world, now)
+    keep_look(world.engine, "controller", now, lambda _: (_incident(now),))
+    with world.engine.begin() as connection:  # nobody judges causes while a test takes its time
+        connection.execute(update(incident_looks).values(looked_at=now + 3600))
+    return world
+
+
+def _incident(now: float) -> Incident:
+    finding = Finding(
+        Cause.SCHEMA,
+        "Rows of Chess refused since schema version 2",
+        (
+            "492 rows refused in 5 min as quarantined_schema, all of schema version 2",
+            "rows of version 1 before it landed",
+        ),
+        ("the group: 15 of its 20 other games are well", "the source: level"),
+        Action("Compare versions…", "schemas", {"game": str(CHESS.key)}),
+        "turnoutrejectratiohigh",
+    )
+    return Incident("incident1", finding, (str(CHESS.key),), "b", now - 60 * MINUTES_BAD, None, None, "bad", now)
+
+
+def _event(schema_id: int, message: Message, number: int, **more: int) -> Event:
+    values = {"match_id": 45_487_470 + number, "move": f"e{number % 8}", "clock_ms": 51_668 - number, **more}
+    return Event(CHESS, schema_id, message.payload(**values))
+
+
+def _time(at: float) -> object:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _report(world: World, now: float) -> None:
+    bad = now - 60 * MINUTES_BAD
+    with world.engine.begin() as connection:
+        own = tables.games.c.game_key == CHESS.key
+        connection.execute(update(tables.games).where(own).values(group_name="b", last_seq=838))
+        connection.execute(
+            insert(tables.streams).values(
+                game_key=CHESS.key, group_name="b", lane="RUN", status="FAILED", status_since=bad, cursor_seq=601,
+                last_commit_at=bad - 4, backlog_age_seconds=now - bad, rows_per_second=0.0, bytes_per_second=0.0,
+                commits_per_second=0.0, latency_p95_seconds=None, rows_total=160_000, rejects_total=492,
+                last_error="SchemaMismatch: field 4 of schema version 2 is not wanted", updated_at=now,
+            )
+        )  # fmt: skip
+        known = tables.registrations.c.game_key == CHESS.key
+        at = {1: now - 86_400 * 12, 2: bad}
+        for version, created in at.items():
+            chosen = known & (tables.registrations.c.version == version)
+            connection.execute(update(tables.registrations).where(chosen).values(created_at=created))
+
+
+def _minutes(world: World, now: float) -> None:
+    writer = MetricsTables(world.paths.metrics, "group-b")
+    begin = now - now % 60
+    for number in range(60, 1, -1):
+        bad = number <= MINUTES_BAD
+        rows = 0 if bad else 2_520 + 40 * (number % 7)
+        counts = [int(rows * share) for share in _SCORES] + [0] * (len(LATENCY_EDGES_SECONDS) + 1 - len(_SCORES))
+        writer.add(
+            StreamMinute(
+                begin - 60 * number, str(CHESS.key), "b", rows, 0, 41 * 60 if bad else 0, 0 if bad else 12,
+                tuple(counts) if rows else (), 60.0 * (MINUTES_BAD - number + 1) if bad else 1.5 + number % 3 / 5,
+                "FAILED" if bad else "RUNNING",
+            )
+        )  # fmt: skip
+    assert writer.flush()
+
+
+if __name__ == "__main__":
+    failing_game(Path(sys.argv[1]), time.time()).engine.dispose()

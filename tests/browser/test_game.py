@@ -1,0 +1,58 @@
+"""The Game page in a browser: what is chosen stands in the URL, and each link leads on in the same tab."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from pipeline.names import game_key
+from tests.browser.game_world import failing_game
+from tests.browser.seed import heartbeats
+from tests.browser.served import opened, served
+from tests.tables.repair_world import CHESS
+
+SOON = 30_000
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("game")
+    failing_game(folder, time.time()).engine.dispose()
+    with heartbeats(folder, ["ingest", "a", "b"]), served(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with opened(browser, address) as page:
+        yield page
+
+
+def test_rows_and_range_stand_in_the_url(page: Page) -> None:
+    """A choice of rows and range survives a reload and can be shared; charts draw without a complaint."""
+    page.goto(f"/game?game={CHESS.key}")
+    expect(page.get_by_text("Rows of Chess refused since schema version 2")).to_be_visible(timeout=SOON)
+    expect(page.locator('[data-testid="stVegaLiteChart"] svg')).to_have_count(3, timeout=SOON)
+    page.get_by_role("radio", name="Landed").click()
+    page.get_by_role("radio", name="6 h").click()
+    page.wait_for_url(lambda url: "rows=landed" in url and "range=6h" in url and f"game={CHESS.key}" in url)
+    page.reload()
+    table = page.locator('[data-testid="stDataFrame"]').first
+    expect(table.locator("td", has_text="clock_ms=").first).to_be_attached(timeout=SOON)
+    expect(page.get_by_role("radio", name="6 h")).to_be_checked(timeout=SOON)
+
+
+def test_links_lead_on_in_the_same_tab(page: Page) -> None:
+    """A neighbour opens by its key; the next action of a cause opens the page that owns it, with the game chosen."""
+    page.goto(f"/game?game={CHESS.key}")
+    expect(page.get_by_text(f"key {CHESS.key}")).to_be_visible(timeout=SOON)
+    page.get_by_role("button", name="Compare versions…").click(timeout=SOON)
+    page.wait_for_url(lambda url: f"/schemas?game={CHESS.key}" in url)
+    page.go_back()
+    page.get_by_role("combobox", name="Open a game").press_sequentially("harbor quest", timeout=SOON)
+    expect(page.get_by_role("option").first).to_be_visible(timeout=SOON)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=SOON)
+    assert len(page.context.pages) == 1

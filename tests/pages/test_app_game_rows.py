@@ -1,0 +1,213 @@
+"""The last rows of a game: few and from few files, payloads for operators only, hostile bytes inert."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit as st
+
+from app.game import payloads, rows
+from app.game.rows import LastRows, last_rows
+from app.gate import Person
+from app.state import services
+from app.state.services import Environment
+from pipeline.contracts.schemas import Writer
+from pipeline.delta import newest
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.database.engine import open_store
+from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
+from tests.tables.test_streams_held import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
+from tests.unit.app_world import name_roles
+
+OPERATOR, VIEWER = Person("ann", by_platform=False), Person("bob", by_platform=False)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Chess has landed rows, two that no schema decodes yet, and another that never decodes."""
+    made = make_world(tmp_path_factory.mktemp("rows"))
+    made.ingest(good(1), early(2), broken(), good(3))
+    made.ingest(early(4), good(5))
+    made.split(through=1)
+    made.split()
+    return made
+
+
+@pytest.fixture
+def world(made_once: World, tmp_path: Path) -> Iterator[World]:
+    world = copied(made_once, tmp_path)
+    name_roles(world.paths.root, operators=[OPERATOR.name])
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    yield world
+    world.engine.dispose()
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+def environment(world: World) -> Environment:
+    return services.open_environment(["--env-dir", str(world.paths.root)], {})
+
+
+def read(world: World, kind: rows.Kind, limit: int = 20, actor: Person = OPERATOR) -> LastRows:
+    st.cache_data.clear()
+    return last_rows(environment(world), str(CHESS.key), kind, limit, actor)
+
+
+def refuse(world: World, seq: int, raw: bytes | None, reason: str = "malformed_payload", **more: Any) -> None:
+    row = {"game_key": CHESS.key, "game": CHESS.name, "seq": seq, "pos": 0, "reason": reason, "raw": raw}
+    world.quarantine([{**row, **more}])
+
+
+def test_landed_rows_are_the_newest_with_their_values(world: World) -> None:
+    """An operator sees what landed last, newest first, with the values of the game's own columns."""
+    found = read(world, "landed")
+    assert [(row.seq, row.pos) for row in found.rows] == [(2, 1), (1, 3), (1, 0)]
+    assert [row.payload and row.payload.fields for row in found.rows] == [(("points", number),) for number in "531"]
+    assert {row.reason for row in found.rows} == {None}
+    assert [(row.seq, row.pos) for row in read(world, "landed", 2).rows] == [(2, 1), (1, 3)]
+
+
+def test_refused_rows_decode_as_far_as_they_go(world: World) -> None:
+    """A row whose schema came later shows its values, a broken one where it ends; bytes of both stand beside."""
+    found = read(world, "refused")
+    assert [(row.seq, row.pos, row.reason) for row in found.rows] == [
+        (2, 0, "unknown_schema"), (1, 2, "malformed_payload"), (1, 1, "unknown_schema"),
+    ]  # fmt: skip
+    late, bad, _ = (row.payload for row in found.rows)
+    assert late is not None
+    assert (late.fields, late.stopped) == ((), "its schema is not registered")
+    assert bad is not None
+    assert (bad.fields, bad.begin) == ((), b"\xff\xff\xff\xff")
+    assert "at byte 0" in (bad.stopped or "")
+    world.register(message=SECOND)
+    late = read(world, "refused").rows[0].payload
+    assert late is not None
+    assert (late.fields, late.stopped) == ((("points", "4"), ("player", "player 4")), None)
+
+
+@pytest.mark.proves("G207")
+@pytest.mark.parametrize("kind", ["landed", "refused"])
+def test_a_person_without_the_role_gets_no_payload(
+    kind: rows.Kind, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the role the reader opens no payload, also where an operator has just read the same rows."""
+    st.cache_data.clear()
+    seen = environment(world)
+    full = last_rows(seen, str(CHESS.key), kind, 20, OPERATOR)
+    monkeypatch.setattr(rows, "decode", None)  # nothing is decoded from here on
+    bare = last_rows(seen, str(CHESS.key), kind, 20, VIEWER)
+    assert full.shows_payloads
+    assert not bare.shows_payloads
+    assert [replace(row, payload=None, detail=None) for row in full.rows] == list(bare.rows)
+    assert all(row.payload is not None for row in full.rows)
+
+
+def test_in_a_workspace_without_roles_nobody_sees_payloads(world: World) -> None:
+    """Law of the gate: no roles let everybody on a laptop, and nobody whom a platform signed in."""
+    (world.paths.root / "turnout.toml").write_text("")
+    assert read(world, "landed", actor=VIEWER).shows_payloads
+    assert not read(world, "landed", actor=Person("bob@example.com", by_platform=True)).shows_payloads
+
+
+def test_a_place_is_one_row_and_says_that_it_landed_since(world: World) -> None:
+    """Law L5: quarantine is a set, a copy is no further row; a row that a replay landed is marked."""
+    refuse(world, 1, good(1).raw, "unknown_schema", pos=0)
+    refuse(world, 1, good(1).raw, "quarantined_schema", pos=0)
+    found = {(row.seq, row.pos): row for row in read(world, "refused").rows}
+    assert len(found) == 4
+    assert found[1, 0].landed_since is True
+    assert found[1, 2].landed_since is False
+
+
+@pytest.mark.proves("G207")
+def test_a_row_that_killed_a_worker_is_not_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a row could kill the dashboard as well: only its bytes are shown."""
+    monkeypatch.setattr(payloads, "open_wrappers", None)
+    refuse(world, 9, b"deadly", "kills_worker")
+    (row,) = read(world, "refused", 1).rows
+    assert row.payload is not None
+    assert (row.payload.fields, row.payload.begin) == ((), b"deadly")
+
+
+def test_a_row_of_a_foreign_registry_decodes_with_the_schema_of_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bronze knows how a record is framed and who wrote it; one without a known writer is shown as bytes."""
+    settings, paths = Settings(), Paths(tmp_path)
+    world = ForeignWorld(paths, settings, open_store(settings, paths))
+    world.writers, world.profiles = {("main", SEVEN): Writer(1)}, dict(PROFILES)
+    assert world.register() == 1
+    events = (foreign(5), foreign(6, EIGHT), foreign(7, payload=b"\xff"))
+    world.ingest(*events)
+    for pos, event in enumerate(events):
+        refuse(world, 1, event.raw, "quarantined_schema", pos=pos)
+    monkeypatch.setattr(rows, "_schemas", lambda _: world.schemas())
+    bad, unknown, good_one = (row.payload for row in read(world, "refused").rows)
+    assert good_one is not None
+    assert (good_one.fields, good_one.stopped, good_one.begin) == ((("points", "5"),), None, events[0].payload)
+    assert unknown is not None
+    assert (unknown.fields, unknown.stopped) == ((), "its schema is not known yet")
+    assert unknown.begin == events[1].raw
+    assert bad is not None
+    assert (bad.fields, bad.begin) == ((), b"\xff")
+    world.engine.dispose()
+
+
+def test_a_large_record_is_cut(world: World) -> None:
+    """Of a payload of a megabyte a page gets some characters; a larger record is not even opened."""
+    world.register(message=SECOND)
+    text = SECOND.payload(points=7, player="x" * 1_000_000)
+    refuse(world, 8, replace(good(1), schema_id=2, payload=text).raw)
+    refuse(world, 9, bytes(3_000_000))
+    huge, large = (row.payload for row in read(world, "refused", 2).rows)
+    assert huge is not None
+    assert (huge.fields, len(huge.begin)) == ((), payloads.SHOWN_BYTES)
+    assert "3000000 bytes" in (huge.stopped or "")
+    assert large is not None
+    assert (large.fields, large.stopped) == ((("points", "7"),), "only its first 16 KiB were decoded")
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\xff" * 40, b"\x0a\x05Chess", good(1).raw[:-1], bytes(range(256))])
+def test_whatever_a_row_holds_is_shown_as_bytes(raw: bytes | None, world: World) -> None:
+    """A record that no wrapper is, a cut one and none at all are rows like others."""
+    refuse(world, 9, raw, "malformed_wrapper")
+    (row,) = read(world, "refused", 1).rows
+    assert row.payload is not None
+    assert row.payload.fields == ()
+    assert row.payload.stopped
+    assert (raw or b"").startswith(row.payload.begin)
+
+
+def test_few_files_are_read_however_many_there_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only files that may hold the newest rows are read, and never more than a bound, which is then said."""
+    for seq in range(10, 40):
+        refuse(world, seq, b"x")
+    found = read(world, "refused", 3)
+    assert ([row.seq for row in found.rows], found.files, found.complete) == ([39, 38, 37], 3, True)
+    monkeypatch.setattr(newest, "MOST_FILES", 5)
+    found = read(world, "refused", 20)
+    assert (len(found.rows), found.files, found.complete) == (5, 5, False)
+    world.quarantine([{"game_key": GO.key, "game": GO.name, "seq": 50 + n, "pos": 0, "reason": "x"} for n in range(9)])
+    assert read(world, "refused", 3).files == 3, "a file of another game is left out by its bounds"
+
+
+def test_a_game_that_nobody_knows_is_refused(world: World) -> None:
+    """The key comes from the URL: it names a known game, and is no path."""
+    for key in ("../../etc", "nobody_x1", ""):
+        with pytest.raises(Refused, match="No such game"):
+            last_rows(environment(world), key, "landed", 20, OPERATOR)
+
+
+def test_without_a_table_there_are_no_rows(world: World) -> None:
+    """A game of which nothing landed has an empty list; a damaged table is named in the refusal."""
+    world.register(game=GO)
+    found = last_rows(environment(world), str(GO.key), "landed", 20, OPERATOR)
+    assert (found.rows, found.complete) == ((), True)
+    for file in world.paths.table(CHESS.key).glob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    with pytest.raises(Refused, match="cannot be read"):
+        read(world, "landed")

@@ -1,0 +1,28 @@
+"""One Prometheus and one Alertmanager for all tests of alerts that arrive."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.signals.fleet import Fleet
+from tests.signals.servers import Servers, running
+
+
+@pytest.fixture(scope="session")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("signals")
+
+
+@pytest.fixture(scope="session")
+def fleet(_folder: Path) -> Iterator[Fleet]:
+    shown = Fleet(_folder / "targets")
+    yield shown
+    shown.stop()
+
+
+@pytest.fixture(scope="session")
+def servers(_folder: Path, fleet: Fleet) -> Iterator[Servers]:
+    with running(_folder) as started:
+        started.wait_for(lambda: started.scraped() == 2, "Prometheus does not reach both processes")
+        yield started

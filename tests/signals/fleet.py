@@ -1,0 +1,135 @@
+"""A fleet of two processes as Prometheus sees it: the real exposition of a driver and of ingest, with faults to set."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from listeners.join import Pass
+from listeners.prometheus import Exposition, serve
+from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamState
+from listeners.totals import ControllerMetrics
+
+GROUP = "a"
+NEIGHBOUR = "go_abcdefghijkl"
+_COUNTS = (1, *[0] * len(LATENCY_EDGES_SECONDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state that both processes report at a scrape; the defaults are a calm day."""
+
+    status: str = "RUNNING"  # of the game under test; its neighbour is well
+    age: float | None = 1.0
+    rejects: int = 0  # of each hundred rows
+    heartbeat_ago: float = 0.0
+    committed_ago: float = 0.0
+    judged_ago: float = 0.0
+    problems: int = 0
+    drops: bool = False
+    control: ControllerMetrics = field(
+        default_factory=lambda: ControllerMetrics(
+            is_controller_running=True,
+            supervised_groups=1,
+            open_operations={"needs_human": 0, "planned": 0},
+            oldest_stuck_since=None,
+            access_read_at=time.time(),
+            drift={"extra": 0},
+            source_age_seconds=1.0,
+            source_rows=1,
+            maintenance_overdue_seconds=0.0,
+        )
+    )
+
+
+class _Scraped(Collector):
+    """Brings an exposition up to date before each scrape."""
+
+    def __init__(self, exposition: Exposition, report: Callable[[], None]) -> None:
+        self._exposition, self._report = exposition, report
+
+    def collect(self) -> Iterator[Metric]:
+        self._report()
+        yield from self._exposition.collect()
+
+    def describe(self) -> Sequence[Metric]:
+        return ()
+
+
+class Fleet:
+    """Serves both processes with target files, as a driver and ingest do."""
+
+    def __init__(self, targets: Path) -> None:
+        self._health, self._taken = Health(), 0
+        self.game = ""
+        self.take_new_game()
+        self._lock = threading.Lock()
+        self._driver, self._ingest = Exposition(CollectorRegistry()), Exposition(CollectorRegistry())
+        self._scrapes = 0
+        self._stops = [
+            self._serve(targets, f"group-{GROUP}", self._driver, self._report_driver),
+            self._serve(targets, "ingest-main", self._ingest, self._report_ingest),
+        ]
+
+    def take_new_game(self) -> None:
+        """Show another game from now on, which has missed nothing yet: windows are long even when an hour is short."""
+        self._taken += 1
+        self.game = f"game{self._taken}_abcdefghijkl"
+
+    def set(self, **changes: object) -> None:
+        """Set what the next scrape shows; everything else is as on a calm day."""
+        with self._lock:
+            self._health = replace(Health(), **changes)  # type: ignore[arg-type]  # a table of changes
+
+    def set_control(self, **changes: object) -> None:
+        """Set what ingest reports of the controller's work."""
+        self.set(control=replace(Health().control, **changes))  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        for stop in self._stops:
+            stop()
+
+    def _serve(
+        self, targets: Path, name: str, exposition: Exposition, report: Callable[[], None]
+    ) -> Callable[[], None]:
+        registry = CollectorRegistry()
+        registry.register(_Scraped(exposition, report))
+        port, stop = serve(registry)
+        kind = name.partition("-")[0]
+        labels = {"kind": kind, **({"cluster_group": GROUP} if kind == "group" else {})}
+        targets.mkdir(parents=True, exist_ok=True)
+        (targets / f"{name}.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": labels}]))
+        return stop
+
+    def _report_driver(self) -> None:
+        now, health = time.time(), self._now()
+        self._scrapes += 1
+        rejects = {"malformed_payload": health.rejects} if health.rejects else {}
+        games = (self.game, NEIGHBOUR)
+        results = [GameResult(game, Lane.RUN, 1, 1, 100, rejects, 1, 1, now, 0.1, _COUNTS) for game in games]
+        self._driver.add_pass(Pass(PassResult(GROUP, "run", CHUNK, now - 1, now, 1, tuple(results)), None))
+        shown = ((health.status, health.age), ("RUNNING", 1.0))
+        self._driver.set_states([self._state(game, *each, now) for game, each in zip(games, shown, strict=True)])
+        self._driver.set_heartbeat(GROUP, now - health.heartbeat_ago)
+        drops = self._scrapes if health.drops else 0
+        self._driver.set_self(events_dropped=drops, listener_errors=0, outbox_items=0, flush_failures=0)
+
+    def _report_ingest(self) -> None:
+        now, health = time.time(), self._now()
+        self._ingest.add_ingest(seq=1, accepted=1, refused=0, committed_at=now - health.committed_ago)
+        self._ingest.set_fleet({"group": health.problems}, now - health.judged_ago)
+        self._ingest.set_controller_metrics(health.control)
+        self._ingest.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
+
+    def _now(self) -> Health:
+        with self._lock:
+            return self._health
+
+    def _state(self, game: str, status: str, age: float | None, now: float) -> StreamState:
+        return StreamState(game, GROUP, Lane.RUN, status, now, 1, now, age, 1.0, 1.0, 1, 0, None, now)

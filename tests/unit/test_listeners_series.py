@@ -1,0 +1,89 @@
+"""Guards the arithmetic of series: sums, quantiles and groups, where unknown is never 0."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from listeners.quantile import quantile
+from listeners.sample import STATUSES
+from listeners.series import BUCKETS, Series
+
+GAMES = ("a", "b", "c")
+
+
+def some() -> Series:
+    """Return three games; `a` is of group y, the last slot was reported by nobody, the second by `a` only."""
+    shape = (3, 3)
+    rows = np.zeros(shape, np.int64)
+    rows[:, 0] = (1, 2, 4)
+    status = np.full(shape, -1, np.int64)
+    status[:, 0] = (STATUSES.index("RUNNING"), STATUSES.index("LAGGING"), STATUSES.index("RUNNING"))
+    status[0, 1] = STATUSES.index("RUNNING")
+    backlog = np.full(shape, math.nan)
+    backlog[:2, 0] = (0.0, 80.0)
+    counts = np.zeros((*shape, BUCKETS), np.int64)
+    counts[0, 0, 1], counts[1, 0, 7] = 1, 2
+    nothing = np.zeros(shape, np.int64)
+    events = np.array([7.0, 0.0, math.nan])
+    return Series(
+        960.0, 60, GAMES, ("y", "x", "x"), rows, nothing, nothing, nothing, counts, backlog, status, events, events
+    )  # fmt: skip
+
+
+def test_a_slot_that_nobody_reported_has_no_number() -> None:
+    """Unknown is not 0: the total of a slot without reports is nan, that of a quiet one 0."""
+    series = some()
+    np.testing.assert_array_equal([7, 0, math.nan], series.total("rows"))
+    np.testing.assert_array_equal([80, math.nan, math.nan], series.total("backlog"))
+    np.testing.assert_array_equal([STATUSES.index("LAGGING"), 0, math.nan], series.total("status"))
+    np.testing.assert_array_equal([7, 0, math.nan], series.total("events"))
+    assert np.isnan(series.of(()).total("rows")).all()
+    assert np.isnan(series.of(()).total("backlog")).all()
+
+
+def test_groups_have_the_totals_of_their_games() -> None:
+    """A group's numbers are its games' and no others', and unknown where only other groups reported."""
+    rows = some().by_group("rows")
+    assert list(rows) == ["x", "y"]
+    np.testing.assert_array_equal([6, math.nan, math.nan], rows["x"])
+    np.testing.assert_array_equal([1, 0, math.nan], rows["y"])
+
+
+def test_some_games_are_those_games() -> None:
+    """A selection keeps each array of the right games, in order, and leaves out a game without reports."""
+    series = some().of(["c", "nobody", "a"])
+    assert (series.games, series.groups) == (("a", "c"), ("y", "x"))
+    assert series.rows.tolist() == [[1, 0, 0], [4, 0, 0]]
+    assert series.counts.shape == (2, 3, BUCKETS)
+
+
+def test_the_last_slot_may_have_fewer_seconds() -> None:
+    """Rates: sums are divided by the seconds that are closed, not by those of the slot."""
+    series = replace(some(), slot_seconds=360, since=720.0, until=720.0 + 780)
+    assert series.seconds.tolist() == [360, 360, 60]
+    assert some().seconds.tolist() == [60, 60, 60]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=BUCKETS, max_size=BUCKETS), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.5, 0.95, 0.99, 1.0]),
+)
+def test_latency_is_the_quantile_of_all_rows(counts: list[list[int]], share: float) -> None:
+    """Page and driver compute one p95: that of the summed buckets, and none without rows."""
+    series = replace(some(), counts=np.array(counts, np.int64).reshape(-1, 1, BUCKETS))
+    wanted = quantile([sum(column) for column in zip(*counts, strict=True)], share)
+    assert series.latency(share)[0] == pytest.approx(math.nan if wanted is None else wanted, nan_ok=True)
+
+
+def test_latency_of_some_games() -> None:
+    """A group's latency has no rows of other groups."""
+    series = some()
+    assert series.latency(1.0, ["b"])[0] == 60.0
+    assert series.latency(1.0, ["a"])[0] == 1.0
+    assert math.isnan(series.latency(1.0, ["c"])[0])
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        series.latency(95)
