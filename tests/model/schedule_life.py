@@ -309,9 +309,7 @@ class Life:
         """Watch who applies rows of which game: one reader of a driver, one driver under leases, one set to a batch."""
         real = Passes.apply
 
-        def apply(
-            passes: Passes, source: Any, streams: Mapping[str, Any], schemas: Any, lane: Any, *, repeated: bool
-        ) -> Any:
+        def apply(passes: Passes, source: Any, streams: Mapping[str, Any], schemas: Any, lane: Any, **rest: Any) -> Any:
             task = self.scheduler.current
             assert task is not None
             if lane == "RUN" and task.batch is not None:
@@ -322,7 +320,7 @@ class Life:
                 self._look_at_readers(key, task)
                 self._readers.setdefault(key, []).append(task)
             try:
-                return real(passes, source, streams, schemas, lane, repeated=repeated)
+                return real(passes, source, streams, schemas, lane, **rest)
             finally:
                 for key in streams:
                     self._readers[key].remove(task)
