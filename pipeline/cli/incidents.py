@@ -24,10 +24,10 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     """Print the open incidents, then those that ended within the last day.
 
     Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
-    no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null where nobody ever did; `incidents`, each
-    with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and `query`, `runbook`,
-    `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or `recovering`). Unknown values
-    are null.
+    no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null where nobody ever did;
+    `incidents`, each with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and
+    `query`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
+    `recovering`). Unknown values are null.
     """
     found = read(CommandContext(env_dir).engine)
     if as_json:
