@@ -261,7 +261,7 @@ SCENARIOS = [
         "a hung driver that answers now and then gives one alert without a gap",
         [
             up(" ".join(f"{flat(1, 15)} {flat(0, dark)}" for dark in (60, 105, 180, 90) * 4)),
-            heartbeat(" ".join(f"600 stale _x{steps(dark) - 2}" for dark in (60, 105, 180, 90) * 4)),
+            heartbeat(" ".join(f"600 stale _x{steps(dark) - 1}" for dark in (60, 105, 180, 90) * 4)),
             up(flat(1, HOUR), group="b"),
             heartbeat(grows(1, HOUR), "b"),
         ],

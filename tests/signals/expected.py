@@ -259,7 +259,9 @@ def _row(sample: Sample, game: str) -> GameRow | None:
 def _word(sample: Sample, game: str) -> str | None:
     """Return a stream's status where it is its driver's own word; None where nobody's word counts."""
     row = _row(sample, game)
-    return None if row is None or row.live is None else row.live.status
+    if row is None or row.live is None or sample.targets.get(row.group or "") != "works":
+        return None  # the judgement learns of a silent death after some seconds, Prometheus at the next scrape
+    return row.live.status
 
 
 def _in(statuses: frozenset[str]) -> Callable[[Sequence[Sample], int, str], Truth]:

@@ -21,7 +21,7 @@ from tests.signals.histories import World, world
 from tests.signals.servers import program
 from tests.signals.surfaces import read_page
 
-FEW, MANY = 3, 100
+FEW, MANY = 1, 100
 SAMPLES = 130
 CHANCE = 0.05
 CHECK_EACH = 4  # samples
