@@ -294,6 +294,19 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         ("registry",),
         (((name,), since) for name, since in seen.mistrusted.items()),
     )
+    causes = (seen.incidents or {}).items()
+    yield _gauge(
+        "incidents_open",
+        "Open incidents by cause; absent when nobody judges causes.",
+        ("cause",),
+        (((cause,), amount) for cause, (amount, _) in causes),
+    )
+    yield _gauge(
+        "incident_games",
+        "Games of open incidents by cause; absent when nobody judges causes.",
+        ("cause",),
+        (((cause,), games) for cause, (_, games) in causes),
+    )
     waiting = seen.evacuations.items()
     yield _gauge(
         "evacuation_waiting_games",

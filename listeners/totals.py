@@ -93,6 +93,8 @@ class ControllerMetrics:
     source_rows: int | None = None  # that wait there; None: unknown
     sources: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)  # the same of each of several
     mistrusted: Mapping[str, float] = field(default_factory=dict)  # registries that contradicted themselves, since when
+    incidents: Mapping[str, tuple[int, int]] | None = None
+    """Open incidents and their games by cause, 0 included; None: nobody judges causes."""
 
 
 @dataclass(frozen=True, slots=True)

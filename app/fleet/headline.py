@@ -38,7 +38,7 @@ def headline(signals: Signals) -> Headline:
     if judgement.healthy:  # such as rows that are refused while their stream runs
         count = f"{len(opened)} incident{'' if len(opened) == 1 else 's'} open"
         return Headline(f"{judgement.headline}; {count}", since, "late")
-    if any(row.is_own_trouble for row in signals.fleet.rows):
+    if judgement.silence is None and any(row.is_own_trouble for row in signals.fleet.rows):
         return Headline(streams, _joined(notes, since), _trouble_tone(signals.fleet))
     return Headline(judgement.headline, since, _trouble_tone(signals.fleet))
 

@@ -30,12 +30,16 @@ _RUNBOOKS: Final[Mapping[str, str]] = {
     "AT_RISK": "turnoutlatencyoverobjective",
 }
 _RUNBOOKS_OF_DRIVERS: Final[Mapping[str, str]] = {
+    "store": "turnoutfleetunhealthy",
     "group": "turnoutgroupdown",
     "ingest": "turnoutingeststalled",
     "controller": "turnoutcontrollerdown",
     "maintenance": "turnoutmaintenanceoverdue",
     "operation": "turnoutoperationneedsperson",
 }
+_OF_DOWN: Final = frozenset({"UNKNOWN", "FAILED", "CRASH_LOOP"})
+"""Statuses of streams whose driver is down or fails: its own row says so of all of them."""
+
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 160  # characters of a reason
 _FACTS: Final = 2  # of the evidence, shown in a row
@@ -123,6 +127,8 @@ def _where(incident: Incident, named: Sequence[GameRow]) -> str:
 def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
     """Return the problems of drivers and operations that no incident covers."""
     of_drivers = [each.finding.scope for each in opened if each.finding.cause in {Cause.DRIVER_GONE, Cause.DRIVER_SLOW}]
+    silence = fleet.judgement.silence  # a problem of its own, which explains that each process is silent
+    silent = frozenset[tuple[str, str]]() if silence is None else silence.processes
     of_source = any(each.finding.scope == "source" for each in opened)
     return [
         problem
@@ -130,6 +136,7 @@ def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
         if problem.kind != "stream"
         and not (problem.kind == "group" and f"group {problem.name}" in of_drivers)
         and not (problem.kind == "ingest" and of_source)
+        and (problem.kind, problem.name) not in silent
     ]
 
 
@@ -145,7 +152,7 @@ def _of_problem(problem: Problem, fleet: Fleet) -> IncidentRow:
         "▲" if is_late or (state is not None and state.liveness.is_live) else "✗",
         _sentence(first),
         " · ".join(about),
-        None if state is None else _since(state, fleet),
+        _since(problem, state, fleet),
         "late" if is_late else "bad",
         _step(problem),
         _RUNBOOKS_OF_DRIVERS.get(problem.kind),
@@ -159,8 +166,12 @@ def _sentence(text: str) -> str:
     return f"{shown[:1].upper()}{shown[1:]}"
 
 
-def _since(state: DriverState, fleet: Fleet) -> float | None:
+def _since(problem: Problem, state: DriverState | None, fleet: Fleet) -> float | None:
     """Return since when a driver is in trouble; the start of a living driver is not when its trouble began."""
+    if problem.kind == "store" and fleet.judgement.silence is not None:
+        return fleet.judgement.silence.since
+    if state is None:
+        return None
     since = state.liveness.since
     return since if since is not None and not state.liveness.is_live and since <= fleet.read_at else None
 
@@ -182,7 +193,7 @@ def _of_streams(trouble: Sequence[GameRow], fleet: Fleet) -> list[IncidentRow]:
     }
     alike: dict[tuple[str | None, str], list[GameRow]] = {}
     for row in trouble:
-        if row.group not in down or row.verdict.status != "UNKNOWN":
+        if row.group not in down or row.verdict.status not in _OF_DOWN:
             alike.setdefault((row.group, row.verdict.status), []).append(row)
     return [_of_alike(group, status, members, fleet) for (group, status), members in alike.items()]
 

@@ -19,9 +19,6 @@ from pipeline.store.database.tables import registrations
 from pipeline.store.incidents import read_incidents, read_last_look
 from pipeline.store.loads import read_loads
 
-_OLD_LOOK_SECONDS: Final = 60.0
-"""After so long without a look at causes incidents are out of date, as `turnout incidents` has it."""
-
 _MOST_SCHEMAS: Final = 5_000  # the newest of a range
 
 
@@ -36,7 +33,7 @@ def incidents(environment: Environment) -> tuple[Incident, ...]:
     look = read_last_look(store)
     if look is None:
         raise Refused("Causes were never judged: neither a controller nor ingest has run.")
-    if look.age_seconds > _OLD_LOOK_SECONDS:
+    if look.is_stale:
         ago = formatting.age(look.age_seconds)
         raise Refused(f"Causes were judged {ago} ago: neither a controller nor ingest judges them now.")
     return read_incidents(store)

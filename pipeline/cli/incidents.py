@@ -15,9 +15,6 @@ from pipeline.terminal import say, say_json
 if TYPE_CHECKING:
     from pipeline.store.incidents import LastLook  # starting a command imports no table
 
-_STALE_SECONDS: Final = 60.0
-"""After so long without a look incidents are out of date."""
-
 _MOST_GAMES: Final = 5  # of an incident that are named in a line
 
 
@@ -27,10 +24,10 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     """Print the open incidents, then those that ended within the last day.
 
     Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
-    no controller runs. JSON: `judged` with `by`, `at` and `age_seconds`, null where nobody ever did; `incidents`, each
-    with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and `query`, `runbook`,
-    `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or `recovering`). Unknown values
-    are null.
+    no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null where nobody ever did;
+    `incidents`, each with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and
+    `query`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
+    `recovering`). Unknown values are null.
     """
     found = read(CommandContext(env_dir).engine)
     if as_json:
@@ -70,7 +67,7 @@ def lines(found: dict[str, Any], *, brief: bool = False) -> list[str]:
     if judged is None:
         return ["causes were never judged: neither a controller nor ingest has run"]
     said = [_sentence(still_open)]
-    if judged["age_seconds"] > _STALE_SECONDS:
+    if judged["is_stale"]:
         ago = duration(judged["age_seconds"])
         said = [f"{said[0]}, as last judged {ago} ago: neither a controller nor ingest judges causes now"]
     for each in still_open:
@@ -105,4 +102,4 @@ def _incident(each: dict[str, Any]) -> list[str]:
 def _judged(look: "LastLook | None") -> dict[str, Any] | None:
     if look is None:
         return None
-    return {"by": look.kept_by, "at": look.looked_at, "age_seconds": look.age_seconds}
+    return {"by": look.kept_by, "at": look.looked_at, "age_seconds": look.age_seconds, "is_stale": look.is_stale}

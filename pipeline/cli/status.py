@@ -156,6 +156,7 @@ def _indented(text: str | None) -> list[str]:
 
 def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines = [found["headline"]]
+    lines += [line for each in found["problems"] if each["kind"] == "store" for line in each["text"].split("\n")]
     problems = {(each["kind"], each["name"]): each["text"] for each in found["problems"]}
     for each in found["drivers"]:
         lines += _driver_lines(each, problems.get((each["kind"], each["name"])))

@@ -21,6 +21,7 @@ from pipeline.health.liveness import (
     heartbeat_limit,
 )
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.silence import Silence, find_silence
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
 from pipeline.lists import join_limited
@@ -31,10 +32,13 @@ TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
 """Statuses of a stream whose rows do not reach its table."""
 
+_OF_FAILED: Final = frozenset({"PAUSED", "FAILED", "CRASH_LOOP"})
+"""What a driver can know of streams whose query failed."""
+
 _MAX_NAMED: Final = 3
 _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
-ProblemKind = Literal["stream", "group", "ingest", "controller", "maintenance", "operation"]
+ProblemKind = Literal["store", "stream", "group", "ingest", "controller", "maintenance", "operation"]
 PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = get_args(ProblemKind)
 
 
@@ -48,6 +52,7 @@ class FleetFacts(DriverFacts):
     newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
     source: SourceReading | None = None  # None: ingest has never measured what waits in its source
     upkeep: UpkeepFacts = UNKNOWN
+    store_refusal: str | None = None  # why the control store takes no write now; asked only where all are silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class Problem:
     """One thing at which a person should look."""
 
     kind: ProblemKind
-    name: str  # of the driver or game; empty for operations
+    name: str  # of the driver or game; empty for operations and the store
     text: str
 
 
@@ -92,6 +97,7 @@ class Judgement:
     supervised_groups: int = 0  # whose drivers the controller should keep running
     source: SourceState = NOT_KNOWN
     group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, or degraded
+    silence: Silence | None = None  # that all processes fell silent at one moment, which explains their problems
 
     @property
     def healthy(self) -> bool:
@@ -126,10 +132,11 @@ class Judgement:
 def judge_fleet(facts: FleetFacts) -> Judgement:
     """Judge the whole fleet.
 
-    Problems are: a stream from AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and
-    then its games are PAUSED; ingest that does not run, or of whose source too much waits or nothing is known; a
-    controller that died or does not run though it is needed; maintenance that died or is overdue; operations that need
-    a person. That a source is late is one problem, and none of each of its streams.
+    Problems are: a control store that takes no writes, or what else silences all processes at one moment; a stream from
+    AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and then its games are PAUSED;
+    ingest that does not run, or of whose source too much waits or nothing is known; a controller that died or does not
+    run though it is needed; maintenance that died or is overdue; operations that need a person. That a source is late
+    is one problem, and none of each of its streams.
     """
     members = Counter(each.group for each in facts.games if each.retired_at is None)
     names = {name for kind, name in facts.drivers if kind == "group"}
@@ -143,7 +150,9 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
     verdicts = {each.game_key: judge_game(each, known.get(each.group or ""), facts) for each in facts.games}
     games = {key: _behind_source(each, source) for key, each in verdicts.items()}
+    silence = find_silence(facts, facts.store_refusal)
     problems = (
+        *([Problem("store", "", silence.text(facts.now))] if silence is not None else []),
         *(_driver_problem(each, facts) for each in drivers if each.is_problem),
         *([Problem("ingest", ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
         *_operation_problems(facts),
@@ -151,14 +160,16 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
     notes = _group_notes(drivers, games, facts)
-    headline = _headline(drivers, games, source, facts, notes)
-    return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes))
+    first = [] if silence is None else [silence.note]
+    headline = _headline(drivers, games, source, facts, [*first, *notes])
+    return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes), silence)
 
 
 def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: FleetFacts) -> StreamVerdict:
     """Decide what may be shown of a game; `condition` is of its group.
 
-    The driver's word counts only while the driver runs, carries the game, and has reported it in its present run.
+    The driver's word counts only while the driver runs, carries the game, and has reported it in its present run; that
+    its query failed counts too, until it is silent.
     """
     group, reported = game.group, game.reported
     if game.retired_at is not None:
@@ -175,6 +186,8 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
     if liveness.state == "not_started":
         return StreamVerdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
+    if reported is not None and _is_failing_word(condition, reported, facts):
+        return StreamVerdict(reported.status, reported.status_since, None, reported.waits_for)
     if not liveness.is_live:
         return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
     if reported is None:
@@ -223,6 +236,16 @@ def _judge_report(
             "UNKNOWN", reported.status_since, "its driver reported a status this version does not know"
         )
     return None
+
+
+def _is_failing_word(condition: GroupCondition, reported: ReportedStream, facts: FleetFacts) -> bool:
+    """Tell whether a driver whose query just failed, and which tries again, said so of its streams: that is known."""
+    driver = facts.drivers.get(("group", condition.name))
+    if condition.liveness.state != "failed" or condition.liveness.is_over or driver is None:
+        return False
+    is_new = driver.started_at <= reported.updated_at
+    is_fresh = -CLOCK_BOUND_SECONDS <= facts.now - reported.updated_at <= heartbeat_limit(facts.heartbeat_seconds)
+    return reported.group == condition.name and is_new and is_fresh and reported.status in _OF_FAILED
 
 
 def _is_normal_start(condition: GroupCondition, reported: ReportedStream, now: float) -> bool:

@@ -6,7 +6,16 @@ from pipeline.health.upkeep import duration
 from pipeline.names import plain
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
-from pipeline.signals.texts import MAX_NAME, cut, neighbours, of_game, percent, source_text
+from pipeline.signals.texts import (
+    MAX_NAME,
+    cut,
+    neighbours,
+    of_game,
+    percent,
+    source_is_well,
+    source_trouble,
+    troubled_neighbours,
+)
 
 REFUSED_SHARE: Final = 0.02
 REFUSED_LEAST: Final = 10
@@ -40,9 +49,10 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
             evidences.append(f"{registry} is {need.state or 'not known to answer'}{detail}")
         if need.state == "mistrusted":
             runbook = "turnoutregistrymistrusted"
+    evidences += source_trouble(evidence)
     return of_game(
         Cause.REGISTRY, f"Rows of {{}} held until {registry} answers", window, evidences,
-        ("no row is refused for it: rows wait in bronze", source_text(evidence)),
+        ("no row is refused for it: rows wait in bronze", *source_is_well(evidence)),
         Action("Open schemas", "schemas", {"game": seen.game_key}), runbook, scope=registry, is_fact=True,
     )  # fmt: skip
 
@@ -60,7 +70,11 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if failure is not None and failure.parked_at is not None:
         evidences.append(f"parked for {duration(evidence.now - failure.parked_at)}, its retries are used up")
     changed = schema_change(window, failure.at if failure is not None else seen.since)
-    well, retry = neighbours(group, evidence), Action("Retry…", "repairs", {"repair": "retry", "games": seen.game_key})
+    evidences += troubled_neighbours(window, group)
+    well, retry = (
+        neighbours(window, group, evidence),
+        Action("Retry…", "repairs", {"repair": "retry", "games": seen.game_key}),
+    )
     if kind == "transient":
         return of_game(
             Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
@@ -89,10 +103,11 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
     listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
     evidences = [f"{listed} in the last 5 min, {percent(seen.refused_share)} of its rows"]
+    evidences += troubled_neighbours(window, group)
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
     is_held = seen.schema is not None and seen.schema.quarantined is not None and "quarantined_schema" in seen.refused
-    well = neighbours(group, evidence)
+    well = neighbours(window, group, evidence)
     if 2 * of_schema >= seen.refused_rows or changed is not None:
         pattern, label = "Rows of {} refused for their schema", "Compare versions…"
         if is_held and seen.schema is not None:

@@ -14,8 +14,10 @@ from pipeline.signals.texts import (
     of_game,
     of_group,
     percent,
-    source_text,
+    source_is_well,
+    source_trouble,
     times_usual,
+    troubled_neighbours,
 )
 
 FALLING: Final = -0.05
@@ -88,7 +90,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
             return None
         return of_game(
             Cause.DRIVER_GONE, "No group carries {}", window, (cut(seen.reason or "it has no group"),),
-            (source_text(evidence),), Action("Plan a move…", "groups", {}), "turnoutstreamdown", scope="no group",
+            source_is_well(evidence), Action("Plan a move…", "groups", {}), "turnoutstreamdown", scope="no group",
             is_fact=True,
         )  # fmt: skip
     driver, name = group.seen, group.seen.name
@@ -175,10 +177,11 @@ def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> F
         evidences.append(f"it lands {seen.rows_per_second:,.1f} rows/s")
     if seen.reason is not None:
         evidences.append(cut(seen.reason))
+    evidences += [*troubled_neighbours(window, group), *source_trouble(evidence)]
     runbook = "turnoutstreamstalled" if seen.status == "STALLED" else "turnoutlatencyoverobjective"
     return of_game(
         Cause.UNDETERMINED, f"{_HOW.get(seen.status, '{} late')}, cause not determined", window, evidences,
-        (*neighbours(group, evidence), source_text(evidence)),
+        tuple(dict.fromkeys((*neighbours(window, group, evidence), *source_is_well(evidence)))),
         Action("Open game", "game", {"game": seen.game_key}), runbook,
         scope="" if group is None else f"group {group.seen.name}",
     )  # fmt: skip
@@ -203,8 +206,9 @@ def _slow_commits(window: GameWindow, group: GroupWindow, evidence: Evidence) ->
         )  # fmt: skip
     if own is not None and own >= limit:
         return of_game(
-            Cause.STORAGE, "Commits of {} became slow", window, (f"a commit takes {own:.1f} s, usually {usual:.1f} s",),
-            neighbours(group, evidence), Action("Open game", "game", {"game": window.seen.game_key}),
+            Cause.STORAGE, "Commits of {} became slow", window,
+            (f"a commit takes {own:.1f} s, usually {usual:.1f} s", *troubled_neighbours(window, group)),
+            neighbours(window, group, evidence), Action("Open game", "game", {"game": window.seen.game_key}),
             "turnoutlatencyoverobjective",
         )  # fmt: skip
     return None
@@ -248,7 +252,8 @@ def _surge(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         return None
     return of_game(
         Cause.CAPACITY, "Rows of {} came faster than they were written", window,
-        (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}",), neighbours(group, evidence),
+        (f"it lands {rate:,.0f} rows/s, usually {usual:,.0f}", *troubled_neighbours(window, group)),
+        neighbours(window, group, evidence),
         Action("Plan a move…", "groups", {"steer": window.seen.group or ""}), "turnoutlatencyoverobjective",
     )  # fmt: skip
 

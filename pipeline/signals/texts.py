@@ -27,19 +27,20 @@ def of_group(
     """Return a finding about all games of a group."""
     name = group.seen.name
     others = [each for each in all_of.groups.values() if each.seen.name != name]
-    well = sum(not each.troubled and each.seen.liveness.is_live for each in others)
-    excludes = (_others(well, len(others)),) if others else ()
+    ill = sum(each.troubled > 0 or not each.seen.liveness.is_live for each in others)
+    evidence = [*evidence, f"{group.games} games in the group"]
+    excludes = source_is_well(all_of)
+    if ill:
+        which = "the other group" if len(others) == 1 else f"{ill:,} of {len(others):,} other groups"
+        evidence.append(f"{which} {'is' if ill == 1 else 'are'} in trouble, too")
+    elif others:
+        well = "the other group is" if len(others) == 1 else f"the {len(others):,} other groups are"
+        excludes = (f"{well} well", *excludes)
     action = Action(label, "groups", {"steer": name})
     return of_all(
-        cause, title, (*evidence, f"{group.games} games in the group"), (*excludes, source_text(all_of)), action,
-        runbook, scope=f"group {name}", is_fact=is_fact,
+        cause, title, (*evidence, *source_trouble(all_of)), excludes, action, runbook, scope=f"group {name}",
+        is_fact=is_fact,
     )  # fmt: skip
-
-
-def _others(well: int, number: int) -> str:
-    if well == number:
-        return "the other group is well" if number == 1 else f"the {number} other groups are well"
-    return f"{well} of {number} other groups {'is' if well == 1 else 'are'} well"
 
 
 def of_all(
@@ -55,24 +56,45 @@ def name_of(window: GameWindow) -> str:
     return cut(window.seen.game, MAX_NAME)
 
 
-def neighbours(group: GroupWindow | None, evidence: Evidence) -> tuple[str, ...]:
-    """Return how the other games of its group are, or else the source."""
+def neighbours(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> tuple[str, ...]:
+    """Return that the other games of its group are well, as what a cause is not; of a game alone, that the source is.
+
+    Nothing where some are not well: that is no evidence against a shared cause, and `troubled_neighbours` says it.
+    """
     if group is None or group.games < 2:
-        return (source_text(evidence),)
+        return source_is_well(evidence)
+    if _troubled_others(window, group):
+        return ()
     others = group.games - 1
-    ill = max(group.troubled - 1, 0)
-    if not ill:
-        noun = "neighbour is" if others == 1 else "neighbours are"
-        return (f"its {others:,} {noun} well",)
-    return (f"{others - ill:,} of its {others:,} neighbours are well",)
+    return (f"its {others:,} {'neighbour is' if others == 1 else 'neighbours are'} well",)
 
 
-def source_text(evidence: Evidence) -> str:
-    """Return how the source is."""
+def troubled_neighbours(window: GameWindow, group: GroupWindow | None) -> tuple[str, ...]:
+    """Return how many of the other games of its group are in trouble, as evidence; nothing where none is."""
+    ill = 0 if group is None else _troubled_others(window, group)
+    if group is None or not ill:
+        return ()
+    others = group.games - 1
+    noun = "neighbour" if others == 1 else "neighbours"
+    return (f"{ill:,} of its {others:,} {noun} {'is' if ill == 1 else 'are'} in trouble, too",)
+
+
+def _troubled_others(window: GameWindow, group: GroupWindow) -> int:
+    """Return how many of the other games of its group are in trouble of their own."""
+    seen = window.seen
+    return group.troubled - (seen.in_trouble and not seen.waits_for_ingest)
+
+
+def source_is_well(evidence: Evidence) -> tuple[str, ...]:
+    """Return that the source is well, as what a cause is not; nothing where it is late or unknown."""
+    said = {"level": "the source is level", "behind": "the source is nearly level"}
     condition = evidence.source.seen.condition
-    return {"level": "the source is level", "behind": "the source is nearly level"}.get(
-        condition, f"the source is {condition}"
-    )
+    return (said[condition],) if condition in said else ()
+
+
+def source_trouble(evidence: Evidence) -> tuple[str, ...]:
+    """Return that the source is late or unknown, as evidence; nothing where it is well."""
+    return () if source_is_well(evidence) else (f"the source is {evidence.source.seen.condition}",)
 
 
 def times_usual(now: float | None, usual: float | None) -> str | None:

@@ -10,6 +10,7 @@ from listeners.totals import ControllerMetrics
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
+from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
 from pipeline.store.reports import waiting_in
 from pipeline.store.schema_needs import read_states
@@ -26,6 +27,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         read_at, drift = _access(connection)
         opened = read_open(connection)
         registries = read_states(connection).values()
+        incidents = count_open(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
     states = Counter(each.state for each in opened)
     stuck = [each.stuck_since for each in opened if each.is_stuck and each.stuck_since is not None]
@@ -40,6 +42,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         source_age_seconds=judgement.source.age_seconds,
         source_rows=judgement.source.rows,
         sources={each.name: (each.age_seconds, each.rows) for each in judgement.source.sources},
+        incidents=incidents,
         mistrusted={each.registry: each.since for each in registries if each.state == "mistrusted"},
         maintenance_overdue_seconds=upkeep.overdue_seconds(fleet.read_at),
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),

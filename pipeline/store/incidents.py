@@ -26,6 +26,9 @@ MOST_KEPT: Final = 5_000
 
 DAY_SECONDS: Final = 86_400.0
 
+STALE_SECONDS: Final = 60.0
+"""After so long without a look incidents are out of date."""
+
 incidents = store_table(  # games with one cause at one time
     "incidents",
     Column("incident_id", String(32), primary_key=True),
@@ -68,6 +71,11 @@ class LastLook:
         """How long ago that was."""
         return max(0.0, self.read_at - self.looked_at)
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether what was judged then says nothing of now."""
+        return self.age_seconds > STALE_SECONDS
+
 
 def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
     """Return the open incidents, worst first, then those that ended after `since`, by default within a day.
@@ -95,6 +103,19 @@ def read_last_look(engine: Engine) -> LastLook | None:
     except SQLAlchemyError as error:
         raise _unreadable(error) from error
     return None if row is None else LastLook(*row)
+
+
+def count_open(connection: Connection) -> dict[str, tuple[int, int]] | None:
+    """Return the open incidents and their games by cause, 0 included; None where nobody has judged causes lately."""
+    row = connection.execute(select(incident_looks.c.kept_by, incident_looks.c.looked_at, store_now())).first()
+    if row is None or LastLook(*row).is_stale:
+        return None
+    counted = {str(cause): (0, 0) for cause in Cause}
+    still_open = select(incidents.c.cause, incidents.c.games).where(incidents.c.ended_at.is_(None))
+    for cause, games in connection.execute(still_open):
+        amount, members = counted[cause]
+        counted[cause] = (amount + 1, members + len(json.loads(games)))
+    return counted
 
 
 def keep_look(

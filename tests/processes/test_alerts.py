@@ -258,6 +258,24 @@ SCENARIOS = [
         {120: [], 210: [_fired("TurnoutGroupDown", cluster_group="a")]},
     ),
     Scenario(
+        "a hung driver that answers now and then gives one alert without a gap",
+        [
+            up(" ".join(f"{flat(1, 15)} {flat(0, dark)}" for dark in (60, 105, 180, 90) * 4)),
+            heartbeat(" ".join(f"600 stale _x{steps(dark) - 1}" for dark in (60, 105, 180, 90) * 4)),
+            up(flat(1, HOUR), group="b"),
+            heartbeat(grows(1, HOUR), "b"),
+        ],
+        {705: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in range(810, 1_800, 15)}},
+    ),
+    Scenario(
+        "a driver that beats once in three minutes pages once",
+        [
+            up(flat(1, HOUR)),
+            heartbeat(" ".join(flat(start, 210) for start in range(0, 3_150, 210))),
+        ],
+        {150: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in range(210, 3_000, 15)}},
+    ),
+    Scenario(
         "the death of a group gives the group alert only, not one per game",
         [
             up(f"{flat(1, 600)} {flat(0, 1_800)}"),

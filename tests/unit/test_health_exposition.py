@@ -28,6 +28,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     last_round=(NOW, True),
     last_good_round_at=NOW,
     mistrusted={"main": NOW},
+    incidents={"schema": (1, 2)},
 )
 
 

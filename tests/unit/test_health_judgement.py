@@ -248,6 +248,8 @@ def test_a_group_that_was_stopped_on_purpose_is_no_problem() -> None:
     ("expected", "group", "reported", "driver"),
     [
         ("UNKNOWN", "a", REPORTED, replace(DRIVER, state="failed")),
+        ("FAILED", "a", replace(REPORTED, status="FAILED"), replace(DRIVER, state="failed")),
+        ("UNKNOWN", "a", replace(REPORTED, status="FAILED", updated_at=NOW - 16), replace(DRIVER, state="failed")),
         ("UNKNOWN", "a", REPORTED, replace(DRIVER, state="stopped")),
         ("UNKNOWN", "a", REPORTED, replace(DRIVER, state="purple")),
         ("UNKNOWN", "a", REPORTED, None),

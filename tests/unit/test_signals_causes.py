@@ -165,6 +165,23 @@ def test_nothing_known_is_undetermined_and_says_what_is() -> None:
     assert finding.excludes == ("its 1 neighbour is well", "the source is level")
 
 
+def test_troubled_neighbours_are_evidence_and_never_what_a_cause_is_not() -> None:
+    """Neighbours, groups and a source in trouble exclude nothing: only what is well stands under it."""
+    blind = replace(LEVEL, condition="unknown", sentence="what waits in the source is unknown")
+    ill = {"status": "STALLED", "backlog_seconds": 200.0}
+    failure = StreamFailure("poison", "ValueError: row 17", 1, NOW)
+    for own in ({}, {"failure": failure}, {"refused": {"malformed_payload": 9_000}, "failure": None}):
+        for others, said in ((("go", "ludo"), "2 of its 3 neighbours are in trouble, too"), (("go",), "1 of its 3")):
+            near = [game(key, **ill) if key in others else game(key) for key in ("go", "ludo", "risk")]
+            finding = found(game(**{**ill, **own}), *near, source=blind)
+            assert any(each.startswith(said) for each in finding.evidence), finding
+            assert not [each for each in finding.excludes if "neighbour" in each or "source" in each]
+    dead = GroupSeen("b", DEAD)
+    finding = found(game(status="UNKNOWN"), game("go", "b", "UNKNOWN"), source=blind, a=GroupSeen("a", DEAD), b=dead)
+    assert finding.excludes == ()
+    assert finding.evidence[-2:] == ("the other group is in trouble, too", "the source is unknown")
+
+
 def test_foreign_texts_are_escaped_and_cut() -> None:
     """A name or a message cannot control a terminal, turn a line round, or fill a page."""
     failure = StreamFailure("poison", "ValueError: \x1b[2Jrow\n" + "x" * 999, 1, NOW)

@@ -1,20 +1,24 @@
 """What ingest exports of the controller's work: read in the control store, and never a number that is not known."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, insert, update
 
 from listeners.totals import ControllerMetrics
+from pipeline.signals.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
+from pipeline.store.incidents import STALE_SECONDS, incident_looks, keep_look
 from pipeline.store.operations import Intent, change, list_operations, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import store_time
 from pipeline.store.reports import keep_waiting
+from tests.unit.test_store_incidents import OPEN
 
 
 def seen(engine: Engine) -> ControllerMetrics:
@@ -89,3 +93,15 @@ def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engin
     start_driver(engine, "controller", "main", None)
     heartbeat(engine, "controller", "main", "running", None)
     assert seen(engine).evacuations == {"a": (3, 50.0)}
+
+
+def test_open_incidents_are_counted_by_cause_and_unknown_where_nobody_judges(engine: Engine) -> None:
+    """Each cause has a number, as a missing series is no zero; and what was judged long ago is no number."""
+    assert seen(engine).incidents is None
+    ended = replace(OPEN, incident_id="i2", ended_at=time.time())
+    keep_look(engine, "ingest", time.time(), lambda _before: (OPEN, ended))
+    counted = seen(engine).incidents
+    assert counted == {**dict.fromkeys(map(str, Cause), (0, 0)), "schema": (1, 2)}
+    with engine.begin() as connection:
+        connection.execute(update(incident_looks).values(looked_at=time.time() - STALE_SECONDS - 1))
+    assert seen(engine).incidents is None

@@ -107,6 +107,7 @@ def _processes() -> tuple[Alert, ...]:
             "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
             "all its games stand still.",
             _GROUP_ON_FLEET,
+            keep_firing="3m",
         ),
         Alert(
             "TurnoutIngestStalled",

@@ -10,9 +10,10 @@ OWNER: Final = (
     "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
 )
 
+# A hung driver may answer now and then: its last known heartbeat counts for as long as failed scrapes need to count.
 GROUP_SILENT: Final = """\
 (
-  time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
+  time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
   or on (cluster_group)
   max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InternalError, OperationalError, SQLAlchemyError
 
 from pipeline import private_files
 from pipeline.errors import Refused
@@ -18,6 +18,7 @@ from pipeline.store.database.migrate import migrate
 from pipeline.store.database.row_check import require_sound_rows
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
+_PROBE_MS: Final = 200  # a writer holds the lock for a few milliseconds
 _STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
 
 
@@ -156,6 +157,30 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def refused_write(connection: Connection) -> str | None:
+    """Return why the store takes no write at this moment, as its driver says; None where it does.
+
+    It takes the lock of a writer for an instant, and changes nothing. Call it without an open transaction of worth.
+    """
+    connection.rollback()
+    is_sqlite = connection.dialect.name == "sqlite"
+    patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() if is_sqlite else 0
+    try:
+        if is_sqlite:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={_PROBE_MS}")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_PROBE_MS}")
+            connection.exec_driver_sql("LOCK TABLE drivers IN ROW EXCLUSIVE MODE")
+    except (OperationalError, InternalError) as error:  # a right that is missing is another error, and tells nothing
+        return str(error.orig).splitlines()[0]
+    finally:
+        connection.rollback()
+        if is_sqlite:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}")
+    return None
 
 
 @contextmanager

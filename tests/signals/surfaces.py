@@ -1,0 +1,246 @@
+"""What each surface says of a fleet at one moment, read by its own code: page, command, /metrics, metrics tables."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app import formatting
+from app.fleet import blocks, choice, figures, headline, incidents, strip, table
+from app.fleet.signals import Signals
+from app.game import figures as game_figures
+from app.game.signals import GameSignals
+from app.look.parts import Figure
+from listeners.quantile import quantile
+from listeners.sample import LATENCY_EDGES_SECONDS
+from pipeline.cli import status
+from pipeline.health.judgement import TROUBLE
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, HEARTBEAT_SECONDS, heartbeat_limit
+from pipeline.health.source import LEVEL
+from pipeline.store.fleet import Fleet, GameRow, read_fleet
+from pipeline.store.incidents import read_incidents
+from tests.signals.histories import OBJECTIVE, History, Running
+
+SHARES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+_EDGES: Final = (*(str(each) for each in LATENCY_EDGES_SECONDS), "+Inf")
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def read_page(history: History) -> Fleet:
+    """Read the fleet as `app.state.services.fleet` does for all viewers."""
+    settings = history.world.settings
+    return read_fleet(
+        history.engine, heartbeat_seconds=settings.metrics.heartbeat_seconds, maintenance=settings.maintenance
+    )
+
+
+def read_command(history: History) -> dict[str, Any]:
+    """Read what `turnout status --json` prints."""
+    found: dict[str, Any] = json.loads(json.dumps(status._read(history.engine, history.world.settings)))
+    return found
+
+
+def scrape(process: Running | None) -> Samples | None:
+    """Return what Prometheus reads of a process; None where it does not answer."""
+    if process is None or process.is_killed:
+        return None
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in process.telemetry.registry.collect()
+        for sample in family.samples
+    }
+
+
+def by_label(samples: Samples, name: str, label: str) -> dict[str, float]:
+    """Return the values of a metric by one of its labels."""
+    return {dict(labels)[label]: value for (each, labels), value in samples.items() if each == name}
+
+
+def only(samples: Samples, name: str) -> float | None:
+    """Return the value of a metric without labels; None where it is absent, which says unknown."""
+    return samples.get((name, frozenset()))
+
+
+@dataclass(frozen=True)
+class Word:
+    """A stream's own status and numbers in /metrics, as far as they count."""
+
+    status: str
+    backlog: float | None
+    counts: tuple[int, ...]
+    group: str
+
+
+def words(scraped: Samples | None, group: str, now: float) -> dict[str, Word]:
+    """Return what a group's driver exports of its streams; nothing where nobody can rely on it.
+
+    As docs/metrics.md has it: a stream's series count while their driver's heartbeat is young.
+    """
+    if scraped is None:
+        return {}
+    beat = by_label(scraped, "turnout_group_heartbeat_timestamp_seconds", "cluster_group").get(group)
+    if beat is None or not -CLOCK_BOUND_SECONDS <= now - beat <= heartbeat_limit(HEARTBEAT_SECONDS):
+        return {}
+    found = {}
+    ages = by_label(scraped, "turnout_stream_backlog_age_seconds", "game")
+    buckets: dict[str, dict[str, float]] = {}
+    for (name, labels), value in scraped.items():
+        if name == "turnout_stream_latency_seconds_bucket":
+            of = dict(labels)
+            buckets.setdefault(of["game"], {})[of["le"]] = value
+    for (name, labels), value in scraped.items():
+        of = dict(labels)
+        if name == "turnout_stream_status" and value == 1:
+            upto = [int(buckets[of["game"]][edge]) for edge in _EDGES] if of["game"] in buckets else [0] * len(_EDGES)
+            counts = tuple(later - earlier for earlier, later in zip([0, *upto], upto, strict=False))
+            found[of["game"]] = Word(of["status"], ages.get(of["game"]), counts, of["cluster_group"])
+    return found
+
+
+def figure(items: Sequence[Figure], label: str) -> Figure:
+    return next(each for each in items if each.label == label)
+
+
+def compare(history: History) -> Fleet:
+    """Let ingest judge, read all surfaces at that moment, and fail where two differ."""
+    history.judge()
+    page, command = read_page(history), read_command(history)
+    _compare_page_and_command(history, page, command)
+    _compare_metrics(history, page)
+    return page
+
+
+def _compare_page_and_command(history: History, page: Fleet, command: Mapping[str, Any]) -> None:
+    judgement = page.judgement
+    assert command["healthy"] == judgement.healthy
+    assert command["headline"] == judgement.headline
+    told = {each["game_key"]: each for each in command["games"]}
+    assert told.keys() == {row.game_key for row in page.rows}
+    assert {key: each["status"] for key, each in told.items()} == {r.game_key: r.verdict.status for r in page.rows}
+    counts = Counter(each["status"] for each in command["games"])
+    assert choice.counts(page.rows) == counts, "the filters count what the command lists"
+    found = read_incidents(history.engine)
+    signals = Signals(page, OBJECTIVE, None, None, found)
+    _compare_head(signals, command)
+    _compare_lists(page, told, signals)
+    for row in page.rows:
+        _compare_game(page, row, told[row.game_key])
+
+
+def _compare_head(signals: Signals, command: Mapping[str, Any]) -> None:
+    """The sentence is green only where the command says healthy, and each trouble has a row."""
+    said, rows = headline.headline(signals), incidents.rows(signals)
+    is_open = any(each["ended_at"] is None for each in command["incidents"])
+    if not command["healthy"]:
+        assert said.tone not in {"well", "busy", "plain"}, said
+        assert rows, "no trouble is left out"
+    elif not is_open:
+        assert said.tone in {"well", "busy", "plain"}, said
+        assert rows == []
+    lines = status._lines(dict(command), show_all=False)
+    assert lines[0] == command["headline"]
+    for each in command["problems"]:
+        if each["kind"] != "operation":
+            first = each["text"].split("\n")[0]
+            assert any(each["name"] in line or first in line for line in lines), f"{each} is not printed"
+
+
+def _compare_lists(page: Fleet, told: Mapping[str, Mapping[str, Any]], signals: Signals) -> None:
+    listed = table.table(page, page.rows, choice.labels(page.rows), None, signals.incidents)
+    words_of = [formatting.status_text(told[row.game_key]["status"]) for row in page.rows]
+    assert [each[0] for each in listed["status"].to_pylist()] == words_of
+    p99 = [told[row.game_key]["latency_seconds"]["p99"] for row in page.rows]
+    assert listed["p99"].to_pylist() == [None if each is None else formatting.duration(each) for each in p99]
+    lag = [told[row.game_key]["lag_seconds"] for row in page.rows]
+    assert listed["backlog"].to_pylist() == [None if each is None else formatting.duration(each) for each in lag]
+    cells = {each.key: each for block in blocks.blocks(page, page.rows, {}, (), stale=False) for each in block.cells}
+    assert {key: cell.status for key, cell in cells.items()} == {key: each["status"] for key, each in told.items()}
+    now = strip._now(page, page.read_at, known=True)
+    if page.rows:
+        ill = sum(each["status"] in TROUBLE for each in told.values())
+        assert round((now.bad + now.late) * len(page.rows)) == ill
+    running = [each for each in told.values() if each["status"] != "PAUSED"]
+    known = [each["lag_seconds"] for each in running if each["lag_seconds"] is not None]
+    shown = figure(figures.figures(signals), "Oldest backlog")
+    assert shown.value == (formatting.duration(max(known)) if known else formatting.UNKNOWN_VALUE)
+
+
+def _compare_game(page: Fleet, row: GameRow, told: Mapping[str, Any]) -> None:
+    latency, live = told["latency_seconds"], row.live
+    for name in ("p50", "p95", "p99"):
+        assert latency[name] == (None if live is None else getattr(live, f"latency_{name}_seconds"))
+    shown = game_figures.figures(GameSignals(page, row, OBJECTIVE))
+    for label, value in (("Oldest backlog", told["lag_seconds"]), ("Latency p99", latency["p99_last_minute"])):
+        one = figure(shown, label)
+        text = f"{one.value} {one.unit}".strip()
+        assert text == (formatting.duration(value) if value is not None else formatting.UNKNOWN_VALUE), label
+    assert game_figures.slots(GameSignals(page, row, OBJECTIVE))[-1].title.endswith(
+        formatting.STATUS_STYLES[told["status"]].word
+    )
+
+
+def _compare_metrics(history: History, page: Fleet) -> None:
+    """The words that drivers export are those that count, and what ingest exports is the judgement of its beat."""
+    running = {name: history.processes.get(("group", name)) for name in history.groups}
+    exported = {name: words(scrape(process), name, page.read_at) for name, process in running.items()}
+    for row in page.rows:
+        process = running.get(row.group or "")
+        if row.group is not None and (process is None or process.started_at > page.read_at):
+            continue  # a moment ago it was killed, or the clock was set back: surfaces learn that at their own pace
+        _compare_word(row, exported.get(row.group or "", {}).get(row.game_key), page)
+    ingest = history.processes.get(("ingest", "main"))
+    if ingest is None or ingest.is_hung or history.clock.is_store_away:
+        return
+    seen = scrape(ingest)
+    assert seen is not None
+    assert by_label(seen, "turnout_fleet_problems", "problem") == page.judgement.count_problems()
+    assert set(by_label(seen, "turnout_fleet_group_stopped", "cluster_group")) == set(page.judgement.stopped_groups)
+    source = page.judgement.source
+    assert only(seen, "turnout_source_backlog_seconds") == source.age_seconds
+    assert only(seen, "turnout_source_backlog_rows") == source.rows
+    assert only(seen, "turnout_controller_running") == float(page.judgement.controller_runs)
+    assert only(seen, "turnout_maintenance_overdue_seconds") == page.upkeep.overdue_seconds(page.read_at)
+    kept = by_label(seen, "turnout_incident_games", "cause")
+    if kept:
+        opened = [each for each in read_incidents(history.engine) if each.ended_at is None]
+        games = Counter({str(each.finding.cause): 0 for each in opened})
+        for each in opened:
+            games[str(each.finding.cause)] += len(each.games)
+        if history.keeper is not None and ("controller", "main") in history.processes:
+            assert {cause: amount for cause, amount in kept.items() if amount} == +games
+
+
+def _compare_word(row: GameRow, word: Word | None, page: Fleet) -> None:
+    verdict, reported = row.verdict, row.live
+    if row.group is None:
+        assert word is None
+        return
+    if verdict.reason is not None and not verdict.waits_for_ingest:
+        assert word is None, f"/metrics says {word}, and the judgement does not count it: {verdict}"
+        return
+    assert word is not None, f"/metrics has no word of {row.game_key}, and the judgement counts one: {verdict}"
+    assert reported is not None
+    assert word.group == row.group
+    assert word.status == reported.status
+    if verdict.waits_for_ingest:
+        assert word.status in LEVEL
+        assert not page.judgement.source.may_be_level
+    else:
+        assert verdict.status == word.status
+    assert word.backlog == reported.backlog_age_seconds
+
+
+def check_window(history: History, process: Running, now: float) -> None:
+    """Compare latencies of streams that began within the window with all that their driver counts in /metrics."""
+    samples = scrape(process)
+    exported = {} if samples is None else words(samples, process.name, now)
+    for key, state in process.published.items():
+        assert process.group is not None
+        stream = process.group.streams.get(key)
+        is_whole = stream is not None and now - min(stream.taken_at, process.started_at) < 290
+        if key not in exported or not is_whole or stream is None or stream.taken_at > process.started_at + 20:
+            continue
+        for name, share in SHARES:
+            assert quantile(exported[key].counts, share) == getattr(state, f"latency_{name}_seconds"), (key, name)
