@@ -2,8 +2,8 @@
 
 `python -m tests.signals.fault_runs --seed 1` starts `turnout demo` in a folder of its own, breaks and mends it by
 `turnout demo break`, and looks as people do: `turnout status --json`, `/metrics` of each process, the Fleet page's
-readers and headline, and `turnout incidents --json`. A look every second; seconds count from before the fault was asked
-for to after the look.
+readers and headline, and `turnout incidents --json`. A look every second; seconds count from when the demo says that the
+fault is done to the end of the look.
 """
 
 import argparse
@@ -48,7 +48,7 @@ GROUPS: Final = ("a", "b")
 CALM_SECONDS: Final = 150.0
 """What is usual is known after two calm minutes."""
 
-_SLOW_POINT: Final = "between_table_commits"
+_SLOW_POINTS: Final = ("mid_data_files", "between_table_commits")
 _SLOWED: Final = 500  # commits, at most
 _LOOK_SECONDS: Final = 1.0
 _SCRAPE_SECONDS: Final = 1.5
@@ -118,12 +118,16 @@ class Demo:
     def begin(self, fault: str, target: str) -> str:
         """Do a fault, and return what was done."""
         if fault == SLOW_SINK:
-            hits = self.failpoints / f"{_SLOW_POINT}.hits"
-            number = len(hits.read_text().splitlines()) if hits.exists() else 0
-            armed = "".join(f"{_SLOW_POINT} hang {each}\n" for each in range(number, number + _SLOWED))
-            write_file(self.failpoints / "armed", armed)
-            return f"Each commit takes {HANG_SECONDS:g} s more."
+            armed = [line for point in _SLOW_POINTS for line in self._hangs(point)]
+            write_file(self.failpoints / "armed", "\n".join(armed))
+            return f"Each write of a file and each commit of a game's table takes {HANG_SECONDS:g} s more."
         return self.run("demo", "break", fault, target).splitlines()[0]
+
+    def _hangs(self, point: str) -> list[str]:
+        """Return the faults that let each next hit of a fail-point hang."""
+        hits = self.failpoints / f"{point}.hits"
+        number = len(hits.read_text("utf-8").splitlines()) if hits.exists() else 0
+        return [f"{point} hang {each}" for each in range(number, number + _SLOWED)]
 
     def end(self, fault: str, target: str) -> None:
         """End a fault, if it lasts."""
@@ -185,6 +189,11 @@ class Demo:
         """Scrape every process that Prometheus would."""
         files = sorted(self.paths.targets.glob("*.json"))
         return dict(zip([each.stem for each in files], self._pool.map(_scrape, files), strict=True))
+
+    def with_games(self, target: str) -> str:
+        """Return a group, or another one where a crash loop has had its games isolated."""
+        carrying = sorted({group for group, _ in self.command().games.values() if group is not None})
+        return target if target not in GROUPS or target in carrying else carrying[0]
 
     def well(self) -> str | None:
         """Return why the demo is not well; None: every stream runs, and no incident but of refused rows is open."""
@@ -279,8 +288,8 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
     before = demo.look()
     groups = {key: group for key, (group, _) in before.views["command"].games.items()}
     known = {each.incident_id for each in before.views["command"].incidents}
-    began = time.time()
     _say(f"{fault} {target}: {demo.begin(fault, target)}")
+    began = time.time()
     complete_at, harmed = None, False
     while True:
         seen = demo.look()
@@ -296,6 +305,7 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
             break
         if passed > max(signs.limit_seconds, signs.cause_seconds) + _STAYS_SECONDS:
             break
+        time.sleep(_LOOK_SECONDS)
     run.coped = signs.may_cope and not harmed
     demo.end(fault, target)
     run.well_again_seconds = round(wait(demo.well, _WELL_SECONDS), 1)
@@ -382,7 +392,7 @@ def carry_out(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         games = [key for key, _ in demo.command().games.items()]
         for fault, target in plan(options.seed, games, options.only):
             wait(demo.well, _WELL_SECONDS)
-            runs.append(break_it(demo, fault, target))
+            runs.append(break_it(demo, fault, demo.with_games(target)))
             sys.stderr.write(report(runs) + "\n")
     return {
         "seed": options.seed, "games": options.games, "rate": options.rate, "began": began.isoformat(),

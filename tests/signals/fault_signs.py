@@ -13,7 +13,7 @@ BY_SILENCE_SECONDS: Final = 30.0
 """So soon one must be that only missing heartbeats tell."""
 
 SLOW_SINK: Final = "slow sink"
-"""Every commit takes 30 s more. No fault of a demo: only a fail-point does it. Games are late after their objective."""
+"""Each file and each commit takes 30 s more: fail-points do it, not the demo. Games are late after their objective."""
 
 GROUP, INGEST, GAME, SOURCE, STORE = "group", "ingest", "game", "source", "store"
 _LATE: Final = frozenset({"AT_RISK", "LAGGING", "STALLED"})
@@ -113,7 +113,7 @@ def _late(view: View, group: str) -> bool:
 
 def _failed(view: View, group: str) -> bool:
     states = view.of_group(group).values()
-    return all(each in _FAILED for each in states) and not view.is_well
+    return {*states} <= _FAILED and bool(states) and not view.is_well
 
 
 def _ingest_silent(view: View, _target: str) -> bool:
