@@ -120,12 +120,13 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             pattern = f"Rows of {{}} refused since schema version {version}"
         return of_game(
             Cause.SCHEMA, pattern, window, evidences, (*well, "its stream runs"),
-            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh",
+            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh", is_fact=True,
         )  # fmt: skip
     return of_game(
         Cause.POISON, "Rows of {} refused as damaged", window, evidences,
         (*well, "no schema was registered shortly before", "its stream runs"),
         Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
+        is_fact=True,
     )  # fmt: skip
 
 

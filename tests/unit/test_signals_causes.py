@@ -80,6 +80,13 @@ def test_rows_refused_since_a_schema_change_name_the_version() -> None:
     assert finding.runbook == "turnoutrejectratiohigh"
 
 
+def test_refused_rows_are_raised_at_the_first_look() -> None:
+    """They are counted, not inferred: a second look would only be later."""
+    for rows in ({"malformed_payload": 400}, {"unknown_schema": 400}):
+        (incident,) = Keeper().see(look(game(refused=rows)))
+        assert incident.games == ("chess",)
+
+
 def test_damaged_rows_are_a_schema_only_shortly_after_a_change() -> None:
     """The same refused rows are poison where no schema was registered, or the first one."""
     rows = {"malformed_payload": 400}
