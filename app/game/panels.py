@@ -15,7 +15,7 @@ from app import formatting
 from app.components import links
 from app.game import figures, marks, versions
 from app.game.cause import CauseCard
-from app.game.signals import GameSignals, short, state_text
+from app.game.signals import GameSignals, short, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
@@ -89,7 +89,8 @@ def draw_charts(signals: GameSignals) -> None:
     series = signals.series
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
-        st.html(parts.section("Rows", "per second, landed and refused", legend))
+        about = f"per second, landed and refused{until_text(signals, 'series')}"
+        st.html(parts.section("Rows", about, legend))
         if series is None or not series.games:
             none = "No history to draw." if series is None else "Nobody reported this game in this time."
             st.html(parts.silence(none, _why(signals, "series") if series is None else _last_row(signals)))
@@ -115,7 +116,7 @@ def draw_versions(environment: Environment, signals: GameSignals) -> None:
     """Draw the newest schema versions in words."""
     found = signals.versions
     count = "" if found is None else f"{len(found)} {'version' if len(found) == 1 else 'versions'}"
-    st.html(parts.section("Schemas", count))
+    st.html(parts.section("Schemas", f"{count}{until_text(signals, 'versions')}"))
     if found is None:
         st.html(parts.silence("Not known.", _why(signals, "versions")))
         return
@@ -135,7 +136,8 @@ def draw_versions(environment: Environment, signals: GameSignals) -> None:
 def draw_operations(signals: GameSignals) -> None:
     """Draw the last operations about the game or its group; one opens its page."""
     with st.container(border=True, key="card_operations", gap="xsmall"):
-        st.html(parts.section("Operations", "of this game and its group, newest first"))
+        about = f"of this game and its group, newest first{until_text(signals, 'operations')}"
+        st.html(parts.section("Operations", about))
         found = signals.operations
         if found is None:
             st.html(parts.silence("Not known.", _why(signals, "operations")))

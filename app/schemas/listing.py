@@ -32,7 +32,7 @@ _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _COLUMNS: Final = {
     "game": st.column_config.TextColumn("Game", width=130),
-    "page": links.schemas_column("Key (opens it)", "schemas", 150),
+    "page": links.schemas_column("Key (opens it)", "schemas", 130),
     "version": st.column_config.NumberColumn("Version", width=65),
     "change": st.column_config.TextColumn(
         "Change", width=210, help="Why rows are refused, else what the newest version changed in the game's table."
@@ -42,6 +42,7 @@ _COLUMNS: Final = {
     "age": st.column_config.TextColumn("Age", width=75, help="Of the newest version."),
     "by": st.column_config.TextColumn("Registered by", width=120),
 }
+_ORDER: Final = ("state", "game", "page", "version", "rate", "change", "age", "format", "by")
 
 
 def state_of(game: GameVersions, catalogue: Catalogue) -> str:
@@ -117,7 +118,9 @@ def _draw_table(
             for place, game in enumerate(games)
         ),
         hide_index=True,
-        height=min(36 * (len(games) + 1), 620),
+        row_height=36,
+        height=min(36 * (len(games) + 1) + 2, 620),
+        column_order=_ORDER,
         column_config={"state": pills.column("State", _PILLS, 120, _ABOUT_STATE), **_COLUMNS},
         placeholder=formatting.UNKNOWN_VALUE,
         alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, header
+from app.components import cards, confirm, header, log_panel
 from app.components.cards import Card
 from app.game import panels, queries, rows_panel
 from app.game.cause import CauseCard, card
@@ -57,6 +57,7 @@ def _live(environment: Environment) -> None:
         panels.draw_changes(signals, partial(services.game_transitions, environment, game_key, _DAY))
     with right:
         panels.draw_neighbours(signals)
+    log_panel.draw(environment, steering.fleet, () if row.group is None else (row.group,))
 
 
 def _offered(environment: Environment, row: GameRow) -> tuple[Mapping[str, Card], str | None]:

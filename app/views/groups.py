@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, group_cards, group_forms, header, links, pills
+from app.components import cards, confirm, group_cards, group_forms, header, links, log_panel, pills
 from app.fleet import timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
@@ -68,6 +68,7 @@ def _live(environment: Environment) -> None:
     links.keep(_LINKED)
     _draw_table(steering)
     group_forms.draw_make(environment)
+    log_panel.draw(environment, fleet, fleet.groups)
     if (opened := st.session_state.pop(_OPEN, None)) is not None:
         st.switch_page("views/fleet.py", query_params={"group": opened})
 

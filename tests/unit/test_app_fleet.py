@@ -9,10 +9,11 @@ from typing import cast
 import numpy as np
 import pytest
 
-from app.fleet import choice, figures, headline, incidents, strip, table, timeline
+from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
+from app.look import grid, tokens
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.names import game_key
@@ -240,6 +241,17 @@ def test_a_calm_fleet_says_what_ended_last_and_when() -> None:
     assert not unread.startswith("No incident")
 
 
+def test_incidents_that_have_ended_are_listed_with_how_long_they_lasted() -> None:
+    """The history has each incident that has ended, with its cause and games, and none that is open."""
+    chess = game_key("Chess")
+    over = incident([chess], since=NOW - 900, ended_at=NOW - 300)
+    known = signals([Game("Chess")], incidents=(incident([chess], incident_id="i2"), over))
+    (line,) = incidents.ended(known)
+    assert (line["ended"], line["lasted"], line["cause"]) == ("07:55", "10 min", "schema")
+    assert line["where"] == "Chess in group a"
+    assert not incidents.ended(signals([Game("Chess")]))
+
+
 def test_hostile_texts_of_an_incident_lose_what_cannot_be_seen() -> None:
     """Names and findings pass through the one place that removes invisible and direction-changing characters."""
     spoof = "\u202egnihton\u202c\nsecond"
@@ -365,3 +377,28 @@ def test_a_thousand_games_cost_little() -> None:
     sys.stdout.write(f"CPU {min(spent) * 1000:.0f} ms, {sizes}\n")
     assert min(spent) <= 0.075
     assert sum(sizes.values()) <= 300_000
+
+
+@pytest.mark.parametrize(("tone", "fill"), [("bad", "bad"), ("late", "late"), ("recovering", "busy")])
+def test_a_running_game_of_an_open_incident_is_not_green_in_the_grid(tone: str, fill: str) -> None:
+    """Where rows of a running game are refused, its cell, its group and the legend say so; a failed one fails."""
+    chess, go = game_key("Chess"), game_key("Go")
+    known = fleet([Game("Chess"), Game("Go", "FAILED"), Game("Ludo")])
+    found = [incident([chess, go], tone=tone), incident([game_key("Ludo")], incident_id="i2", ended_at=NOW - 60)]
+    made = blocks.blocks(known, known.rows, {}, found, stale=False)
+    assert [(cell.name, cell.mark) for cell in made[0].cells] == [
+        ("Chess", "busy" if tone == "recovering" else tone),
+        ("Go", None),
+        ("Ludo", None),
+    ]
+    assert made[0].well == "1 of 3 well"
+    legend = grid.legend(made)
+    assert legend[0][0] == fill
+    assert legend[0][1].startswith("! runs, in an incident")
+    assert ("ok-quiet", "running") in legend
+    spec = grid.grid(made, "light").spec["layer"]
+    codes = grid.grid(made, "light").datasets["cells"]["code"].to_pylist()
+    scale = spec[0]["encoding"]["fill"]["scale"]
+    fills = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert fills[codes[0]] == tokens.colour(fill, "light")
+    assert "1 of the running ones in an open incident" in blocks.summary(known, made, stale=False)
