@@ -66,7 +66,8 @@ def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 
     environment = environment_or_stop()
 
     def draw_now() -> None:
-        draw(environment_or_stop())
+        with links.written_at_once():
+            draw(environment_or_stop())
 
     st.session_state[_IN_USE] = every_seconds(environment)
     st.fragment(draw_now, run_every=max(st.session_state[_IN_USE], at_least_seconds))()
