@@ -46,7 +46,7 @@ _CARDS: Final = """
 [class*="st-key-card_"] [data-testid="stText"] *,[class*="st-key-operation_"] [data-testid="stText"] *,[class*="st-key-confirm_"] [data-testid="stText"] *,.st-key-verdict [data-testid="stText"] *{white-space:pre-wrap;overflow-wrap:anywhere}
 [class*="st-key-tile_"]{padding:.5rem .8rem}
 .st-key-actions>div{flex:1 1 22rem;min-width:min(20rem,100%)}
-.st-key-verdict [data-testid="stText"]{font-size:1.1rem;font-weight:600}
+.st-key-verdict [data-testid="stText"]{font-size:.93rem;font-weight:600}
 [data-testid="stMainBlockContainer"] h3{font-size:1.05rem;padding:.75rem 0 0}
 """
 
