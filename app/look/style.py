@@ -12,11 +12,13 @@ _FRAME: Final = """
 [data-testid="stStatusWidget"]{display:none}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
+.st-key-whoami_demo{position:fixed;top:.75rem;right:3.6rem;z-index:1000000;width:auto}
+.st-key-whoami_demo button p{font-size:.86rem}
 .st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
 .st-key-context{min-height:2.6rem;margin-top:.9rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
 button[data-variant="segmented_control"][aria-checked="true"] *{color:var(--ink)!important}
-[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
+[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-whoami_demo),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
 .st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
 .st-key-keys:focus-within{opacity:1;pointer-events:auto}
 .st-key-keys button{min-height:2rem;padding:.1rem .7rem}
@@ -46,7 +48,7 @@ _CARDS: Final = """
 [class*="st-key-card_"] [data-testid="stText"] *,[class*="st-key-operation_"] [data-testid="stText"] *,[class*="st-key-confirm_"] [data-testid="stText"] *,.st-key-verdict [data-testid="stText"] *{white-space:pre-wrap;overflow-wrap:anywhere}
 [class*="st-key-tile_"]{padding:.5rem .8rem}
 .st-key-actions>div{flex:1 1 22rem;min-width:min(20rem,100%)}
-.st-key-verdict [data-testid="stText"]{font-size:1.1rem;font-weight:600}
+.st-key-verdict [data-testid="stText"]{font-size:.93rem;font-weight:600}
 [data-testid="stMainBlockContainer"] h3{font-size:1.05rem;padding:.75rem 0 0}
 """
 
