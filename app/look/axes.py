@@ -196,18 +196,22 @@ def _aim(seconds: float) -> str:
 
 
 def _events(frame: Frame) -> pa.Table:
-    """Return the events within the axis, the words of those close together on two lanes; at most six, then how many."""
+    """Return the events within the axis, the words of those close together on two lanes; at most six, then how many.
+
+    The words of an event near the end of the axis stand left of it, towards those of the event before.
+    """
     whole = max(1.0, frame.until - frame.since)
     inside = sorted((each for each in frame.events if frame.since <= each.at <= frame.until), key=lambda each: each.at)
     rows: list[dict[str, Any]] = []
-    last, lane = -math.inf, 0
+    last, lane, was_near = -math.inf, 0, False
     for number, each in enumerate(inside[: _MOST_EVENTS + 1]):
         words = formatting.shown(each.label, 24)
         if number == _MOST_EVENTS:
             words = f"+{len(inside) - _MOST_EVENTS}"
-        lane = 1 - lane if each.at - last < _CLOSE * whole else 0
-        last = each.at
         near = each.at > frame.until - _CLOSE * whole
+        reach = 2 * _CLOSE if near and not was_near else _CLOSE
+        lane = 1 - lane if each.at - last < reach * whole else 0
+        last, was_near = each.at, near
         rows.append({"t": each.at * 1000, "label": words, "lane": lane, "near": near})
     return table(rows, {"t": pa.float64(), "label": pa.string(), "lane": pa.int8(), "near": pa.bool_()})
 
