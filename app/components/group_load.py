@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from app import formatting
-from app.fleet.figures import per_second
 from app.look.axes import Event, Values
+from app.look.lines import per_second
 from listeners.series import Series
 from pipeline.health.condition import GroupCondition
 from pipeline.moments import in_utc

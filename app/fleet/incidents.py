@@ -41,7 +41,7 @@ _RUNBOOKS_OF_DRIVERS: Final[Mapping[str, str]] = {
     "operation": "turnoutoperationneedsperson",
 }
 _OF_DOWN: Final = frozenset({"UNKNOWN", "FAILED", "CRASH_LOOP"})
-"""Statuses of streams whose driver is down or fails: its own row says so of all of them."""
+"""Statuses of streams whose driver is down or fails; the row of the driver covers them."""
 
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 160  # characters of a reason

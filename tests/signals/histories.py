@@ -115,7 +115,7 @@ class Reporting(Telemetry):
 
 @dataclass
 class Stream:
-    """What the watchdog asks of a stream."""
+    """A stream as the watchdog sees it."""
 
     game_key: str
     cursor: int
@@ -138,7 +138,7 @@ class Stream:
 
 @dataclass
 class Carried:
-    """What the watchdog asks of a group."""
+    """A group as the watchdog sees it."""
 
     name: str
     streams: dict[str, Stream] = field(default_factory=dict)
@@ -275,7 +275,7 @@ class History:
             yield self.now
 
     def tick(self, seconds: float, chance: float = 0.5, clocks_are_right: bool = False) -> None:
-        """Let time pass; with a chance something happens, which moves clocks unless they are to be right."""
+        """Let time pass; with a chance something happens, which may move clocks."""
         self._travel(self.now + seconds)
         if self.random.random() < chance:
             self.random.choice(_EVENTS if not clocks_are_right else _EVENTS_OF_PROCESSES)(self)

@@ -1,4 +1,4 @@
-"""What each surface says of a fleet at one moment, read by its own code: page, command, /metrics, metrics tables."""
+"""Reads each surface by its own code at one moment, and compares: page, command, /metrics."""
 
 import json
 from collections import Counter
@@ -187,7 +187,7 @@ def _compare_metrics(history: History, page: Fleet) -> None:
     exported = {name: words(scrape(process), name, page.read_at) for name, process in running.items()}
     for row in page.rows:
         process = running.get(row.group or "")
-        if row.group is not None and (process is None or process.started_at > page.read_at):
+        if row.group is not None and (process is None or _is_before_start(row, process)):
             continue  # a moment ago it was killed, or the clock was set back: surfaces learn that at their own pace
         _compare_word(row, exported.get(row.group or "", {}).get(row.game_key), page)
     ingest = history.processes.get(("ingest", "main"))
@@ -212,6 +212,12 @@ def _compare_metrics(history: History, page: Fleet) -> None:
             assert {cause: amount for cause, amount in kept.items() if amount} == +games
 
 
+def _is_before_start(row: GameRow, process: Running) -> bool:
+    """Tell whether a set-back clock dates a report of this process before its start: then the judgement waits."""
+    reported = row.reported
+    return bool(process.published) and reported is not None and reported.updated_at < process.started_at + 0.01
+
+
 def _compare_word(row: GameRow, word: Word | None, page: Fleet) -> None:
     verdict, reported = row.verdict, row.live
     if row.group is None:
@@ -234,6 +240,8 @@ def _compare_word(row: GameRow, word: Word | None, page: Fleet) -> None:
 
 def check_window(history: History, process: Running, now: float) -> None:
     """Compare latencies of streams that began within the window with all that their driver counts in /metrics."""
+    if process.watchdog is None or process.watchdog._results:
+        return  # as in an outage of the store, in which it lands rows and is not evaluated
     samples = scrape(process)
     exported = {} if samples is None else words(samples, process.name, now)
     for key, state in process.published.items():

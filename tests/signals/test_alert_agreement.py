@@ -76,7 +76,7 @@ def follow(of: World, seeds: range, folder: Path) -> Counter[str]:
 
 @pytest.mark.proves("G131")
 def test_alerts_follow_from_the_judgement(made: World, tmp_path: Path) -> None:
-    """What the page calls trouble fires after the rule's wait, and what it calls well is silent."""
+    """An alert fires after its wait where the page shows trouble, and is silent where the page shows none."""
     counted = follow(made, range(FEW), tmp_path)
     assert counted["TurnoutFleetUnhealthy"] > 0
 

@@ -13,7 +13,7 @@ from app.fleet import blocks, choice, figures, headline, incidents, strip, table
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
-from app.look import grid, tokens
+from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.names import game_key
@@ -163,7 +163,7 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
     begun = replace(hour, until=hour.since + 59 * 60)
-    assert figures.per_second(begun, begun.events)[-1] is None, "no second of it is over"
+    assert lines.per_second(begun, begun.events)[-1] is None, "no second of it is over"
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:

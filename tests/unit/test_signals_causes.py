@@ -175,9 +175,10 @@ def test_nothing_known_is_undetermined_and_says_what_is() -> None:
 def test_troubled_neighbours_are_evidence_and_never_what_a_cause_is_not() -> None:
     """Neighbours, groups and a source in trouble exclude nothing: only what is well stands under it."""
     blind = replace(LEVEL, condition="unknown", sentence="what waits in the source is unknown")
-    ill = {"status": "STALLED", "backlog_seconds": 200.0}
+    ill: dict[str, Any] = {"status": "STALLED", "backlog_seconds": 200.0}
     failure = StreamFailure("poison", "ValueError: row 17", 1, NOW)
-    for own in ({}, {"failure": failure}, {"refused": {"malformed_payload": 9_000}, "failure": None}):
+    kinds: list[dict[str, Any]] = [{}, {"failure": failure}, {"refused": {"malformed_payload": 9_000}}]
+    for own in kinds:
         for others, said in ((("go", "ludo"), "2 of its 3 neighbours are in trouble, too"), (("go",), "1 of its 3")):
             near = [game(key, **ill) if key in others else game(key) for key in ("go", "ludo", "risk")]
             finding = found(game(**{**ill, **own}), *near, source=blind)

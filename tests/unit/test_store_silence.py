@@ -66,7 +66,7 @@ def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine) -
 
 
 def test_a_common_silence_with_a_store_that_takes_writes_says_what_to_look_for(engine: Engine) -> None:
-    """Where writes work, the store is not accused; what the processes share is still the question."""
+    """Where writes work, the text does not accuse the store, and asks for a shared cause."""
     silent(engine, main=20, a=22)
     fleet = read_fleet(engine)
     assert problem(fleet) == (
