@@ -46,7 +46,7 @@ from tests.signals.fault_signs import SLOW_SINK, Metrics, Opened, Sample, Signs,
 
 GROUPS: Final = ("a", "b")
 CALM_SECONDS: Final = 150.0
-"""What is usual is known after two calm minutes."""
+"""The judgement of causes learns the usual rates within two calm minutes."""
 
 _SLOW_POINTS: Final = ("mid_data_files", "between_table_commits")
 _SLOWED: Final = 500  # commits, at most

@@ -1,4 +1,4 @@
-"""What each fault of a demo must show: the status on a command, `/metrics` and a page, and the cause. Pure."""
+"""Signs of each fault of a demo: the status on a command, `/metrics` and a page, and the cause. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a command or a page says at one moment."""
+    """A command or a page at one moment."""
 
     drivers: Mapping[tuple[str, str], str]  # state by kind and name
     games: Mapping[str, tuple[str | None, str]]  # group and status by key
@@ -72,7 +72,7 @@ Metrics = Mapping[str, Sequence[Sample] | None]
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What must be seen of a fault."""
+    """The right status of a fault, and its cause."""
 
     limit_seconds: float  # of the status
     view: Callable[[View, str], bool]
