@@ -2,13 +2,12 @@
 
 `python -m tests.signals.fault_runs --seed 1` starts `turnout demo` in a folder of its own, breaks and mends it by
 `turnout demo break`, and looks as people do: `turnout status --json`, `/metrics` of each process, the Fleet page's
-readers and headline, and `turnout incidents --json`. A look every second; seconds count from when the demo says that the
-fault is done to the end of the look.
+readers and headline, and `turnout incidents --json`. A look every second; seconds count from when the demo says that
+the fault is done to the end of the look.
 """
 
 import argparse
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from typing import Any, Final
 
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
+from streamlit.logger import set_log_level
 
 from app.fleet import headline, incidents, readers
 from app.fleet.signals import Signals
@@ -46,7 +46,7 @@ from tests.signals.fault_signs import SLOW_SINK, Metrics, Opened, Sample, Signs,
 
 GROUPS: Final = ("a", "b")
 CALM_SECONDS: Final = 150.0
-"""What is usual is known after two calm minutes."""
+"""The judgement of causes learns the usual rates within two calm minutes."""
 
 _SLOW_POINTS: Final = ("mid_data_files", "between_table_commits")
 _SLOWED: Final = 500  # commits, at most
@@ -383,7 +383,7 @@ def _say(text: str) -> None:
 
 def carry_out(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Run all faults of a seed in a new demo, and return what was seen."""
-    logging.getLogger("streamlit").setLevel(logging.ERROR)  # its caches say that no page runs
+    set_log_level("ERROR")  # its caches say that no page runs
     runs: list[Run] = []
     began, load = datetime.now(UTC), machine.load_average()
     with running(folder, options.games, options.rate, options.seed) as demo:

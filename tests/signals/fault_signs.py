@@ -1,4 +1,4 @@
-"""What each fault of a demo must show: the status on a command, `/metrics` and a page, and the cause. Pure."""
+"""Signs of each fault of a demo: the status on a command, `/metrics` and a page, and the cause. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,9 @@ from pipeline.signals.causes import Cause
 
 AT_ONCE_SECONDS: Final = 10.0
 """So soon a status must be right that something reports."""
+
+REFUSED_SECONDS: Final = 20.0
+"""So soon refused rows must be shown: two triggers (2 s, 5 s), a pass, a heartbeat and a look (5 s each) come first."""
 
 BY_SILENCE_SECONDS: Final = 30.0
 """So soon one must be that only missing heartbeats tell."""
@@ -37,7 +40,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a command or a page says at one moment."""
+    """A command or a page at one moment."""
 
     drivers: Mapping[tuple[str, str], str]  # state by kind and name
     games: Mapping[str, tuple[str | None, str]]  # group and status by key
@@ -69,7 +72,7 @@ Metrics = Mapping[str, Sequence[Sample] | None]
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What must be seen of a fault."""
+    """The right status of a fault, and its cause."""
 
     limit_seconds: float  # of the status
     view: Callable[[View, str], bool]
@@ -126,7 +129,7 @@ def _all_silent(view: View, _target: str) -> bool:
 
 
 def _all_run(view: View, _target: str) -> bool:
-    return view.is_well and view.count("RUNNING") == len(view.games)
+    return "streams healthy" in view.text and view.count("RUNNING") == len(view.games)
 
 
 def _refused(view: View, game: str) -> bool:
@@ -206,9 +209,9 @@ _SIGNS: Final[Mapping[str, Signs]] = {
     "disk": Signs(BY_SILENCE_SECONDS, _failed, _streams_failed, Cause.STORAGE, GROUP),
     "lock": Signs(BY_SILENCE_SECONDS, _all_silent, _unjudged, Cause.STORAGE, STORE),
     "silence": Signs(BY_SILENCE_SECONDS, _all_run, _no_commit, Cause.SOURCE_SILENT, SOURCE, 240.0, stays_well=True),
-    "poison": Signs(AT_ONCE_SECONDS, _refused, _rejects, Cause.POISON, GAME),
-    "quarantine": Signs(AT_ONCE_SECONDS, _refused, _rejects, Cause.POISON, GAME),
-    "schema": Signs(AT_ONCE_SECONDS, _refused, _rejects, Cause.SCHEMA, GAME),
+    "poison": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
+    "quarantine": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
+    "schema": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.SCHEMA, GAME),
 }
 
 _OF_INGEST: Final[Mapping[str, Signs]] = {

@@ -56,7 +56,7 @@ def test_a_dead_group_is_seen_whatever_its_neighbours_are() -> None:
 
 
 def test_a_wrong_or_late_run_is_counted_as_one() -> None:
-    """The table says no where a status came late, or another cause stood at the end."""
+    """A late status or another cause at the end is a no in the table."""
     good = Run(
         "kill", "a", 10.0, "driver gone", dict.fromkeys(("command", "metrics", "page"), 3.0), cause="driver gone"
     )

@@ -62,7 +62,7 @@ def restart_by_hand(day: Day) -> None:
 
 
 def restart_ingest(day: Day) -> None:
-    """Ingest ends in order and is started again; what came meanwhile waits in the source for seconds."""
+    """Ingest ends in order and is started again; rows of these seconds wait in the source."""
     day.fleet.ingest, day.fleet.arriving = Liveness("stopped", day.now, "is stopped"), False
     day.passes(day.random.uniform(5, 20))
     day.fleet.ingest = Liveness("starting", day.now, "is starting")
@@ -125,7 +125,7 @@ def a_day(seed: int) -> list[str]:
 
 @pytest.mark.proves("G210")
 @pytest.mark.parametrize("act", ACTS)
-def test_what_is_done_in_order_raises_nothing(act: Callable[[Day], None]) -> None:
+def test_acts_that_go_well_raise_nothing(act: Callable[[Day], None]) -> None:
     """Deployments, restarts, moves and maintenance that go well are nobody's trouble."""
     day = Day(1)
     day.passes(200)
