@@ -93,7 +93,13 @@ def test_a_link_opens_the_log_that_it_names(store: Engine, tmp_path: Path, openi
     folder = Paths(tmp_path).logs
     folder.mkdir()
     (folder / "group-b.log").write_text("of b\n")
-    assert opening("groups", log="group:b").code[0].value == "of b"
+    app = opening("groups", log="group:b")
+    assert [each.value for each in app.code] == ["of b"]
+    (folder / "group-b.log").write_text("".join(f"{n}\n" for n in range(30)))
+    st.cache_data.clear()
+    assert again(app).code[0].value.split() == [str(n) for n in range(5, 30)], "the newest are seen without scrolling"
+    app.toggle(key="log_earlier").set_value(True).run()
+    assert app.code[0].value.split() == [str(n) for n in range(5)]
     assert "a driver that is not here: group:gone" in texts(opening("groups", log="group:gone", steer="gone"))
 
 
