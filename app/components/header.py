@@ -69,7 +69,6 @@ def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 
     def draw_now() -> None:
         with links.written_at_once():
             draw(environment_or_stop())
-        links.follow()
 
     st.session_state[_IN_USE] = every_seconds(environment)
     st.fragment(draw_now, run_every=max(st.session_state[_IN_USE], at_least_seconds))()

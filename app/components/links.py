@@ -19,7 +19,6 @@ _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
 _CARRIED = ("range",)  # what a link to another page takes along
-_GOING: Final = "links_going"  # the page that a callback wants opened
 _SLOTS: Final = "links_slots"  # key of the parameters of the page on screen
 _PAGE: Final = "links_page"
 
@@ -74,8 +73,10 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
 
     A page that there is not, as an incident of a newer version may name, opens nothing.
     """
-    if page in _PAGES:
-        st.switch_page(f"views/{page}.py", query_params={**_carried(), **query})
+    if page not in _PAGES:
+        return
+    kept = {name: st.query_params[name] for name in _CARRIED if name in st.query_params}
+    st.switch_page(f"views/{page}.py", query_params={**kept, **query})
 
 
 def schemas_column(label: str, table: str, width: int) -> Any:
@@ -229,28 +230,9 @@ def _offer(key: str, what: str, choices: Mapping[str, str], to: tuple[str, str])
     )
 
 
-def follow() -> None:
-    """Open the page that was clicked in a table or chosen below it; called once a page is drawn.
-
-    A callback that opened it at once would leave this page's address without its parameters in the browser's history.
-    """
-    going = st.session_state.pop(_GOING, None)
-    if going is not None:
-        page, query = going
-        st.switch_page(f"views/{page}.py", query_params={**_carried(), **query})
-
-
-def _carried() -> dict[str, str]:
-    return {name: st.query_params[name] for name in _CARRIED if name in st.query_params}
-
-
-def _go(page: str, query: Mapping[str, str]) -> None:
-    st.session_state[_GOING] = (page, dict(query))
-
-
 def _open(key: str, page: str, param: str) -> None:
     """Open what was clicked by what its cell says: its row may hold another one by now."""
-    _go(page, {param: st.session_state[key]["label"]})
+    st.switch_page(f"views/{page}.py", query_params={param: st.session_state[key]["label"]})
 
 
 def _open_named(key: str, table: str) -> None:
@@ -258,13 +240,13 @@ def _open_named(key: str, table: str) -> None:
     known: Mapping[str, str] = st.session_state.get(f"{table}_named", {})
     game_key = known.get(st.session_state[key]["label"])
     if game_key is not None:
-        _go("game", {"game": game_key})
+        st.switch_page("views/game.py", query_params={"game": game_key})
 
 
 def _open_chosen(key: str, page: str, param: str) -> None:
     chosen, st.session_state[key] = st.session_state[key], None
     if chosen is not None:
-        _go(page, {param: chosen})
+        st.switch_page(f"views/{page}.py", query_params={param: chosen})
 
 
 def _some(values: tuple[str, ...]) -> str:

@@ -13,7 +13,8 @@ from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.fleet import Fleet
 
-_HEIGHT: Final = 380  # px
+_HEIGHT: Final = 380  # px, of the earlier lines, which scroll
+_NEWEST: Final = 25  # lines that are seen without scrolling
 _CHOICE: Final = "log_of"  # the widget's key
 _OTHERS: Final = {each: (each, "main") for each in ("ingest", "controller", "maintenance")}
 
@@ -63,4 +64,7 @@ def _draw_tail(environment: Environment, fleet: Fleet, kind: str, name: str) -> 
     if not found.lines:
         st.html(parts.note("The file is empty."))
         return
-    st.code("\n".join(found.lines), language=None, height=_HEIGHT, wrap_lines=True)
+    earlier, newest = found.lines[:-_NEWEST], found.lines[-_NEWEST:]
+    if earlier and st.toggle(f"{len(earlier)} earlier lines", key="log_earlier"):
+        st.code("\n".join(earlier), language=None, height=_HEIGHT, wrap_lines=True)
+    st.code("\n".join(newest), language=None, wrap_lines=True)

@@ -19,9 +19,9 @@ from app.game.signals import GameSignals, short, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
+from app.state.readings import Reading
 from app.state.services import Environment
 from pipeline.contracts.catalogue.versions import GameVersions
-from pipeline.errors import Refused
 from pipeline.names import GameKey
 
 _ROWS_HEIGHT: Final = 140
@@ -65,7 +65,9 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
 
 
 def draw_alerts(signals: GameSignals) -> None:
-    """Draw the alerts that fire for the game."""
+    """Draw the alerts that fire for the game; where nobody can tell, that."""
+    if signals.alerts is None and "alerts" in signals.whys:
+        st.html(parts.note(f"Nobody knows which alerts fire for this game: {_why(signals, 'alerts')}"))
     for number, alert in enumerate(signals.alerts or ()):
         tone: Tone = "bad" if alert.severity == "page" else "late"
         with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
@@ -162,14 +164,17 @@ def draw_operations(signals: GameSignals) -> None:
         )
 
 
-def draw_changes(signals: GameSignals, read: Callable[[], pa.Table]) -> None:
-    """Draw the changes of status of the last day."""
+def draw_changes(signals: GameSignals, seen: Reading[pa.Table]) -> None:
+    """Draw the changes of status of the last day; the last ones known where they cannot be read."""
     with st.container(border=True, key="card_changes", gap="xsmall"):
-        st.html(parts.section("Changes of status", "last 24 h, newest first"))
-        try:
-            table = read()
-        except Refused as refused:
-            st.html(parts.silence("Not known.", formatting.shown(str(refused))))
+        why = formatting.shown(seen.why or "", 120)
+        until = (
+            f" · until {short(seen.good_at, signals.now)}: {why}" if seen.failed and seen.good_at is not None else ""
+        )
+        st.html(parts.section("Changes of status", f"last 24 h, newest first{until}"))
+        table = seen.value
+        if table is None:
+            st.html(parts.silence("Not known.", formatting.shown(seen.why or "")))
             return
         if table.num_rows == 0:
             st.text("No change of status in the last 24 h.")

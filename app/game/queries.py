@@ -47,6 +47,10 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         return seen.value
 
     key = row.game_key
+    asked = environment.settings.alerts
+    firing = part("alerts", lambda: _alerts(environment, row))
+    if not (asked.alertmanager_url or asked.prometheus_url):
+        whys.pop("alerts", None)  # nobody watches, and nobody is asked
     versions = kept("versions", lambda: game_versions(environment, key))
     return GameSignals(
         fleet=steering.fleet,
@@ -56,7 +60,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         recent=part("recent", lambda: _of_game(environment, key, _RECENT)),
         trend=kept("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
         incidents=part("incidents", lambda: readers.incidents(environment)),
-        alerts=part("alerts", lambda: _alerts(environment, row)),
+        alerts=firing,
         operations=kept("operations", lambda: _operations(environment, row)),
         versions=None if versions is None else versions.versions,
         whys=whys,

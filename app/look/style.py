@@ -70,6 +70,7 @@ _PARTS: Final = """
 .t-strip u.t-bad{background:var(--bad)}.t-strip u.t-late{background:var(--late)}
 .t-strip p{display:flex;justify-content:space-between;margin:.2rem 0 0!important;font-size:.8rem;color:var(--mute)}
 .t-figures{display:flex;flex-wrap:wrap;margin:0!important;padding:0!important;border-top:1px solid var(--line)}
+.st-key-strip_repairs .t-figures{border-top:0}
 .t-figures>div{flex:1 1 0;min-width:8.2rem;padding:.55rem .85rem .5rem;border-left:1px solid var(--line);color:var(--spark)}
 .t-figures>div:first-child{border-left:0;padding-left:0}
 .t-figures dt{font-weight:400;font-size:.86rem;color:var(--mute);white-space:nowrap}

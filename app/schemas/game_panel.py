@@ -218,7 +218,8 @@ def _draw_versions(environment: Environment, game: GameVersions, now: float) -> 
                 for each in reversed(game.versions)
             ),
             hide_index=True,
-            height=min(36 * (many + 1), 400),
+            row_height=36,
+            height=min(36 * (many + 1) + 2, 400),
             column_config=_VERSION_COLUMNS,
             alt="Versions of this game with the rows that each has in the game's table, newest first.",
             key="schema_versions_table",

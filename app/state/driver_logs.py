@@ -44,7 +44,7 @@ _IN_ADDRESS: Final = re.compile(r"(://)[^/\s@]+@")
 _BARE: Final = re.compile(r"\b(?:eyJ[\w-]{8,2000}\.[\w-]+(?:\.[\w-]*)?|A[KS]IA[0-9A-Z]{16}|dapi[0-9a-f]{32})\b")
 _KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS: Final = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
-_SETTING: Final = re.compile(r"(?i)password|secret|token|credential|jaas")
+_SETTING: Final = re.compile(r"(?i)password|secret|token|credential|jaas|webhook")
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours of a terminal
 
 

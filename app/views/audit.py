@@ -65,7 +65,7 @@ def _about(log: Log) -> str:
 def _draw_head(log: Log | None) -> None:
     """Draw how many entries the table has, and at the right what can be done; a log that cannot be read is verified."""
     with st.container(horizontal=True, vertical_alignment="center", key="row_audit", gap="small"):
-        st.html(parts.section("Entries", "not known" if log is None else _scope(log)), width="stretch")
+        st.html(parts.section("Entries", _scope(log)), width="stretch")
         verified = bool(st.session_state.get(_VERIFIED))
         st.button(
             "Verify again" if verified else "Verify the log",
@@ -79,7 +79,9 @@ def _draw_head(log: Log | None) -> None:
             )
 
 
-def _scope(log: Log) -> str:
+def _scope(log: Log | None) -> str:
+    if log is None or not log.entries:
+        return "not known" if log is None else "none"
     shown, kept = min(len(log.entries), _ON_SCREEN), len(log.entries)
     file = "" if kept == log.matched else f"; the file holds the newest {formatting.count(kept)}"
     return f"{formatting.count(shown)} of {formatting.count(log.matched)}, newest first, UTC{file}"

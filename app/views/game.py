@@ -14,6 +14,7 @@ from app.game.signals import GameSignals
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
+from app.state.readings import reading
 from app.state.services import Environment
 from pipeline.control.operations import registry
 from pipeline.errors import Refused
@@ -54,7 +55,8 @@ def _live(environment: Environment) -> None:
     left, right = st.columns(2, gap="small")
     with left:
         panels.draw_operations(signals)
-        panels.draw_changes(signals, partial(services.game_transitions, environment, game_key, _DAY))
+        read = partial(services.game_transitions, environment, game_key, _DAY)
+        panels.draw_changes(signals, reading("game_changes", (environment.store, game_key), read))
     with right:
         panels.draw_neighbours(signals)
     log_panel.draw(environment, steering.fleet, () if row.group is None else (row.group,))

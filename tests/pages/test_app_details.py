@@ -16,6 +16,7 @@ from app.game import queries as game_queries
 from app.schemas import queries as schema_queries
 from app.state import control_queries
 from app.state import series as history
+from listeners import metrics_schema
 from listeners.series import Series
 from pipeline.errors import Refused
 from pipeline.ingest import name_sketch
@@ -93,7 +94,13 @@ def test_a_link_opens_the_log_that_it_names(store: Engine, tmp_path: Path, openi
     folder = Paths(tmp_path).logs
     folder.mkdir()
     (folder / "group-b.log").write_text("of b\n")
-    assert opening("groups", log="group:b").code[0].value == "of b"
+    app = opening("groups", log="group:b")
+    assert [each.value for each in app.code] == ["of b"]
+    (folder / "group-b.log").write_text("".join(f"{n}\n" for n in range(30)))
+    st.cache_data.clear()
+    assert again(app).code[0].value.split() == [str(n) for n in range(5, 30)], "the newest are seen without scrolling"
+    app.toggle(key="log_earlier").set_value(True).run()
+    assert app.code[0].value.split() == [str(n) for n in range(5)]
     assert "a driver that is not here: group:gone" in texts(opening("groups", log="group:gone", steer="gone"))
 
 
@@ -226,10 +233,43 @@ def test_a_game_keeps_what_it_knew_and_says_until_when(
     monkeypatch.setattr(game_queries, "control_queries", SimpleNamespace(journal=away))
     monkeypatch.setattr(game_queries, "game_versions", away)
     said = texts(again(app))
+    assert "Nobody knows which alerts" not in said, "no server is asked"
     for head in ("per second, landed and refused · until ", "newest first · until ", "1 version · until "):
         assert head in said
     assert "it is away" in said
     assert "Chess" in drawn_html(app)[0]
+
+
+@pytest.mark.parametrize(
+    ("page", "known", "unknown"),
+    [
+        ("fleet", "1 of 4 streams failing", ["No reading of the history", "Prometheus does not answer"]),
+        ("game", "Chess", ["No history to draw", "Not known.", "Nobody knows which alerts fire for this game"]),
+        ("groups", "Group b degraded", ["cannot be read"]),
+        ("repairs", "1 stream parked", ["The minute tables cannot be read"]),
+        ("access", "The catalog was never read", []),
+    ],
+)
+def test_a_page_stands_without_metrics_catalog_and_prometheus(
+    page: str,
+    known: str,
+    unknown: list[str],
+    store: Engine,
+    tmp_path: Path,
+    opening: Opening,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the metrics tables damaged, the catalog away and no Prometheus each page answers, and names what is away."""
+    monkeypatch.setenv("TURNOUT_ALERTS__PROMETHEUS_URL", "http://127.0.0.1:9")
+    for table in metrics_schema.TABLES:
+        log = Paths(tmp_path).metrics / table.name / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        for file in log.iterdir():
+            file.unlink()
+        (log / f"{0:020}.json").write_text("not json")
+    said = texts(opening(page, **({"game": KEY["Chess"]} if page == "game" else {})))
+    assert known in said
+    assert not [each for each in unknown if each not in said]
 
 
 def test_repairs_without_a_history_have_no_zero(

@@ -296,8 +296,6 @@ def test_a_key_in_a_table_opens_its_game(
     column = links.game_column("Key", "repairs", 200)
     monkeypatch.setattr(st, "session_state", {column.key: {"row": 0, "label": KEY["Risk"]}})
     column.on_click(*column.args)
-    assert not went, "a callback that opened a page would cost this page's address its parameters"
-    links.follow()
     assert went == [("views/game.py", {"game": KEY["Risk"]})]
 
 
