@@ -25,6 +25,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch
+from pipeline.store.operations import Intent, submit
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.test_delta_usage import AT, commit
 from tests.unit.app_world import KEY, Opening, again, drawn_alive, drawn_html, four_games, name_roles, pages_of, texts
@@ -309,6 +310,16 @@ def test_fleet_keeps_its_charts_until_the_history_answers_again(
     app = opening("fleet")
     monkeypatch.setattr(gathering, "series", away)
     assert texts(again(app)).count(" until ") >= 2
+
+
+def test_operations_that_nobody_carries_out_are_not_green(store: Engine, opening: Opening) -> None:
+    """Without a controller open operations wait: the sentence says so, and its dot is warm."""
+    submit(store, Intent("pause", (f"game:{KEY['Go']}",), "ann", "season reset"))
+    app = opening("operations")
+    assert drawn_html(app)[0].startswith("1 operation waits for a controller")
+    drawn = "".join(each.value for each in app.html if not each.value.startswith("<style>"))
+    assert "t-dot t-late" in drawn
+    assert "t-dot t-well" not in drawn
 
 
 def test_the_audit_log_that_cannot_be_read_can_still_be_verified(
