@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.fleet import gathering, readers
 from app.game import queries as game_queries
+from app.schemas import listing
 from app.schemas import queries as schema_queries
 from app.state import control_queries
 from app.state import series as history
@@ -179,6 +180,28 @@ def test_the_use_of_each_version_is_counted(tmp_path: Path, opening: Opening) ->
     st.cache_data.clear()
     assert use_of(again(app)) == [["2", "1"], ["0", "2"], [UNKNOWN, "2027-01-15 08:00"]]
     assert AT == 1_800_000_000
+
+
+def test_the_list_of_schemas_has_the_rows_of_a_day(
+    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each game has its rows a minute over 24 h; a game of which nobody reported has no line, which is no zero."""
+    asked: list[int] = []
+
+    def read(_: object, seconds: int) -> Series:
+        asked.append(seconds)
+        return series([KEY["Chess"]])
+
+    monkeypatch.setattr(listing, "series", read)
+    app = opening("schemas")
+    found = next(each.value for each in app.dataframe if "trend" in each.value).set_index("page")["trend"]
+    assert set(asked) == {86_400}
+    assert list(found[KEY["Chess"]]) == [600] * 20
+    assert found[KEY["Go"]] is None
+    monkeypatch.setattr(listing, "series", away)
+    app = opening("schemas")
+    assert frame(app, "trend") == ["None"] * 4
+    assert "Rows of the last day are not known: it is away" in texts(app)
 
 
 def test_use_that_cannot_be_read_is_a_dash(tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
