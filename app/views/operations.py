@@ -62,7 +62,9 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.is_stuck for each in opened)
-    header.headline(_sentence(len(opened), stuck), tone="late" if stuck else "well", meta=_scope(journal, stuck))
+    halted = bool(opened) and not journal.controller_runs
+    sentence = _sentence(len(opened), stuck, halted=halted)
+    header.headline(sentence, tone="late" if stuck or halted else "well", meta=_scope(journal, stuck))
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
     for place, each in enumerate(opened[:_MAX_CARDS]):
@@ -128,9 +130,12 @@ def _searched(operation: Operation, journal: OperationList) -> str:
     return " ".join([operation.operation_id, operation.actor, *operation.targets, *games]).casefold()
 
 
-def _sentence(opened: int, stuck: int) -> str:
+def _sentence(opened: int, stuck: int, *, halted: bool) -> str:
+    """Say what is open; `halted`: no controller carries it out."""
     if not opened:
         return "No operation is open"
+    if not stuck and halted:
+        return f"{'1 operation waits' if opened == 1 else f'{opened} operations wait'} for a controller"
     if not stuck:
         return "1 operation is open" if opened == 1 else f"{opened} operations are open"
     needs = "1 operation needs a person" if stuck == 1 else f"{stuck} operations need a person"

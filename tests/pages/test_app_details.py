@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.fleet import gathering, readers
 from app.game import queries as game_queries
+from app.schemas import listing
 from app.schemas import queries as schema_queries
 from app.state import control_queries
 from app.state import series as history
@@ -25,6 +26,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch
+from pipeline.store.operations import Intent, submit
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.test_delta_usage import AT, commit
 from tests.unit.app_world import KEY, Opening, again, drawn_alive, drawn_html, four_games, name_roles, pages_of, texts
@@ -180,6 +182,28 @@ def test_the_use_of_each_version_is_counted(tmp_path: Path, opening: Opening) ->
     assert AT == 1_800_000_000
 
 
+def test_the_list_of_schemas_has_the_rows_of_a_day(
+    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each game has its rows a minute over 24 h; a game of which nobody reported has no line, which is no zero."""
+    asked: list[int] = []
+
+    def read(_: object, seconds: int) -> Series:
+        asked.append(seconds)
+        return series([KEY["Chess"]])
+
+    monkeypatch.setattr(listing, "series", read)
+    app = opening("schemas")
+    found = next(each.value for each in app.dataframe if "trend" in each.value).set_index("page")["trend"]
+    assert set(asked) == {86_400}
+    assert list(found[KEY["Chess"]]) == [600] * 20
+    assert found[KEY["Go"]] is None
+    monkeypatch.setattr(listing, "series", away)
+    app = opening("schemas")
+    assert frame(app, "trend") == ["None"] * 4
+    assert "Rows of the last day are not known: it is away" in texts(app)
+
+
 def test_use_that_cannot_be_read_is_a_dash(tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is away, or was read in part, leaves unknown numbers unknown, and the versions stay."""
     engine = open_store(Settings(), Paths(tmp_path))
@@ -309,6 +333,16 @@ def test_fleet_keeps_its_charts_until_the_history_answers_again(
     app = opening("fleet")
     monkeypatch.setattr(gathering, "series", away)
     assert texts(again(app)).count(" until ") >= 2
+
+
+def test_operations_that_nobody_carries_out_are_not_green(store: Engine, opening: Opening) -> None:
+    """Without a controller open operations wait: the sentence says so, and its dot is warm."""
+    submit(store, Intent("pause", (f"game:{KEY['Go']}",), "ann", "season reset"))
+    app = opening("operations")
+    assert drawn_html(app)[0].startswith("1 operation waits for a controller")
+    drawn = "".join(each.value for each in app.html if not each.value.startswith("<style>"))
+    assert "t-dot t-late" in drawn
+    assert "t-dot t-well" not in drawn
 
 
 def test_the_audit_log_that_cannot_be_read_can_still_be_verified(
