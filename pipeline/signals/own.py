@@ -64,7 +64,7 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if kind == "transient":
         return of_game(
             Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
-            retry, "turnoutstreamdown", is_fact=True,
+            retry, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
         )  # fmt: skip
     if changed is not None:
         return of_game(
@@ -78,6 +78,11 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             "turnoutstreamdown", is_fact=True,
         )  # fmt: skip
     return None
+
+
+def _shared_by(group: GroupWindow | None) -> str:
+    """Return the group, where failures of storage are most of its games': they are one incident with its query's."""
+    return f"group {group.seen.name}" if group is not None and group.games > 1 and group.is_mostly_troubled else ""
 
 
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
