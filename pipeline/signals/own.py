@@ -12,6 +12,9 @@ REFUSED_SHARE: Final = 0.02
 REFUSED_LEAST: Final = 10
 """From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual."""
 
+HELD_SHARE: Final = 0.002
+"""Likewise of rows whose schema version is kept out of its table: none of them is usual."""
+
 MOSTLY_SHARE: Final = 0.5
 MOSTLY_LEAST: Final = 3
 """Likewise of a game of which most rows are refused, however few there are."""
@@ -22,7 +25,8 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
 
-_SCHEMA_REASONS: Final = frozenset({"unknown_schema", "quarantined_schema"})
+_HELD: Final = "quarantined_schema"
+_SCHEMA_REASONS: Final = frozenset({"unknown_schema", _HELD})
 
 
 def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence) -> Finding | None:
@@ -88,17 +92,21 @@ def _shared_by(group: GroupWindow | None) -> str:
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
     seen = window.seen
+    held = seen.refused.get(_HELD, 0)
     is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
-    if not is_mostly and (seen.refused_rows < REFUSED_LEAST or seen.refused_share < REFUSED_SHARE):
+    is_kept_out = held >= REFUSED_LEAST and held >= HELD_SHARE * (seen.refused_rows + (seen.landed or 0))
+    is_many = seen.refused_rows >= REFUSED_LEAST and seen.refused_share >= REFUSED_SHARE
+    if not (is_mostly or is_kept_out or is_many):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
     listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
     evidences = [f"{listed} in the last 5 min, {percent(seen.refused_share)} of its rows"]
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
-    is_held = seen.schema is not None and seen.schema.quarantined is not None and "quarantined_schema" in seen.refused
+    is_held = seen.schema is not None and seen.schema.quarantined is not None and held > 0
     well = neighbours(group, evidence)
-    if 2 * of_schema >= seen.refused_rows or changed is not None:
+    is_only_kept_out = is_kept_out and not (is_mostly or is_many)  # the others are the usual ones
+    if 2 * of_schema >= seen.refused_rows or changed is not None or is_only_kept_out:
         pattern, label = "Rows of {} refused for their schema", "Compare versions…"
         if is_held and seen.schema is not None:
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))

@@ -313,7 +313,7 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
 
 
 def newly_open(known: Sequence[Opened], now: Sequence[Opened]) -> list[Opened]:
-    """Return the incidents that were not open before, and those that a game has joined: games with one cause are one."""
+    """Return the incidents that were not open before, and those that a game has joined."""
     games = {each.incident_id: {*each.games} for each in known}
     return [each for each in now if each.incident_id not in games or {*each.games} - games[each.incident_id]]
 

@@ -87,6 +87,17 @@ def test_refused_rows_are_raised_at_the_first_look() -> None:
         assert incident.games == ("chess",)
 
 
+def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
+    """No row of it is usual: 60 a second in a busy game were raised half a minute late in a live demo."""
+    schema = NewestSchema(7, NOW - 90_000, "ann", "field score became a text")
+    held = found(game(refused={"quarantined_schema": 120, "malformed_payload": 300}, landed=50_000, schema=schema))
+    assert held is not None
+    assert (held.cause, held.title) == (Cause.SCHEMA, "Rows of Chess refused since schema version 7")
+    for usual in ({"malformed_payload": 420}, {"quarantined_schema": 20}):
+        all_of = evidence(game(refused=usual, landed=50_000, schema=schema))
+        assert judge_cause(all_of.games["chess"], all_of) is None
+
+
 def test_damaged_rows_are_a_schema_only_shortly_after_a_change() -> None:
     """The same refused rows are poison where no schema was registered, or the first one."""
     rows = {"malformed_payload": 400}
