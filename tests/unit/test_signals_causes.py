@@ -98,6 +98,27 @@ def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
         assert judge_cause(all_of.games["chess"], all_of) is None
 
 
+def test_commits_that_take_longer_than_a_minute_are_storage() -> None:
+    """Between two of them a driver reports none, and stands still meanwhile: in a live demo that hid the storage."""
+    keeper, now = Keeper(), NOW
+    source = replace(LEVEL, head_seq=200)
+
+    def see(seconds: float | None, frontier: int, **more: Any) -> Cause | None:
+        nonlocal now
+        now += 5
+        fed = replace(source, newest_at=now - 2, head_seq=200 if more else frontier)
+        driver = GroupSeen("a", LIVE, frontier_seq=frontier)
+        keeper.see(look(game(commit_seconds=seconds, **more), now=now, source=fed, a=driver))
+        finding = keeper.causes.games["chess"].finding
+        return None if finding is None else finding.cause
+
+    for number in range(30):
+        assert see(0.4, number) is None
+    late = {"status": "LAGGING", "backlog_seconds": 90.0}
+    assert [see(seconds, 100, **late) for seconds in (0.4, 35.0, 35.0)][-1] == Cause.STORAGE
+    assert {see(None, 100, **late) for _ in range(20)} == {Cause.STORAGE}
+
+
 def test_damaged_rows_are_a_schema_only_shortly_after_a_change() -> None:
     """The same refused rows are poison where no schema was registered, or the first one."""
     rows = {"malformed_payload": 400}
