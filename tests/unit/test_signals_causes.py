@@ -54,6 +54,18 @@ def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
     assert finding.is_fact
 
 
+def test_a_driver_that_was_restarted_at_once_was_gone() -> None:
+    """The controller starts it again before the next look: in a live demo its death was in no incident."""
+    starting = GroupSeen("a", Liveness("starting", NOW - 1, "is starting"), last_death="killed by SIGKILL", deaths=1)
+    for died_at, cause in ((NOW - 3, Cause.DRIVER_GONE), (NOW - 900, None), (None, None)):
+        all_of = evidence(game(status="STARTING"), a=replace(starting, last_death_at=died_at))
+        finding = judge_cause(all_of.games["chess"], all_of)
+        assert (finding and finding.cause) == cause
+    finding = found(game(status="STARTING"), a=replace(starting, last_death_at=NOW - 3))
+    assert (finding.title, finding.is_fact) == ("Group a lost its driver", True)
+    assert finding.evidence[:2] == ("its driver ended 3 s ago: killed by SIGKILL", "it starts again")
+
+
 def test_a_driver_that_failed_on_a_full_disk_is_storage() -> None:
     """The error that ended a driver decides, not that it ended."""
     failed = Liveness("failed", NOW, "has failed: OSError: [Errno 28] No space left on device")
