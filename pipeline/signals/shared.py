@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from pipeline.health.liveness import Liveness
+from pipeline.health.liveness import START_LIMIT_SECONDS, Liveness
 from pipeline.health.upkeep import duration
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupWindow, OpenOperation, Point
@@ -109,7 +109,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
             evidence, "turnoutgroupdown", is_fact=True,
         )  # fmt: skip
     if liveness.is_live:
-        return _failing_query(window, group, evidence)
+        return _restarted(window, group, evidence) or _failing_query(window, group, evidence)
     if not seen.in_trouble and seen.status not in RECOVERING:
         return None
     text = liveness.reason or liveness.state
@@ -139,6 +139,25 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
 def restarts(liveness: Liveness, now: float) -> bool:
     """Return whether a driver ended in order so shortly ago that it may be on its way back, as in a deployment."""
     return liveness.state == "stopped" and liveness.since is not None and 0 <= now - liveness.since < RESTART_SECONDS
+
+
+def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
+    """Judge a driver that is being started after a death: between two looks it may have been dead for a second."""
+    seen, driver, liveness = window.seen, group.seen, group.seen.liveness
+    if liveness.state != "starting" or driver.last_death_at is None or liveness.since is None:
+        return None
+    if liveness.since - driver.last_death_at > START_LIMIT_SECONDS or not (
+        seen.in_trouble or seen.status in RECOVERING
+    ):
+        return None
+    ago = duration(evidence.now - driver.last_death_at)
+    evidences = [f"its driver ended {ago} ago: {cut(driver.last_death or 'how is not known')}", "it starts again"]
+    if driver.deaths > 1:
+        evidences.append(f"it died {driver.deaths} times within the last hour")
+    return of_group(
+        Cause.DRIVER_GONE, f"Group {driver.name} lost its driver", group, evidences, evidence, "turnoutgroupdown",
+        is_fact=True,
+    )  # fmt: skip
 
 
 def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:

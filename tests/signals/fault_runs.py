@@ -287,7 +287,7 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
     run = Run(fault, target, signs.limit_seconds, str(signs.cause))
     before = demo.look()
     groups = {key: group for key, (group, _) in before.views["command"].games.items()}
-    known = {each.incident_id for each in before.views["command"].incidents}
+    known = before.views["command"].incidents
     _say(f"{fault} {target}: {demo.begin(fault, target)}")
     began = time.time()
     complete_at, harmed = None, False
@@ -295,7 +295,7 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
         seen = demo.look()
         passed = seen.at - began
         _note(run, signs, before, seen, passed)
-        opened = [each for each in seen.views["command"].incidents if each.incident_id not in known]
+        opened = newly_open(known, seen.views["command"].incidents)
         about = [each for each in opened if is_about(each, signs, target, groups)]
         harmed = harmed or bool(opened) or not seen.views["command"].is_well
         _note_causes(run, signs, opened, about, seen, passed)
@@ -310,6 +310,12 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
     demo.end(fault, target)
     run.well_again_seconds = round(wait(demo.well, _WELL_SECONDS), 1)
     return run
+
+
+def newly_open(known: Sequence[Opened], now: Sequence[Opened]) -> list[Opened]:
+    """Return the incidents that were not open before, and those that a game has joined."""
+    games = {each.incident_id: {*each.games} for each in known}
+    return [each for each in now if each.incident_id not in games or {*each.games} - games[each.incident_id]]
 
 
 def _note(run: Run, signs: Signs, before: Seen, seen: Seen, passed: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.demo.breaking.faults import FAULTS
 from pipeline.signals.causes import Cause
-from tests.signals.fault_runs import CALM_SECONDS, Run, carry_out, plan, report
+from tests.signals.fault_runs import CALM_SECONDS, Run, carry_out, newly_open, plan, report
 from tests.signals.fault_signs import SLOW_SINK, Opened, Sample, View, is_about, signs_of
 
 GAMES = ("chess", "go", "ludo", "gem garden")
@@ -53,6 +53,15 @@ def test_a_dead_group_is_seen_whatever_its_neighbours_are() -> None:
     found = Opened("i1", str(Cause.DRIVER_GONE), "Group a lost its driver", "a", ("chess",), "bad")
     assert is_about(found, signs_of("kill", "a"), "a", {"chess": "a"})
     assert not is_about(found, signs_of("kill", "b"), "b", {"chess": "a"})
+
+
+def test_a_game_that_joins_an_incident_is_seen() -> None:
+    """A second poisoned game makes no second incident; one that was there before says nothing of this fault."""
+    first = Opened("i1", str(Cause.POISON), "Rows of Chess refused as damaged", "a", ("chess",), "late")
+    joined = replace(first, games=("chess", "go"))
+    assert newly_open([], [first]) == [first]
+    assert newly_open([first], [first]) == []
+    assert newly_open([first], [joined]) == [joined]
 
 
 def test_a_wrong_or_late_run_is_counted_as_one() -> None:
