@@ -204,7 +204,7 @@ class World:
             patch.setattr(module, "time", self.clock)
         patch.setattr(drivers, "os", self.clock)
         patch.setattr(drivers, "socket", self.clock)
-        real = wiring.heartbeat
+        real = drivers.heartbeat
 
         def heartbeat(*arguments: Any, **named: Any) -> None:
             if self.clock.is_store_away:
