@@ -319,7 +319,7 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
 
 def _burns(missed: Sequence[Truth], pairs: Sequence[tuple[int, int, float]]) -> Truth:
     """Tell whether both windows of a pair burn; rules are evaluated a note earlier or later."""
-    verdicts = []
+    verdicts: list[Truth] = []
     for long, short, share in pairs:
         least = [sum(each is True for each in missed[-notes:]) - 2 for notes in (long, short)]
         most = [sum(each is not False for each in missed[-notes - 1 :]) + 1 for notes in (long, short)]

@@ -356,7 +356,7 @@ class History:
 
     def _begin_games(self) -> None:
         for number in range(self.random.randint(1, 5)):
-            name = f"Game {self.number}-{number}"
+            name = f"Game {self.seed}-{number}"
             key = game_key(name)
             self.tables[key] = Table(name, key, self.random.choice((1, 3, 20, 400)))
             games.record_one(self.engine, key, name, 0)
