@@ -268,6 +268,11 @@ SCENARIOS = [
         {705: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in range(810, 1_800, 15)}},
     ),
     Scenario(
+        "a driver that answers and has never beaten pages, once its start has had its time",
+        [up(flat(1, HOUR)), up(flat(1, HOUR), group="b"), heartbeat(later(105, grows(1, HOUR)), "b")],
+        {165: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in (195, 600, 3_000)}},
+    ),
+    Scenario(
         "a driver that beats once in three minutes pages once",
         [
             up(flat(1, HOUR)),

@@ -307,7 +307,11 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
     if word is None:
         row = _row(now, game)
         group = None if row is None else row.group
-        return True if group is not None and _group_down(samples, number, group) is True else None
+        if group is None or _group_down(samples, number, group) is not True:
+            return None
+        before = next((each for each in reversed(samples[:number]) if _word(each, game) is not None), None)
+        last = None if before is None else _row(before, game)  # without it Prometheus never heard of the game
+        return True if last is not None and last.group == group else None
     if word in _DOWN or word in {"STALLED", "UNKNOWN"}:
         return True
     return late
@@ -315,7 +319,7 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
 
 def _burns(missed: Sequence[Truth], pairs: Sequence[tuple[int, int, float]]) -> Truth:
     """Tell whether both windows of a pair burn; rules are evaluated a note earlier or later."""
-    verdicts = []
+    verdicts: list[Truth] = []
     for long, short, share in pairs:
         least = [sum(each is True for each in missed[-notes:]) - 2 for notes in (long, short)]
         most = [sum(each is not False for each in missed[-notes - 1 :]) + 1 for notes in (long, short)]

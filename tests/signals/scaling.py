@@ -13,6 +13,7 @@ FACTOR = 3_600 // HOUR_SECONDS
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)(ms|[smhd])")
 _RANGE = re.compile(r"\[(\d+(?:ms|[smhd]))\]")
+_OFFSET = re.compile(r"\boffset (\d+(?:ms|[smhd]))")
 _KEYS = {
     "for", "keep_firing_for", "interval", "scrape_interval", "evaluation_interval",
     "group_wait", "group_interval", "repeat_interval",
@@ -55,5 +56,6 @@ def _walk(node: Any, change: Any, key: str = "") -> Any:
     if key in _KEYS:
         return change(node)
     if key == "expr":
-        return _RANGE.sub(lambda found: f"[{change(found[1])}]", node)
+        ranged = _RANGE.sub(lambda found: f"[{change(found[1])}]", node)
+        return _OFFSET.sub(lambda found: f"offset {change(found[1])}", ranged)
     return node

@@ -11,6 +11,7 @@ from app.fleet.signals import Signals
 from pipeline.cli import status
 from pipeline.settings import Settings
 from pipeline.store.database.engine import refused_write
+from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import drivers
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.processes.drivers import heartbeat, start_driver
@@ -31,7 +32,7 @@ def locked(engine: Engine) -> Iterator[None]:
 def silent(engine: Engine, **seconds: float) -> None:
     """Let ingest and groups have beaten last so many seconds ago; a driver of ours each."""
     for name, ago in seconds.items():
-        kind = "ingest" if name == "main" else "group"
+        kind: ProcessKind = "ingest" if name == "main" else "group"
         start_driver(engine, kind, name, None)
         heartbeat(engine, kind, name, "running", None)
         with engine.begin() as connection:

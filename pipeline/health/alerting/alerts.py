@@ -103,7 +103,7 @@ def _processes() -> tuple[Alert, ...]:
             GROUP_SILENT,
             "1m",
             "Cluster group {{ $labels.cluster_group }} is down",
-            "{{ if eq $value 0.0 }}Its /metrics could not be read for 2 minutes"
+            "{{ if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
             "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
             "all its games stand still.",
             _GROUP_ON_FLEET,

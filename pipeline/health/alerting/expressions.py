@@ -16,6 +16,11 @@ GROUP_SILENT: Final = """\
   time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
   or on (cluster_group)
   max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0
+  or on (cluster_group)
+  0 * (
+    max by (cluster_group) (up{job="turnout",kind!="ingest"} offset 2m) == 1
+    unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
+  )
 )
 unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)"""
 
