@@ -86,7 +86,7 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> 
 
 
 def marks(requests: Sequence[Request], findings: Sequence[Finding]) -> dict[Cell, str]:
-    """Return the cells that wait for a person: access that was asked for, drift, grants of turnout's that are gone."""
+    """Return the cells that wait for a person: requested access, drift, and missing grants of turnout."""
     found: dict[Cell, str] = {}
     for request in requests:
         for intent in request.intents:

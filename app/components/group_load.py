@@ -43,17 +43,17 @@ class Course:
 
     @property
     def now(self) -> float | None:
-        """Rows a minute of the newest slot that somebody reported."""
+        """Rows a minute of the newest slot with a report."""
         return next((each for each in reversed(self.per_minute[-_LATEST_SLOTS:]) if each is not None), None)
 
     @property
     def trend(self) -> list[int]:
-        """Rows a minute of the slots that somebody reported, for a cell of a table."""
+        """Rows a minute of the slots with a report, for a cell of a table."""
         return [round(each) for each in self.per_minute if each is not None]
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody reported a row or a commit."""
+        """Whether any slot has a report."""
         return any(each is not None for each in self.per_minute)
 
     def shares(self, capacity_cores: float) -> list[float | None]:
@@ -76,14 +76,14 @@ def course(series: Series, group: str, objective_seconds: float, since: float = 
 
 
 def games_came_at(operations: Sequence[Operation], group: str) -> float:
-    """Return when games last came to a group by an operation (Unix seconds); 0: by none that is remembered."""
+    """Return when an operation last brought games to a group (Unix seconds); 0: no remembered one did."""
     return max((each.ended_at or 0.0 for each, _ in _arrivals(operations, group)), default=0.0)
 
 
 def marks(
     fleet: Fleet, condition: GroupCondition | None, operations: Sequence[Operation], group: str, since: float
 ) -> list[Event]:
-    """Return the starts and deaths of a group's drivers and the games that came to it, since then."""
+    """Return the starts and deaths of a group's drivers, and the arrivals of games, since then."""
     driver = fleet.driver("group", group)
     found = [Event(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
     found += [] if driver is None else [Event(driver.started_at, "starts")]
