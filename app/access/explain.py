@@ -45,18 +45,22 @@ def draw(environment: Environment, access: AccessState, known: ResolvedCatalog, 
         st.info("Choose a game and a principal, here or in the matrix.", icon=":material/help:")
         return
     key, who = str(key), str(who)
+    verdict: AccessVerdict | None = None
     try:
         verdict = known.resolver.verdict(access.everybody[who].name, key)
     except Refused as refused:
         st.text(formatting.shown(f"? {refused}", 600))
-    else:
-        _draw_verdict(known, verdict)
-    _draw_requests(access, key, who)
-    _draw_history(environment, key, who)
+    if verdict is not None:
+        with st.container(key="verdict", gap=None):
+            st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     if key in access.names:
         with st.container(horizontal=True, gap="xsmall", key="row_why"):
             for does, label in (("give", "Grant…"), ("take", "Revoke…")):
                 st.button(label, key=f"why_{does}", on_click=change, args=(does, key, who))
+    if verdict is not None:
+        _draw_verdict(known, verdict)
+    _draw_requests(access, key, who)
+    _draw_history(environment, key, who)
 
 
 def state_of(verdict: AccessVerdict) -> CellState:
@@ -69,8 +73,6 @@ def state_of(verdict: AccessVerdict) -> CellState:
 
 
 def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
-    with st.container(key="verdict", gap=None):
-        st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)
     if known.observed.directory.emulated_groups:
         badges.append("groups are emulated: the server does not know them")

@@ -5,7 +5,7 @@ the matrix, by which everything else goes.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -86,7 +86,7 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> 
 
 
 def marks(requests: Sequence[Request], findings: Sequence[Finding]) -> dict[Cell, str]:
-    """Return the cells that wait for a person: access that was asked for, drift, grants of turnout's that are gone."""
+    """Return the cells that wait for a person: requested access, drift, and missing grants of turnout."""
     found: dict[Cell, str] = {}
     for request in requests:
         for intent in request.intents:
@@ -99,17 +99,22 @@ def marks(requests: Sequence[Request], findings: Sequence[Finding]) -> dict[Cell
     return found
 
 
-def words(known: ResolvedCatalog, marked: Mapping[Cell, str], keys: Sequence[str], who: str) -> Iterator[str]:
-    """Yield the pill of each game for one principal (folded); empty where it is known not to read."""
+def words(known: ResolvedCatalog, marked: Mapping[Cell, str], keys: Sequence[str], who: str) -> list[str]:
+    """Return the pill of each game for one principal (folded); empty where it is known not to read."""
     name = known.who[who].name
-    places = {key: row for row, key in enumerate(known.matrix.keys)}
     states, ways = known.matrix.columns[name], known.ways[name]
-    for key in keys:
-        state, way = states[places[key]], ways[places[key]]
-        word = _OTHERS[state] if way is None else _READS[way]
-        mark = marked.get((key, who))
+    if tuple(keys) != known.matrix.keys:
+        places = {key: row for row, key in enumerate(known.matrix.keys)}
+        chosen_rows = [places[key] for key in keys]
+        states, ways = tuple(states[row] for row in chosen_rows), tuple(ways[row] for row in chosen_rows)
+    found = [_OTHERS[state] if way is None else _READS[way] for state, way in zip(states, ways, strict=True)]
+    own = {key: word for (key, principal), word in marked.items() if principal == who}
+    for row, key in enumerate(keys if own else ()):
+        mark, state = own.get(key), states[row]
         is_over = state == "reads" and mark in {MISSING, ASKED}
-        yield word if mark is None or is_over or state == "unknown" else mark
+        if mark is not None and not is_over and state != "unknown":
+            found[row] = mark
+    return found
 
 
 def table(
@@ -118,11 +123,10 @@ def table(
     """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
     columns: dict[str, Any] = {"game": [access.game(key) for key in shown.keys]}
     for number, who in enumerate(shown.who):
-        pills = list(words(known, marked or {}, shown.keys, who))
-        offsets = pa.array([*accumulate((1 if pill else 0 for pill in pills), initial=0)], pa.int32())
-        columns[f"p{number}"] = pa.ListArray.from_arrays(
-            offsets, pa.array([pill for pill in pills if pill], pa.string())
-        )
+        pills = words(known, marked or {}, shown.keys, who)
+        filled = [pill for pill in pills if pill]
+        offsets = pa.array([*accumulate(map(bool, pills), initial=0)], pa.int32())
+        columns[f"p{number}"] = pa.ListArray.from_arrays(offsets, pa.array(filled, pa.string()))
     return pa.table(columns)
 
 

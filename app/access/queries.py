@@ -30,8 +30,8 @@ from pipeline.store.processes.liveness import judge_controller
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
     "group": "group",
-    "service_principal": "service principal",
     "user": "user",
+    "service_principal": "service principal",
 }
 _NOT_ACTIVE: Final = ", not active"
 _KIND_WIDTH: Final = max(map(len, KINDS.values())) + len(_NOT_ACTIVE)
@@ -67,7 +67,7 @@ class ResolvedCatalog:
     resolver: Resolver
     matrix: Matrix
     ways: Mapping[str, tuple[Way | None, ...]]  # of the matrix' cells
-    who: Mapping[str, PrincipalChoice]  # folded name → it: groups, then service principals, then users
+    who: Mapping[str, PrincipalChoice]  # folded name → it: groups, then users, then service principals
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 
 from app import formatting
 from app.look.axes import Event, Values
-from app.look.lines import per_second
-from listeners.series import Series
+from listeners.series import Name, Series
 from pipeline.health.condition import GroupCondition
 from pipeline.moments import in_utc
 from pipeline.placement.capacity import IDLE_CORES, GroupLoad, Load
@@ -43,17 +42,17 @@ class Course:
 
     @property
     def now(self) -> float | None:
-        """Rows a minute of the newest slot that somebody reported."""
+        """Rows a minute of the newest slot with a report."""
         return next((each for each in reversed(self.per_minute[-_LATEST_SLOTS:]) if each is not None), None)
 
     @property
     def trend(self) -> list[int]:
-        """Rows a minute of the slots that somebody reported, for a cell of a table."""
+        """Rows a minute of the slots with a report, for a cell of a table."""
         return [round(each) for each in self.per_minute if each is not None]
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody reported a row or a commit."""
+        """Whether any slot has a report."""
         return any(each is not None for each in self.per_minute)
 
     def shares(self, capacity_cores: float) -> list[float | None]:
@@ -67,7 +66,7 @@ def course(series: Series, group: str, objective_seconds: float, since: float = 
     A game counts to the group that last reported it, so what a moved game landed before was another group's work.
     """
     own = series.of([game for game, its in zip(series.games, series.groups, strict=True) if its == group])
-    rows, commits = (per_second(own, own.total(name)) for name in ("rows", "commits"))
+    rows, commits = _per_second(own, "rows"), _per_second(own, "commits")
     return Course(
         [None if each is None else 60 * each for each in rows],
         [_cores(*each, len(own.games)) for each in zip(rows, commits, strict=True)],
@@ -76,14 +75,14 @@ def course(series: Series, group: str, objective_seconds: float, since: float = 
 
 
 def games_came_at(operations: Sequence[Operation], group: str) -> float:
-    """Return when games last came to a group by an operation (Unix seconds); 0: by none that is remembered."""
+    """Return when an operation last brought games to a group (Unix seconds); 0: no remembered one did."""
     return max((each.ended_at or 0.0 for each, _ in _arrivals(operations, group)), default=0.0)
 
 
 def marks(
     fleet: Fleet, condition: GroupCondition | None, operations: Sequence[Operation], group: str, since: float
 ) -> list[Event]:
-    """Return the starts and deaths of a group's drivers and the games that came to it, since then."""
+    """Return the starts and deaths of a group's drivers, and the arrivals of games, since then."""
     driver = fleet.driver("group", group)
     found = [Event(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
     found += [] if driver is None else [Event(driver.started_at, "starts")]
@@ -115,6 +114,12 @@ def _against_peak(seen: Course | None) -> str:
     if seen.now is None:
         return f"{said}; its rows now are unknown."
     return f"{said}; now {formatting.count(seen.now)}, {seen.now / peak.per_minute:.0%}".replace("%", " %") + " of it."
+
+
+def _per_second(own: Series, name: Name) -> list[float | None]:
+    """Return sums of slots as rates; None where nobody reported, or where no second of a slot is over."""
+    pairs = zip(own.total(name), own.seconds, strict=True)
+    return [float(total / seconds) if seconds > 0 and np.isfinite(total) else None for total, seconds in pairs]
 
 
 def _cores(rows: float | None, commits: float | None, games: int) -> float | None:

@@ -49,6 +49,7 @@ _CARDS: Final = """
 [class*="st-key-tile_"]{padding:.5rem .8rem}
 .st-key-actions>div{flex:1 1 22rem;min-width:min(20rem,100%)}
 .st-key-verdict [data-testid="stText"]{font-size:.93rem;font-weight:600}
+.st-key-card_why .t-facts dd{font-size:.9rem;line-height:1.4}
 [data-testid="stMainBlockContainer"] h3{font-size:1.05rem;padding:.75rem 0 0}
 """
 

@@ -1,6 +1,6 @@
 """As whom the user of a running demo acts: as themselves, or as one of two people whom the demo offers.
 
-Nobody approves what they asked for, and a demo has one user. The demo itself says whom it offers, by the proof that it
+Nobody approves their own request, and a demo has one user. The demo itself names whom it offers, by the proof that it
 gives for its faults; no setting, header or URL offers anybody, and nobody gets a role by it: where roles are set, and
 to people of a platform, nobody is offered.
 """
@@ -51,7 +51,7 @@ def seen(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
 
 
 def acting(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
-    """Return who acts at this moment: the demo is asked.
+    """Return who acts at this moment, by a fresh answer of the demo.
 
     Raises:
         Refused: it does not offer, or not any more, whom this tab wants to act as, or is busy.

@@ -60,7 +60,7 @@ def demo(tmp_path: Path) -> Iterator[tuple[Paths, Fake]]:
 
 
 def test_only_a_demo_that_says_so_offers_people(demo: tuple[Paths, Fake], tmp_path: Path) -> None:
-    """Whom the demo offers is in its answer; one that offers nobody, no demo and a demo at work are told apart."""
+    """The answer of a demo names its people; a demo without people, no demo, and a busy demo differ."""
     paths, fake = demo
     assert channel.people(paths) == ()
     other = Paths(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""What a group carried and what it can carry: measured or estimated, said as that, and never made up."""
+"""The load and the headroom of a group are measured or estimated, are named as such, and are never made up."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -59,7 +59,7 @@ def test_a_parked_game_does_not_hide_what_the_others_keep_up_with() -> None:
     assert seen.kept_up.per_minute == 1200
 
 
-def test_what_nobody_reported_is_unknown_and_no_zero() -> None:
+def test_a_slot_without_a_report_is_unknown_and_no_zero() -> None:
     """A minute without a report is a gap in both charts; a group without any has no course and no peak."""
     made = hour()
     for values in (made.rows, made.commits):
