@@ -95,7 +95,7 @@ def _draw_landed(landed: Landed, name: str) -> None:
     st.html(parts.section("Rows", "landed per second"))
     chart = vega.bars(landed.frame, [("landed", "series-2", values)])
     alt = f"Rows that landed each second in group {formatting.shown(name, 40)}."
-    st.vega_lite_chart(chart.whole(), theme=None, key=f"landed_{name}", alt=alt)
+    st.vega_lite_chart(chart.whole(alt), theme=None, key=f"landed_{name}", alt=alt)
 
 
 def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:

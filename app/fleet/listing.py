@@ -139,7 +139,7 @@ def _draw_grid(
     mode = tokens.mode_of(st.context.theme.type)
     chart = grid.grid(blocks(fleet, rows, loads.value or {}, found, stale=stale), mode, blind=stale)
     event = st.vega_lite_chart(
-        chart.whole(),
+        chart.whole("A cell per game, by group."),
         theme=None,
         key="grid",
         on_select="rerun",
