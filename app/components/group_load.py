@@ -13,7 +13,8 @@ import numpy as np
 
 from app import formatting
 from app.look.axes import Event, Values
-from listeners.series import Name, Series
+from app.look.lines import per_second
+from listeners.series import Series
 from pipeline.health.condition import GroupCondition
 from pipeline.moments import in_utc
 from pipeline.placement.capacity import IDLE_CORES, GroupLoad, Load
@@ -66,7 +67,7 @@ def course(series: Series, group: str, objective_seconds: float, since: float = 
     A game counts to the group that last reported it, so what a moved game landed before was another group's work.
     """
     own = series.of([game for game, its in zip(series.games, series.groups, strict=True) if its == group])
-    rows, commits = _per_second(own, "rows"), _per_second(own, "commits")
+    rows, commits = per_second(own, own.total("rows")), per_second(own, own.total("commits"))
     return Course(
         [None if each is None else 60 * each for each in rows],
         [_cores(*each, len(own.games)) for each in zip(rows, commits, strict=True)],
@@ -114,12 +115,6 @@ def _against_peak(seen: Course | None) -> str:
     if seen.now is None:
         return f"{said}; its rows now are unknown."
     return f"{said}; now {formatting.count(seen.now)}, {seen.now / peak.per_minute:.0%}".replace("%", " %") + " of it."
-
-
-def _per_second(own: Series, name: Name) -> list[float | None]:
-    """Return sums of slots as rates; None where nobody reported, or where no second of a slot is over."""
-    pairs = zip(own.total(name), own.seconds, strict=True)
-    return [float(total / seconds) if seconds > 0 and np.isfinite(total) else None for total, seconds in pairs]
 
 
 def _cores(rows: float | None, commits: float | None, games: int) -> float | None:

@@ -226,7 +226,8 @@ def draw_neighbours(signals: GameSignals) -> None:
 
 
 def _draw(chart: Chart, key: str, what: str) -> None:
-    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=f"{what} over time.")
+    about = f"{what} over time."
+    st.vega_lite_chart(chart.whole(about), theme=None, key=key, alt=about)
 
 
 def _last_row(signals: GameSignals) -> str:

@@ -52,9 +52,9 @@ class Chart:
     spec: dict[str, Any]
     datasets: dict[str, pa.Table] = field(default_factory=dict)
 
-    def whole(self) -> dict[str, Any]:
-        """Return what `st.vega_lite_chart(theme=None)` takes."""
-        return {**self.spec, "datasets": dict(self.datasets)}
+    def whole(self, about: str = "Chart") -> dict[str, Any]:
+        """Return what `st.vega_lite_chart(theme=None)` takes; `about` names the picture, and never changes."""
+        return {**self.spec, "description": about, "datasets": dict(self.datasets)}
 
 
 def timed_chart(
@@ -83,10 +83,17 @@ def timed_chart(
     y = layers[0]["encoding"]["y"]
     high = {**y, "field": "y"}
     warm, mute = tokens.colour("bad-text", frame.mode), tokens.colour("mute", frame.mode)
-    text: dict[str, Any] = {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 10.5, "font": FONT}
+    text: dict[str, Any] = {
+        "type": "text",
+        "aria": False,
+        "align": "left",
+        "baseline": "bottom",
+        "fontSize": 10.5,
+        "font": FONT,
+    }
     above = {**text, "y": {"expr": "-4 - 12 * datum.lane"}, "dx": {"expr": "datum.near ? 2 : -2"}, "color": mute}
     above["align"] = {"expr": "datum.near ? 'right' : 'left'"}
-    rule: dict[str, Any] = {"type": "rule", "strokeDash": [2, 3], "color": mute}
+    rule: dict[str, Any] = {"type": "rule", "aria": False, "strokeDash": [2, 3], "color": mute}
     rule |= {"y": {"expr": "-3 - 12 * datum.lane"}, "y2": {"expr": "height"}}
     room = {**text, "y": -16, "color": "transparent"}
     spec = chart_spec(
@@ -96,7 +103,7 @@ def timed_chart(
             *layers,
             {
                 "data": {"name": "frame"},
-                "mark": {"type": "point", "opacity": 0},
+                "mark": {"type": "point", "aria": False, "opacity": 0},
                 "encoding": {"x": time_axis(), "y": high},
             },
             {
@@ -108,6 +115,7 @@ def timed_chart(
                 "data": {"name": "objective"},
                 "mark": {
                     "type": "rule",
+                    "aria": False,
                     "strokeDash": [5, 4],
                     "color": warm,
                     "strokeWidth": 1.3,
