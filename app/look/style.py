@@ -10,6 +10,7 @@ _FRAME: Final = """
 .stApp{background:var(--page)}
 [data-testid="stHeader"]{background:var(--card);border-bottom:1px solid var(--line)}
 [data-testid="stStatusWidget"]{display:none}
+[data-stale="true"]{opacity:.85!important}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
 .st-key-whoami_demo{position:fixed;top:.75rem;right:3.6rem;z-index:1000000;width:auto}
