@@ -119,6 +119,17 @@ class Judgement:
         return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
 
     @property
+    def wanted_groups(self) -> Mapping[str, bool]:
+        """Whether each group that should run is down; one that is started again and again after deaths is."""
+        stopped, groups = set(self.stopped_groups), self.conditions.groups
+        return {
+            each.name: each.is_problem and not each.liveness.is_live
+            or (each.name in groups and groups[each.name].is_trying and groups[each.name].desired != "stopped")
+            for each in self.drivers
+            if each.kind == "group" and each.name not in stopped
+        }  # fmt: skip
+
+    @property
     def controller_runs(self) -> bool:
         """Whether a controller brings operations on and keeps drivers running."""
         state = self.driver("controller", "main")
