@@ -121,13 +121,14 @@ class Judgement:
     @property
     def wanted_groups(self) -> Mapping[str, bool]:
         """Whether each group that should run is down; one that is started again and again after deaths is."""
-        stopped, groups = set(self.stopped_groups), self.conditions.groups
-        return {
-            each.name: each.is_problem and not each.liveness.is_live
-            or (each.name in groups and groups[each.name].is_trying and groups[each.name].desired != "stopped")
-            for each in self.drivers
-            if each.kind == "group" and each.name not in stopped
-        }  # fmt: skip
+        stopped, conditions = set(self.stopped_groups), self.conditions.groups
+        found = {}
+        for each in self.drivers:
+            if each.kind == "group" and each.name not in stopped:
+                condition = conditions.get(each.name)
+                loops = condition is not None and condition.desired != "stopped" and condition.is_trying
+                found[each.name] = loops or not each.liveness.is_live
+        return found
 
     @property
     def controller_runs(self) -> bool:
