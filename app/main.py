@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app.components import links
 from app.look import style
 from app.look.logo import LOGO
 from app.state import breaking, identity
@@ -17,7 +18,7 @@ except Refused as refused:
     st.stop()
 st.html(style.block())
 st.logo(LOGO, size="medium")
-st.navigation(
+page = st.navigation(
     [
         st.Page("views/fleet.py", title="Fleet", default=True),
         st.Page("views/game.py", title="Game", visibility="hidden"),
@@ -30,4 +31,6 @@ st.navigation(
         *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
     position="top",
-).run()
+)
+links.turn_page(page.url_path)
+page.run()

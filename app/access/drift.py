@@ -75,12 +75,18 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
     _draw_acts(environment, listed[:_MAX_SHOWN])
 
 
-def draw_first(environment: Environment, known: ResolvedCatalog, review: Callable[[], None]) -> None:
-    """Draw in one line how many grants are not as decided, above all else; `review` opens the view of them."""
+def findings(environment: Environment, known: ResolvedCatalog) -> Drift | None:
+    """Return the drift of the snapshot on screen; None where it cannot be read, which the view Drift explains."""
     try:
-        observed = queries.drift(environment, known)
+        return queries.drift(environment, known)
     except Refused:
-        return  # the view Drift says why
+        return None
+
+
+def draw_first(observed: Drift | None, known: ResolvedCatalog, review: Callable[[], None]) -> None:
+    """Draw in one line how many grants are not as decided, above all else; `review` opens the view of them."""
+    if observed is None:
+        return
     counts = {kind: observed.counts[kind] - observed.ignored_counts[kind] for kind in CLASSES}
     number = sum(counts.values())
     if not number:

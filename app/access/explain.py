@@ -1,8 +1,8 @@
 """Why a principal reads a game or not, and turnout's grants on it; both are chosen by name."""
 
+from collections.abc import Callable
 from typing import Final
 
-import pandas as pd
 import streamlit as st
 
 from app import formatting
@@ -11,6 +11,7 @@ from app.access.matrix import STATES
 from app.access.queries import AccessState, GrantRecord, ResolvedCatalog
 from app.look import parts
 from app.state.services import Environment
+from grants.model import folded
 from grants.observing.matrix import CellState
 from grants.observing.verdict import AccessVerdict, Need, place
 from pipeline.errors import Refused
@@ -18,49 +19,48 @@ from pipeline.lists import first_lines
 
 GAME, WHO = "why_game", "why_who"
 LINKED: Final = {"why_game": GAME, "why_who": WHO}
-_MET: Final = {True: "✓ there", False: "✗ missing", None: "? not known"}
-_NEEDS: Final = {
-    "need": st.column_config.TextColumn("Needed", width=110),
-    "on": st.column_config.TextColumn("On", width=300),
-    "met": st.column_config.TextColumn("Present", width=110),
-    "by": st.column_config.TextColumn("By", width=560),
-}
-_PAST: Final = {
-    "given": st.column_config.TextColumn("Given", width=170),
-    "by": st.column_config.TextColumn("Grantor", width=120),
-    "until": st.column_config.TextColumn("Until", width=170),
-    "why": st.column_config.TextColumn("Why", width=260),
-    "ticket": st.column_config.TextColumn("Ticket", width=110),
-    "ended": st.column_config.TextColumn("Ended", width=170),
-    "ender": st.column_config.TextColumn("Ended by", width=120),
-}
+_MET: Final = {True: "✓", False: "✗ missing", None: "? not known"}
+_MOST_PAST: Final = 3  # entitlements that are listed; the audit log has all
 
 
-def draw(environment: Environment, access: AccessState, known: ResolvedCatalog) -> None:
-    """Draw the choice of a cell, which `links.take` has filled, its verdict and its history."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        games = sorted({*access.names, *known.observed.tables}, key=lambda key: (access.names.get(key, key), key))
-        st.selectbox("Game", games, key=GAME, format_func=access.game, index=None, placeholder="choose a game")
-        st.selectbox(
-            "Principal",
-            list(access.everybody),
-            key=WHO,
-            format_func=access.label,
-            index=None,
-            placeholder="choose a principal",
-        )
+Change = Callable[[str, str, str], None]
+"""What a button of a cell does, given `give` or `take`, the game's key and the principal's folded name."""
+
+
+def draw(environment: Environment, access: AccessState, known: ResolvedCatalog, change: Change) -> None:
+    """Draw the choice of a cell, which `links.take` has filled, its verdict, its history and its buttons."""
+    st.html(parts.section("Why", "one game, one principal"))
+    games = sorted({*access.names, *known.observed.tables}, key=lambda key: (access.names.get(key, key), key))
+    st.selectbox("Game", games, key=GAME, format_func=access.game, index=None, placeholder="choose a game")
+    st.selectbox(
+        "Principal",
+        list(access.everybody),
+        key=WHO,
+        format_func=access.label,
+        index=None,
+        placeholder="choose a principal",
+    )
     key, who = st.session_state.get(GAME), st.session_state.get(WHO)
     if key is None or who is None:
         st.info("Choose a game and a principal, here or in the matrix.", icon=":material/help:")
         return
-    name = access.everybody[str(who)].name
+    key, who = str(key), str(who)
+    verdict: AccessVerdict | None = None
     try:
-        verdict = known.resolver.verdict(name, str(key))
+        verdict = known.resolver.verdict(access.everybody[who].name, key)
     except Refused as refused:
         st.text(formatting.shown(f"? {refused}", 600))
-    else:
+    if verdict is not None:
+        with st.container(key="verdict", gap=None):
+            st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
+    if key in access.names:
+        with st.container(horizontal=True, gap="xsmall", key="row_why"):
+            for does, label in (("give", "Grant…"), ("take", "Revoke…")):
+                st.button(label, key=f"why_{does}", on_click=change, args=(does, key, who))
+    if verdict is not None:
         _draw_verdict(known, verdict)
-    _draw_history(environment, str(key), str(who))
+    _draw_requests(access, key, who)
+    _draw_history(environment, key, who)
 
 
 def state_of(verdict: AccessVerdict) -> CellState:
@@ -73,8 +73,6 @@ def state_of(verdict: AccessVerdict) -> CellState:
 
 
 def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
-    with st.container(key="verdict", gap=None):
-        st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)
     if known.observed.directory.emulated_groups:
         badges.append("groups are emulated: the server does not know them")
@@ -82,13 +80,7 @@ def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
         with st.container(horizontal=True, gap="small"):
             for each in badges:
                 st.badge(formatting.escaped(each), icon=":material/visibility_off:", color="gray")
-    st.dataframe(
-        pd.DataFrame(_need(each) for each in verdict.needs),
-        hide_index=True,
-        column_config=_NEEDS,
-        alt="The three privileges needed to read, and the grants that give them.",
-        key="why_needs",
-    )
+    st.html(parts.facts([_need(each) for each in verdict.needs]))
     could = {True: f"Could grant itself: yes, by {verdict.granting[0].words}" if verdict.granting else "yes",
              False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
     st.text(formatting.shown(could[verdict.could_grant_itself], 400))
@@ -97,46 +89,45 @@ def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
         st.text(formatting.shown(text, 400))
 
 
-def _need(need: Need) -> dict[str, str]:
-    ways = first_lines(need.ways, 4, lambda way: way.words)
-    unread = [f"? not read: {place(each)}" for each in need.unread]
-    by = "; ".join([*ways, *unread])
-    return {
-        "need": need.privilege,
-        "on": formatting.shown(place(need.securable), 160),
-        "met": _MET[need.met],
-        "by": formatting.shown(by, 600) if by else "no grant found",
-    }
+def _need(need: Need) -> tuple[str, str]:
+    """Return a privilege, and whether it is there and by which grants."""
+    unread = [f"not read: {place(each)}" for each in need.unread]
+    by = "; ".join([*first_lines(need.ways, 4, lambda way: way.words), *unread]) or "no grant found"
+    label = need.privilege.replace("_", " ").lower()
+    return label, formatting.shown(f"{_MET[need.met]} {by}", 600)
+
+
+def _draw_requests(access: AccessState, key: str, who: str) -> None:
+    for each in access.waiting:
+        if any(str(intent["key"]) == key and folded(str(intent["principal"])) == who for intent in each.intents):
+            ago = formatting.age(access.read_at - each.requested_at)
+            said = formatting.shown(f"by {each.requester}, {ago} ago: {each.reason}", 300)
+            st.html(parts.facts([("asked", said)]))
 
 
 def _draw_history(environment: Environment, key: str, who: str) -> None:
-    st.html(parts.section("Grants and revokes by turnout"))
     try:
         past = queries.history(environment, key, who)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if not past:
-        st.info("turnout granted nothing: access comes from another grantor or from a group.")
+        st.html(parts.note("turnout granted nothing: what is there comes from another grantor or from a group."))
         return
-    st.dataframe(
-        pd.DataFrame(_row(each) for each in past),
-        hide_index=True,
-        column_config=_PAST,
-        alt="All that turnout ever granted this principal of this game, newest first.",
-        key="why_history",
-    )
-    st.caption("All times are UTC.")
+    st.html(parts.section("Grants and revokes by turnout", "UTC, newest first"))
+    st.html(parts.facts([fact for each in past[:_MOST_PAST] for fact in _facts(each)]))
+    if len(past) > _MOST_PAST:
+        st.html(parts.note(f"{len(past) - _MOST_PAST} earlier ones: see Audit."))
 
 
-def _row(past: GrantRecord) -> dict[str, str]:
+def _facts(past: GrantRecord) -> list[tuple[str, str]]:
     held = past.held
-    return {
-        "given": formatting.moment(held.given_at),
-        "by": formatting.shown(past.given_by, 60),
-        "until": "no end" if held.expires_at is None else formatting.moment(held.expires_at),
-        "why": formatting.shown(held.reason, 160) if held.reason else formatting.UNKNOWN_VALUE,
-        "ticket": formatting.shown(held.ticket, 60) if held.ticket else formatting.UNKNOWN_VALUE,
-        "ended": formatting.moment(held.ended_at) if held.ended_at is not None else "holds",
-        "ender": formatting.shown(past.ended_by, 60) if past.ended_by else formatting.UNKNOWN_VALUE,
-    }
+    why = f"{held.reason or 'no reason was given'}{f' · {held.ticket}' if held.ticket else ''}"
+    found = [
+        ("granted", f"{formatting.moment(held.given_at)} by {past.given_by}"),
+        ("reason", why),
+        ("ends", "no end" if held.expires_at is None else formatting.moment(held.expires_at)),
+    ]
+    if held.ended_at is not None:
+        found[2] = ("ended", f"{formatting.moment(held.ended_at)} by {past.ended_by or 'nobody known'}")
+    return [(label, formatting.shown(said, 300)) for label, said in found]

@@ -1,11 +1,13 @@
-"""The matrix of games and principals: filters that stand in the URL, one table, one verdict per cell.
+"""The matrix of games and principals: filters that stand in the URL, one table, one pill per cell.
 
-A cell is a glyph with words and a colour; what is not known is neither of yes and no. A click on a cell fills in the
-names below, by which everything else goes, and shows why.
+A pill is a glyph with words and a colour; an empty cell is a known no. A click on a cell fills in the names beside
+the matrix, by which everything else goes.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,7 +16,10 @@ import streamlit as st
 from app import formatting
 from app.access.queries import KINDS, AccessState, PrincipalChoice, ResolvedCatalog
 from app.components import links
-from grants.observing.matrix import CellState
+from grants.applying.requests import Request
+from grants.model import folded
+from grants.observing.matrix import CellState, Way
+from grants.planning.drift import Finding
 
 STATES: Final[Mapping[CellState, str]] = {
     "reads": "✓ reads",
@@ -22,8 +27,22 @@ STATES: Final[Mapping[CellState, str]] = {
     "unknown": "? unknown",
     "no": "· no",
 }
-_SHORT: Final[Mapping[CellState, str]] = {**STATES, "could": "△ could"}
-_COLOURS: Final = {"reads": "blue", "could": "orange", "unknown": "violet", "no": "gray"}
+_READS: Final[Mapping[Way, str]] = {"direct": "● direct", "group": "◆ by group", "schema": "◆ from schema"}
+_OTHERS: Final[Mapping[CellState, str]] = {"could": "△ could", "unknown": "? unknown", "no": ""}
+ASKED, DRIFT, MISSING = "○ asked", "△ drift", "× missing"
+_COLOURS: Final[Mapping[str, str]] = {
+    _READS["direct"]: "blue",
+    _READS["group"]: "blue",
+    _READS["schema"]: "gray",
+    _OTHERS["could"]: "yellow",
+    ASKED: "yellow",
+    DRIFT: "orange",
+    MISSING: "red",
+    _OTHERS["unknown"]: "violet",
+}
+Cell = tuple[str, str]
+"""A game key and a principal's folded name."""
+
 GAME, WHO, KIND, SHOW = "access_game_text", "access_who_text", "access_kind", "access_show"
 LINKED: Final[Mapping[str, str]] = {"game_text": GAME, "who_text": WHO, "kind": KIND, "show": SHOW}
 _KINDS: Final[Mapping[str, str]] = {"any": "anybody", **{kind: f"{word}s" for kind, word in KINDS.items()}}
@@ -66,17 +85,48 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> 
     return Part(tuple(keys), tuple(principals))
 
 
-def table(known: ResolvedCatalog, access: AccessState, shown: Part) -> pa.Table:
+def marks(requests: Sequence[Request], findings: Sequence[Finding]) -> dict[Cell, str]:
+    """Return the cells that wait for a person: requested access, drift, and missing grants of turnout."""
+    found: dict[Cell, str] = {}
+    for request in requests:
+        for intent in request.intents:
+            if intent["read"]:
+                found[str(intent["key"]), folded(str(intent["principal"]))] = ASKED
+    for each in findings:
+        if each.ignored is None and each.principal:
+            word = MISSING if each.kind in {"missing", "recreated"} else DRIFT
+            found[each.securable.path[-1], folded(each.principal)] = word
+    return found
+
+
+def words(known: ResolvedCatalog, marked: Mapping[Cell, str], keys: Sequence[str], who: str) -> list[str]:
+    """Return the pill of each game for one principal (folded); empty where it is known not to read."""
+    name = known.who[who].name
+    states, ways = known.matrix.columns[name], known.ways[name]
+    if tuple(keys) != known.matrix.keys:
+        places = {key: row for row, key in enumerate(known.matrix.keys)}
+        chosen_rows = [places[key] for key in keys]
+        states, ways = tuple(states[row] for row in chosen_rows), tuple(ways[row] for row in chosen_rows)
+    found = [_OTHERS[state] if way is None else _READS[way] for state, way in zip(states, ways, strict=True)]
+    own = {key: word for (key, principal), word in marked.items() if principal == who}
+    for row, key in enumerate(keys if own else ()):
+        mark, state = own.get(key), states[row]
+        is_over = state == "reads" and mark in {MISSING, ASKED}
+        if mark is not None and not is_over and state != "unknown":
+            found[row] = mark
+    return found
+
+
+def table(
+    known: ResolvedCatalog, access: AccessState, shown: Part, marked: Mapping[Cell, str] | None = None
+) -> pa.Table:
     """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
-    rows = {key: row for row, key in enumerate(known.matrix.keys)}
-    places = [rows[key] for key in shown.keys]
-    offsets = pa.array(range(len(places) + 1), pa.int32())
-    whole = len(places) == len(rows)
     columns: dict[str, Any] = {"game": [access.game(key) for key in shown.keys]}
-    for number, name in enumerate(shown.who):
-        states = known.matrix.columns[known.who[name].name]
-        texts = [_SHORT[state] for state in (states if whole else [states[row] for row in places])]
-        columns[f"p{number}"] = pa.ListArray.from_arrays(offsets, pa.array(texts, pa.string()))
+    for number, who in enumerate(shown.who):
+        pills = words(known, marked or {}, shown.keys, who)
+        filled = [pill for pill in pills if pill]
+        offsets = pa.array([*accumulate(map(bool, pills), initial=0)], pa.int32())
+        columns[f"p{number}"] = pa.ListArray.from_arrays(offsets, pa.array(filled, pa.string()))
     return pa.table(columns)
 
 
@@ -101,23 +151,22 @@ def take_filters() -> dict[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
-    """What a click on a cell fills in: the keys of the widgets that hold names, and of the view with what tells why."""
+class Names:
+    """The keys of the widgets that hold the names of one cell."""
 
     game: str
     who: str
-    view: str
-    why: str
 
     def of(self, shown: Part, cell: tuple[int, str]) -> dict[str, str]:
-        """Return what the widgets hold after a click, by their keys; only a game with a principal has a why."""
+        """Return what the widgets hold after a click, by their keys."""
         key, who = chosen(shown, cell)
-        held = {self.game: key, self.who: who, self.view: None if key is None or who is None else self.why}
-        return {widget: value for widget, value in held.items() if value is not None}
+        return {widget: value for widget, value in {self.game: key, self.who: who}.items() if value is not None}
 
 
-def draw(access: AccessState, known: ResolvedCatalog, filters: Filters, prefill: Prefill) -> None:
-    """Draw the matrix; a click on a cell fills in what `prefill` says."""
+def draw(
+    access: AccessState, known: ResolvedCatalog, filters: Filters, marked: Mapping[Cell, str], height: int, names: Names
+) -> None:
+    """Draw the matrix at most `height` pixels high; a click on a cell fills in its names."""
     shown = part(known, access.names, filters)
     if not shown.keys or not shown.who:
         missing = "game" if not shown.keys else "principal"
@@ -126,11 +175,11 @@ def draw(access: AccessState, known: ResolvedCatalog, filters: Filters, prefill:
         return
     st.session_state[_DRAWN] = shown
     st.dataframe(
-        table(known, access, shown),
+        table(known, access, shown, marked),
         hide_index=True,
-        height=min(36 * (len(shown.keys) + 1) + 12, 460),
+        height=min(32 * (len(shown.keys) + 1) + 12, height),
         column_config=_config(known, shown.who),
-        on_select=lambda: _prefill(prefill),
+        on_select=lambda: _fill(names),
         selection_mode="single-cell",
         alt="Readers of games: a row per game, a column per principal. Choose a cell to see why.",
         key=_TABLE,
@@ -139,14 +188,16 @@ def draw(access: AccessState, known: ResolvedCatalog, filters: Filters, prefill:
 
 
 def _legend(known: ResolvedCatalog, shown: Part) -> str:
-    meaning = ", ".join(f"{formatting.escaped(text)}" for text in STATES.values())
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
-    return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. Choose a cell to see why."
+    return (
+        f"{len(shown.keys)} games × {len(shown.who)} principals{of}. Empty: does not read. "
+        "△ could: could grant itself access. Choose a cell to see why."
+    )
 
 
 def _config(known: ResolvedCatalog, who: Sequence[str]) -> dict[str, Any]:
-    options, colours = list(_SHORT.values()), [_COLOURS[state] for state in _SHORT]
+    options, colours = list(_COLOURS), list(_COLOURS.values())
     config: dict[str, Any] = {"game": st.column_config.TextColumn("Game", width=250, pinned=True)}
     for number, name in enumerate(who):
         label = _heading(known.who[name])
@@ -159,12 +210,12 @@ def _heading(who: PrincipalChoice) -> str:
     return f"{formatting.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
 
 
-def _prefill(prefill: Prefill) -> None:
+def _fill(names: Names) -> None:
     """Fill in the names of the chosen cell, as it was drawn; nothing is done with a place in a table but that."""
     shown, held = st.session_state.get(_DRAWN), st.session_state.get(_TABLE)
     cells = [] if held is None else held["selection"]["cells"]
     if isinstance(shown, Part) and cells:
-        for widget, value in prefill.of(shown, cells[0]).items():
+        for widget, value in names.of(shown, cells[0]).items():
             st.session_state[widget] = value
 
 
@@ -177,11 +228,12 @@ def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
 
 
 def sentence(access: AccessState, known: ResolvedCatalog) -> str:
-    """Say in one sentence who reads what."""
-    counts = known.matrix.counts
-    columns = known.matrix.by_principal.values()
-    readers = f"{sum(each['reads'] > 0 for each in columns)} of {len(columns)} principals read games"
-    parts = [f"{readers}: {formatting.count(counts['reads'])} of {formatting.count(sum(counts.values()))} cells"]
+    """Say in one sentence how many people and groups read games; services, such as turnout's own, are not counted."""
+    counted = [known.matrix.by_principal[each.name] for each in known.who.values() if each.kind != "service_principal"]
+    counts = sum(counted, Counter[CellState]())
+    readers = sum(each["reads"] > 0 for each in counted)
+    said = f"{readers} of {len(counted)} people and groups read games"
+    parts = [f"{said}: {formatting.count(counts['reads'])} of {formatting.count(sum(counts.values()))} cells"]
     if counts["could"]:
         parts.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:

@@ -19,7 +19,7 @@ from grants.applying.ledger import Held, Item
 from grants.applying.requests import Request
 from grants.model import Observed, PrincipalKind, folded
 from grants.observing import snapshot
-from grants.observing.matrix import Matrix, matrix
+from grants.observing.matrix import Matrix, Way, matrix, ways
 from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.errors import Refused
@@ -30,8 +30,8 @@ from pipeline.store.processes.liveness import judge_controller
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
     "group": "group",
-    "service_principal": "service principal",
     "user": "user",
+    "service_principal": "service principal",
 }
 _NOT_ACTIVE: Final = ", not active"
 _KIND_WIDTH: Final = max(map(len, KINDS.values())) + len(_NOT_ACTIVE)
@@ -66,7 +66,8 @@ class ResolvedCatalog:
     observed: Observed
     resolver: Resolver
     matrix: Matrix
-    who: Mapping[str, PrincipalChoice]  # folded name → it: groups, then service principals, then users
+    ways: Mapping[str, tuple[Way | None, ...]]  # of the matrix' cells
+    who: Mapping[str, PrincipalChoice]  # folded name → it: groups, then users, then service principals
 
 
 @dataclass(frozen=True)
@@ -216,4 +217,5 @@ def _known(environment: Environment, read_at: float) -> ResolvedCatalog:  # noqa
     order = list(KINDS)
     principals = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
     who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in principals}
-    return ResolvedCatalog(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
+    cells = matrix(resolver, None, [each.name for each in who.values()])
+    return ResolvedCatalog(observed, resolver, cells, ways(resolver, cells), who)

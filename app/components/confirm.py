@@ -11,7 +11,8 @@ from typing import Final
 import streamlit as st
 
 from app import formatting
-from app.look import style, tokens
+from app.components import group_cards
+from app.look import parts, style, tokens
 from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -154,6 +155,9 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     what = f"What {verb(intent)} would do" if registry.find(intent.kind) is not None else "What would be written"
     st.caption(f"{what}, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
+    if preview.groups:
+        st.html(parts.section("Load before and after", "of the cores each group may use"))
+        st.html(group_cards.load_bars(preview.groups))
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
     wanted, disabled_reason = confirmation_phrase(intent, preview.games), _disabled_reason(environment, preview)

@@ -13,7 +13,7 @@ from app import formatting
 from app.components import links
 from app.look import parts
 from app.look.tokens import Tone
-from app.state import control_queries, services
+from app.state import control_queries, demo_people, identity, services
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.health.judgement import Judgement
@@ -21,6 +21,7 @@ from pipeline.health.judgement import Judgement
 _MISSED_REFRESHES = 3
 _PAUSED, _RANGE, _EVERY, _IN_USE = "paused", "range", "every", "every_in_use"  # keys; `range` and `every` are the URL's
 _TROUBLE: Final = "trouble"  # the key of Fleet's switch
+_MYSELF: Final = ""  # of the people to act as
 _RANGES: Final = {"15m": (900, "15 min"), "1h": (3600, "1 h"), "6h": (21_600, "6 h"), "24h": (86_400, "24 h")}
 _DEFAULT_RANGE: Final = "1h"
 _INTERVALS: Final = (2, 5, 15, 60)  # seconds; the setting's is offered, too
@@ -66,7 +67,8 @@ def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 
     environment = environment_or_stop()
 
     def draw_now() -> None:
-        draw(environment_or_stop())
+        with links.written_at_once():
+            draw(environment_or_stop())
 
     st.session_state[_IN_USE] = every_seconds(environment)
     st.fragment(draw_now, run_every=max(st.session_state[_IN_USE], at_least_seconds))()
@@ -115,8 +117,7 @@ def lines(environment: Environment, *, ranged: bool = True) -> Lines:
     counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
         _SENTENCE.set(st.container(key="sentence", width="stretch", gap=None))
-        with st.container(key="whoami", width="content"):
-            st.text(_who(environment))
+        _draw_who(environment)
         _draw_needs(counted, unread)
         age_place = st.empty()
         if ranged:
@@ -168,6 +169,40 @@ def sentence_place() -> DeltaGenerator:
     """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
     place = _SENTENCE.get()
     return st.container(gap=None) if place is None else place
+
+
+def _draw_who(environment: Environment) -> None:
+    """Draw who acts; in a demo that offers people, also as whom else one may."""
+    people = services.offered_people(environment)
+    if not people:
+        demo_people.choose(None)
+        with st.container(key="whoami", width="content"):
+            st.text(_who(environment))
+        return
+    if demo_people.chosen() not in {None, *people}:
+        demo_people.choose(None)
+    acting = demo_people.chosen()
+    with st.container(key="whoami_demo", width="content"):
+        name = identity.person().name if acting is None else f"{acting} (admin)"
+        with st.popover(
+            formatting.escaped(f"{formatting.shown(environment.settings.environment, 30)} · you are: {name}"),
+            type="tertiary",
+            icon=":material/group:",
+            key="act_as",
+        ):
+            names = {_MYSELF: f"{formatting.shown(identity.person().name, 40)} (who started the demo)"}
+            names |= {each: f"{formatting.shown(each, 40)} (admin)" for each in people}
+            said = st.radio(
+                "Act as",
+                list(names),
+                index=list(names).index(acting or _MYSELF),
+                format_func=lambda each: formatting.escaped(names.get(str(each), str(each))),
+                key="act_as_person",
+                help="Only a demo offers this: one may ask, another may approve. The audit log has the name.",
+            )
+    if said is not None and said != (acting or _MYSELF):
+        demo_people.choose(said or None)
+        st.rerun()  # the whole page: each part of it acts as this person
 
 
 def _who(environment: Environment) -> str:

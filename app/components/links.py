@@ -4,9 +4,11 @@ Streamlit's own `bind="query-params"` writes what people read, a foreign name, a
 a word; here the URL has keys, and what is not known is reported and stays in it until a person takes it out.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import streamlit as st
 
@@ -17,6 +19,11 @@ _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
 _CARRIED = ("range",)  # what a link to another page takes along
+_SLOTS: Final = "links_slots"  # key of the parameters of the page on screen
+_PAGE: Final = "links_page"
+
+_WRITTEN: ContextVar[dict[str, tuple[str, ...]] | None] = ContextVar("written", default=None)
+"""What this run writes into the URL, by parameter: sent once, at its end."""
 
 
 @dataclass(slots=True)
@@ -133,11 +140,32 @@ def take(
     return slot.unknown
 
 
+@contextmanager
+def written_at_once() -> Iterator[None]:
+    """Send what the block writes into the URL as one URL, with all that is chosen on the page.
+
+    The browser may ask for the next run with any URL that it was sent. A run may itself have been started with an older
+    URL: one that had its old values beside a new one would come back and look like a link to them.
+    """
+    token = _WRITTEN.set({})
+    try:
+        yield
+        _send(_WRITTEN.get() or {})
+    finally:
+        _WRITTEN.reset(token)
+
+
+def turn_page(page: str) -> None:
+    """Forget how parameters stood in the URL of another page."""
+    if st.session_state.get(_PAGE) != page:
+        st.session_state[_PAGE] = page
+        st.session_state.pop(_SLOTS, None)
+
+
 def keep(widgets: Mapping[str, str]) -> None:
     """Write what widgets hold, by parameter, into the URL; `take` has prepared them and they were drawn since.
 
-    It is called once, after all of them: what the run was started with may be an older URL, which must not come back
-    with the parameters that did not change. Parameters of others stay; those that Streamlit binds cannot be written.
+    Parameters of others stay; those that Streamlit binds cannot be written.
     """
     for param, widget in widgets.items():
         slot = _slot(param, widget)
@@ -147,21 +175,12 @@ def keep(widgets: Mapping[str, str]) -> None:
             slot.on_its_way.add(slot.url)
             slot.on_its_way.discard(url)
             slot.url = url
-    wanted = {param: list(_slot(param, widget).url) for param, widget in widgets.items()}
-    new = {param: values for param, values in wanted.items() if values != st.query_params.get_all(param)}
-    st.query_params.update({param: values for param, values in new.items() if values})
-    for param, values in new.items():
-        if not values:
-            del st.query_params[param]
+    _write({param: _slot(param, widget).url for param, widget in widgets.items()})
 
 
 def write(param: str, value: str | None) -> None:
     """Write one parameter of the URL, or leave it out, where it is not so already."""
-    if value is None:
-        if param in st.query_params:
-            del st.query_params[param]
-    elif st.query_params.get_all(param) != [value]:
-        st.query_params[param] = value
+    _write({param: () if value is None else (value,)})
 
 
 def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, str]) -> None:
@@ -239,9 +258,34 @@ def _forget(places: list[tuple[str, str]]) -> None:
         _slot(param, widget).unknown = ()
 
 
+def _write(wanted: Mapping[str, tuple[str, ...]]) -> None:
+    """Write parameters at the end of the run; at once where no run gathers them."""
+    written = _WRITTEN.get()
+    if written is None:
+        _send(wanted)
+    else:
+        written.update(wanted)
+
+
+def _send(written: Mapping[str, tuple[str, ...]]) -> None:
+    """Send one URL; values of the page's other parts that the run's URL has from before are replaced, too."""
+    slots: Mapping[tuple[str, str], _Slot] = st.session_state.get(_SLOTS, {})
+    newer = {
+        param: slot.url
+        for (param, _), slot in slots.items()
+        if tuple(st.query_params.get_all(param)) in slot.on_its_way
+    }
+    wanted = {**newer, **written}
+    changed = {
+        param: list(values) for param, values in wanted.items() if list(values) != st.query_params.get_all(param)
+    }
+    if changed:
+        st.query_params.update(changed)  # one message; a parameter without values leaves the URL
+
+
 def _slot(param: str, widget: str) -> _Slot:
-    slot: _Slot = st.session_state.setdefault(f"link_{param}_{widget}", _Slot())
-    return slot
+    slots: dict[tuple[str, str], _Slot] = st.session_state.setdefault(_SLOTS, {})
+    return slots.setdefault((param, widget), _Slot())
 
 
 def _values(held: object, default: str | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 from app import formatting
 from app.fleet.incidents import reason
 from app.look.grid import Block, Cell
+from app.look.tokens import Tone
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 
@@ -20,18 +21,19 @@ def blocks(
     fleet: Fleet, rows: Sequence[GameRow], loads: Mapping[str, str], incidents: Sequence[Incident], *, stale: bool
 ) -> list[Block]:
     """Return the groups by name, those without a game left out; a filter hides cells, and no trouble from a head."""
-    titles = {key: each.finding.title for each in incidents if each.ended_at is None for key in each.games}
+    opened = {key: each for each in reversed(incidents) if each.ended_at is None for key in each.games}
     cells: dict[str | None, list[Cell]] = {}
     for row in sorted(rows, key=lambda row: (row.group is None, row.group or "", row.game.casefold(), row.game_key)):
-        note = titles.get(row.game_key) or reason(row) or ""
-        since = row.verdict.since
-        cells.setdefault(row.group, []).append(
-            Cell(row.game_key, row.game, row.verdict.status, since, formatting.shown(note, _LONGEST) if note else "")
-        )
+        incident = opened.get(row.game_key)
+        note = (incident.finding.title if incident is not None else reason(row)) or ""
+        mark = _mark(row, incident)
+        since = row.verdict.since if mark is None or incident is None else incident.since
+        said = formatting.shown(note, _LONGEST) if note else ""
+        cells.setdefault(row.group, []).append(Cell(row.game_key, row.game, row.verdict.status, since, said, mark))
     return [
         Block(
             "no group" if group is None else f"group {formatting.shown(group, 40)}",
-            _well([row for row in fleet.rows if row.group == group], stale=stale),
+            _well([row for row in fleet.rows if row.group == group], opened, stale=stale),
             "" if group is None else loads.get(group, f"load {formatting.UNKNOWN_VALUE}"),
             members,
         )
@@ -39,19 +41,29 @@ def blocks(
     ]
 
 
-def summary(fleet: Fleet, *, stale: bool) -> str:
+def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:
     """Say the grid in a sentence, for people who do not see it."""
     if stale:
         return f"One cell per game, by group. Nothing is known of {formatting.count(len(fleet.rows))} games."
-    return f"One cell per game, by group. {fleet.judgement.headline}."
+    marked = sum(cell.mark is not None for block in made for cell in block.cells)
+    more = f" {formatting.count(marked)} of the running ones in an open incident." if marked else ""
+    return f"One cell per game, by group. {fleet.judgement.headline}.{more}"
 
 
-def _well(members: Sequence[GameRow], *, stale: bool) -> str:
-    """Return how many of a group are as they should be: running, or paused on purpose."""
+def _mark(row: GameRow, incident: Incident | None) -> Tone | None:
+    """Return the tone of an open incident of a game whose stream runs, such as of refused rows."""
+    if incident is None or row.verdict.status != "RUNNING":
+        return None
+    return "busy" if incident.tone == "recovering" else incident.tone
+
+
+def _well(members: Sequence[GameRow], opened: Mapping[str, Incident], *, stale: bool) -> str:
+    """Return how many of a group are as they should be: running, or paused on purpose, and in no open incident."""
     if stale:
         return f"{formatting.count(len(members))} unknown"
-    well = sum(row.verdict.status in _WELL for row in members)
-    busy = sum(not row.in_trouble for row in members) - well
+    marked = sum(_mark(row, opened.get(row.game_key)) is not None for row in members)
+    well = sum(row.verdict.status in _WELL for row in members) - marked
+    busy = sum(not row.in_trouble for row in members) - well - marked
     said = f"{formatting.count(well)} well"
     if well < len(members):
         said = f"{formatting.count(well)} of {formatting.count(len(members))} well"

@@ -11,6 +11,7 @@ import numpy as np
 
 from app import formatting
 from app.fleet.signals import IDLE, Signals
+from app.look.lines import gapped, per_second
 from app.look.parts import Figure
 from app.look.tokens import Tone
 from listeners.quantile import quantile
@@ -38,17 +39,6 @@ def figures(signals: Signals) -> list[Figure]:
         _alerts(signals),
         _operations(signals),
     ]
-
-
-def per_second(series: Series, values: FloatArray) -> list[float | None]:
-    """Return sums of slots as rates; None where nobody reported, or where no second of a slot is over."""
-    seconds = series.seconds
-    return gapped(np.divide(values, seconds, out=np.full(series.slots, np.nan), where=seconds > 0))
-
-
-def gapped(values: FloatArray) -> list[float | None]:
-    """Return numbers for a line; None where one is not known."""
-    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _events(signals: Signals) -> Figure:

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.fleet import readers
-from app.fleet.readings import Reading, reading
 from app.fleet.signals import Signals
 from app.fleet.timeline import Registered
+from app.schemas import queries as schema_queries
 from app.state import control_queries, services
 from app.state.alerts import Alerts
 from app.state.alerts import alerts as firing_alerts
 from app.state.control_queries import OperationList
+from app.state.readings import Reading, reading
 from app.state.series import series
 from app.state.services import Environment
 from listeners.series import Series
+from pipeline.ingest.pending import Pending
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet
 
@@ -34,6 +36,7 @@ class Gathered:
     incidents: Reading[tuple[Incident, ...]]
     operations: Reading[OperationList]
     schemas: Reading[tuple[Registered, ...]]
+    names: Reading[Pending]  # those without a game
     signals: Signals | None  # None: the fleet could never be read
     stale_since: float | None  # when the store last answered, where it does not and that is too long ago
 
@@ -73,6 +76,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     schemas = reading(
         "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
     )
+    names = reading("nameless", store, lambda: schema_queries.nameless(environment), paused=paused)
     alerts = firing_alerts(environment)
     now = time.time()
     whys = {
@@ -94,7 +98,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
             {name: why for name, why in whys.items() if why is not None},
         )
     since = stale_since(seen, refresh_seconds, now)
-    return Gathered(now, seen, hour, found, operations, schemas, known, since)
+    return Gathered(now, seen, hour, found, operations, schemas, names, known, since)
 
 
 def _why_no_alerts(environment: Environment, alerts: Alerts) -> str | None:

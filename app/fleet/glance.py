@@ -3,6 +3,7 @@
 import hashlib
 from typing import Final
 
+import pyarrow as pa
 import streamlit as st
 
 from app import formatting
@@ -10,19 +11,28 @@ from app.components import header, links
 from app.fleet import figures, headline, incidents, strip, timeline
 from app.fleet.gathering import Gathered, gather
 from app.fleet.incidents import IncidentRow
-from app.fleet.readings import Reading
 from app.fleet.signals import Signals, short
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.state import services
+from app.state.readings import Reading
 from app.state.services import Environment
 from listeners.series import Series
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store.fleet import Fleet
 
 _STORE_RUNBOOK: Final = "turnoutfleetunhealthy"
 _ACTIONS_WIDTH: Final = 232  # px; the same in every row, so that what stands before it is aligned
 _LONGEST: Final = 160  # characters of an error
+_MOST_NAMED: Final = 3  # names without a game
+_ENDED: Final = {
+    "ended": st.column_config.TextColumn("Ended, UTC", width=110),
+    "lasted": st.column_config.TextColumn("Lasted", width=90),
+    "cause": st.column_config.TextColumn("Cause", width=150),
+    "what": st.column_config.TextColumn("What", width=430),
+    "where": st.column_config.TextColumn("Games", width=330),
+}
 
 
 def draw(environment: Environment) -> None:
@@ -41,6 +51,8 @@ def draw(environment: Environment) -> None:
         _draw_strip(known, known.signals)
     with st.container(key="incidents", gap="xsmall"):
         _draw_incidents(known, known.signals)
+        _draw_names(known)
+        _draw_ended(known.signals)
     left, right = st.columns(2, gap="small")
     with left, st.container(border=True, key="card_throughput", gap="xxsmall"):
         _draw_throughput(known, known.signals)
@@ -98,6 +110,46 @@ def _draw_incidents(known: Gathered, signals: Signals) -> None:
         st.html(parts.section("", f"{len(rows) - incidents.MOST} more, in the table below"))
 
 
+def _draw_names(known: Gathered) -> None:
+    """Draw one line where ingest refuses rows of names that are no game, with the way to make games of them."""
+    seen = known.names
+    if seen.value is None and seen.failed:
+        st.html(parts.note(f"Names without a game are not known: {formatting.shown(seen.why or '', _LONGEST)}"))
+    if seen.value is None or not seen.value.names:
+        return
+    names = seen.value.names
+    many = "1 name is" if len(names) == 1 else f"{formatting.count(len(names))} names are"
+    most = "up to " if any(each.error for each in names) else ""  # of a name that was crowded out for a while
+    rows = f"{most}{formatting.count(sum(each.rows for each in names))}"
+    named = join_limited(names, _MOST_NAMED, lambda each: formatting.shown(each.game, 40))
+    until = f" · until {short(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
+    with st.container(horizontal=True, vertical_alignment="center", key="row_names", gap="small"):
+        about = f"{many} no game, so ingest refuses their rows, {rows} so far: {named}{until}"
+        st.html(parts.note(about), width="stretch")
+        if st.button("Review names", key="open_names", type="tertiary"):
+            links.open_page("schemas", {})
+
+
+def _draw_ended(signals: Signals) -> None:
+    """Draw, closed, the incidents that ended within a day: they say what the last shift had, and what may return."""
+    lines = incidents.ended(signals)
+    if not lines:
+        return
+    shown = lines[: incidents.MOST_ENDED]
+    left = f", the newest {len(shown)} below" if len(lines) > len(shown) else ""
+    many = "incident" if len(lines) == 1 else "incidents"
+    with st.expander(f"{len(lines)} {many} ended in the last 24 h{left}", key="incidents_ended"):
+        st.dataframe(
+            pa.table({name: [line[name] for line in shown] for name in _ENDED}),
+            hide_index=True,
+            row_height=36,
+            height=min(36 * (len(shown) + 1) + 2, 400),
+            column_config=_ENDED,
+            alt="Incidents that ended in the last 24 hours, the newest end first.",
+            key="ended",
+        )
+
+
 def _store_row(seen: Reading[Fleet]) -> IncidentRow:
     """Return the row that says that nothing new is known of any game."""
     return IncidentRow(
@@ -134,8 +186,7 @@ def _draw_row(row: IncidentRow, now: float) -> None:
 def _draw_throughput(known: Gathered, signals: Signals) -> None:
     series = signals.series
     legend = [] if series is None else vega.legend(timeline.by_group(series))
-    until = f" until {short(known.series.good_at, known.at)}" if known.series.failed and known.series.good_at else ""
-    st.html(parts.section("Throughput", f"rows landed per second, by group{until}", legend))
+    st.html(parts.section("Throughput", f"rows landed per second, by group{_until(known)}", legend))
     if series is None or not timeline.has_rows(series):
         _draw_silence(known, "series_throughput")
         return
@@ -143,13 +194,19 @@ def _draw_throughput(known: Gathered, signals: Signals) -> None:
 
 
 def _draw_latency(known: Gathered, signals: Signals) -> None:
-    st.html(parts.section("Latency", "source to table commit, all games", vega.QUANTILES))
+    st.html(parts.section("Latency", f"source to table commit, all games{_until(known)}", vega.QUANTILES))
     series = signals.series
     if series is None or not series.counts.any():
         _draw_silence(known, "series_latency")
         return
     chart = timeline.latency(series, _frame(known, series), signals.objective_seconds)
     _draw_chart(chart, "latency", "Latency from the source to the table's commit: p50, p95 and p99 of all games.")
+
+
+def _until(known: Gathered) -> str:
+    """Return until when the charts go, where the history cannot be read any more."""
+    seen = known.series
+    return f" until {short(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
 
 
 def _frame(known: Gathered, series: Series) -> Frame:
@@ -161,7 +218,7 @@ def _frame(known: Gathered, series: Series) -> Frame:
 
 
 def _draw_chart(chart: Chart, key: str, alt: str) -> None:
-    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=alt, width="stretch")
+    st.vega_lite_chart(chart.whole(alt), theme=None, key=key, alt=alt, width="stretch")
 
 
 def _draw_silence(known: Gathered, key: str) -> None:

@@ -21,6 +21,9 @@ RowTone = Literal["bad", "late"]
 MOST: Final = 20
 """Most rows on screen; the others are counted."""
 
+MOST_ENDED: Final = 100
+"""Most incidents that have ended on screen."""
+
 _RUNBOOKS: Final[Mapping[str, str]] = {
     "STALLED": "turnoutstreamstalled",
     "FAILED": "turnoutstreamdown",
@@ -95,6 +98,25 @@ def calm_text(signals: Signals) -> str:
     return f"No incident. The last one ended {at}: {formatting.shown(last.finding.title, _LONGEST)}."
 
 
+def ended(signals: Signals) -> list[dict[str, str]]:
+    """Return the incidents that ended within a day, the newest end first, as lines of a table."""
+    fleet = signals.fleet
+    lines = []
+    for each in signals.incidents or ():
+        if each.ended_at is not None:
+            named = [row for key in each.games if (row := fleet.row(key)) is not None]
+            lines.append(
+                {
+                    "ended": short(each.ended_at, fleet.read_at),
+                    "lasted": formatting.age(each.ended_at - each.since),
+                    "cause": str(each.finding.cause),
+                    "what": formatting.shown(each.finding.title, _LONGEST),
+                    "where": _where(each, named),
+                }
+            )
+    return lines
+
+
 def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     finding = incident.finding
     named = [row for key in incident.games if (row := fleet.row(key)) is not None]
@@ -104,7 +126,7 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     glyph = "»" if recovering else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
     return IncidentRow(
         f"incident_{incident.incident_id}",
-        glyph if worst != "RUNNING" or recovering else "▲",
+        glyph if worst != "RUNNING" or recovering else "!",  # as its cells in the grid
         formatting.shown(finding.title, _LONGEST),
         " · ".join([_where(incident, named), *(formatting.shown(fact, _LONGEST) for fact in facts)]),
         incident.since,

@@ -12,9 +12,9 @@ from app.fleet import choice, readers, table
 from app.fleet.blocks import blocks, summary
 from app.fleet.choice import NO_GROUP, SORTS, Choice
 from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
-from app.fleet.readings import reading
 from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
+from app.state.readings import reading
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.lists import join_limited
@@ -54,7 +54,7 @@ def draw(environment: Environment) -> None:
     rows = _draw_filters(fleet, involved)
     links.draw_unknown(unknown, _WIDGETS)
     with place:
-        _draw_grid(environment, fleet, rows, found.value or (), stale=stale)
+        _draw_grid(environment, fleet, rows, () if found.failed else found.value or (), stale=stale)
     _draw_table(environment, fleet, rows, found.value, paused=paused)
     links.keep(_WIDGETS)
 
@@ -131,20 +131,23 @@ def _toggle_trouble() -> None:
 def _draw_grid(
     environment: Environment, fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident], *, stale: bool
 ) -> None:
-    st.html(parts.section("Streams by group", "a cell is a game; click to open it"))
     if not rows:
+        st.html(parts.section("Streams by group"))
         st.html(parts.silence("No game matches", "Clear a filter to see others."))
         return
     loads = reading("loads", environment.store, lambda: readers.loads(environment))
     mode = tokens.mode_of(st.context.theme.type)
-    chart = grid.grid(blocks(fleet, rows, loads.value or {}, found, stale=stale), mode, blind=stale)
+    groups = blocks(fleet, rows, loads.value or {}, found, stale=stale)
+    legend = grid.legend(groups, blind=stale)
+    st.html(parts.section("Streams by group", "a cell is a game; click to open it", legend))
+    chart = grid.grid(groups, mode, blind=stale)
     event = st.vega_lite_chart(
-        chart.whole(),
+        chart.whole("A cell per game, by group."),
         theme=None,
         key="grid",
         on_select="rerun",
         selection_mode=grid.PICK,
-        alt=summary(fleet, stale=stale),
+        alt=summary(fleet, groups, stale=stale),
         width="stretch",
     )
     picked = event["selection"].get(grid.PICK) or []

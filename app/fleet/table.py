@@ -11,20 +11,15 @@ import pyarrow as pa
 
 from app import formatting
 from app.fleet.incidents import reason
-from listeners.series import FloatArray, IntArray, Series
+from app.look import trends
+from listeners.series import Series
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 
 MOST: Final = 300
 """Most rows on screen: a thousand with their trends would be 230 kB."""
 
-POINTS: Final = 20
-"""Most points of a trend."""
-
-_LEAST_POINTS: Final = 2  # fewer are no line
-
 _LONGEST: Final = 160  # characters of a cause
-_MOST_SECONDS: Final = int(np.iinfo(np.int16).max)
 
 
 def table(
@@ -40,17 +35,17 @@ def table(
     live = [row.live for row in rows]
     reported = [row.reported for row in rows]
     found = [findings.get(row.game_key) for row in rows]
-    places = _places(series, rows)
+    keys = [row.game_key for row in rows]
     columns = {
         "status": _pills([formatting.status_text(row.verdict.status) for row in rows]),
         "game": pa.array([labels[row.game_key] for row in rows], pa.string()),
         "group": _texts([None if row.group is None else formatting.shown(row.group, 40) for row in rows]),
         "since": _texts([_ago(row.verdict.since, now) for row in rows]),
         "backlog": _texts([_duration(row.lag_seconds) for row in rows]),
-        "backlog_trend": _trends(None if series is None else _backlogs(series), places, pa.int16()),
+        "backlog_trend": trends.backlogs(series, keys),
         "p99": _texts([None if each is None else _duration(each.latency_p99_seconds) for each in live]),
         "rows": _texts([None if each is None else _rate(each.rows_per_second) for each in live]),
-        "rows_trend": _trends(None if series is None else _landed(series), places, pa.int32()),
+        "rows_trend": trends.landed(series, keys),
         "commit": _texts([None if each is None else _ago(each.last_commit_at, now) for each in reported]),
         "cause": _texts(
             [
@@ -92,48 +87,3 @@ def _duration(seconds: float | None) -> str | None:
 
 def _rate(value: float | None) -> str | None:
     return None if value is None else formatting.rate(value)
-
-
-def _places(series: Series | None, rows: Sequence[GameRow]) -> list[int | None]:
-    place = {} if series is None else {key: number for number, key in enumerate(series.games)}
-    return [place.get(row.game_key) for row in rows]
-
-
-def _starts(series: Series) -> IntArray:
-    """Return where the slots of each point begin."""
-    return np.unique(np.linspace(0, series.slots, POINTS, endpoint=False).astype(np.int64))
-
-
-def _backlogs(series: Series) -> FloatArray:
-    """Return per game the largest backlog of each point in seconds; nan where nobody knew it."""
-    folded: FloatArray = np.fmax.reduceat(series.backlog, _starts(series), axis=1)
-    return np.minimum(folded, _MOST_SECONDS)
-
-
-def _landed(series: Series) -> FloatArray:
-    """Return per game the rows a minute that landed in each point; nan where its driver did not report."""
-    starts = _starts(series)
-    rows = np.add.reduceat(series.rows, starts, axis=1)
-    seconds = np.add.reduceat(series.known * series.seconds, starts, axis=1)
-    a_minute: FloatArray = np.divide(60 * rows, seconds, out=np.full(rows.shape, np.nan), where=seconds > 0)
-    return a_minute
-
-
-def _trends(values: FloatArray | None, places: Sequence[int | None], kind: pa.DataType) -> pa.Array:
-    """Return a list of whole numbers per game: the newest points in a row that are known, null below two of them.
-
-    The table draws no gaps: a list with one would be shown as text.
-    """
-    if values is None or not values.size:
-        return pa.nulls(len(places), pa.list_(kind))
-    width = values.shape[1]
-    picked = values[[0 if place is None else place for place in places]]
-    missing = np.isnan(picked)
-    missing[[number for number, place in enumerate(places) if place is None]] = True
-    from_the_end = np.argmax(missing[:, ::-1], axis=1)
-    lengths = np.where(missing.any(axis=1), from_the_end, width)
-    lengths[lengths < _LEAST_POINTS] = 0
-    kept = np.arange(width) >= (width - lengths)[:, np.newaxis]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    whole = pa.array(picked[kept].round().astype(np.int64), pa.int64()).cast(kind)
-    return pa.ListArray.from_arrays(pa.array(offsets), whole, mask=pa.array(lengths == 0))

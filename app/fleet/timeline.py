@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from app import formatting
-from app.fleet.figures import gapped, per_second
 from app.look import vega
 from app.look.axes import Chart, Event, Frame
+from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
 from pipeline.health.liveness import Driver

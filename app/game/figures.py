@@ -77,7 +77,7 @@ def _landed(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "rows")
     now = None if signals.recent is None else _newest(per_second(signals.recent, "rows"))
     if now is None:
-        return _unknown("Rows landed", _why(signals, "series"), points)
+        return _unknown("Rows landed", _why(signals, "recent"), points)
     usual = _usual(points)
     note = "" if usual is None else f"usual {formatting.rate(usual)}"
     tone: Tone = "bad" if not now and usual and signals.row.verdict.status in FAILING else "plain"
@@ -88,7 +88,7 @@ def _refused(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "refused")
     now = None if signals.recent is None else _newest(per_second(signals.recent, "refused"))
     if now is None:
-        return _unknown("Rows refused", _why(signals, "series"), points)
+        return _unknown("Rows refused", _why(signals, "recent"), points)
     reasons = [] if signals.trend is None else list(signals.trend.rejects)
     total = refused_rows(signals)
     note = formatting.shown(", ".join(reasons), _LONGEST_NOTE) if reasons else "reasons not known"
@@ -119,7 +119,7 @@ def _latency(signals: GameSignals) -> Figure:
 
 def _why_no_latency(signals: GameSignals) -> str:
     if signals.recent is None:
-        return _why(signals, "series")
+        return _why(signals, "recent")
     caught_up = any(_finite(signals.recent.total("caught_up").tolist())[-_LATEST_SLOTS:])
     return "only caught-up rows" if caught_up else "no row lately"
 

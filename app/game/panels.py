@@ -15,13 +15,13 @@ from app import formatting
 from app.components import links
 from app.game import figures, marks, versions
 from app.game.cause import CauseCard
-from app.game.signals import GameSignals, short, state_text
+from app.game.signals import GameSignals, short, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
+from app.state.readings import Reading
 from app.state.services import Environment
 from pipeline.contracts.catalogue.versions import GameVersions
-from pipeline.errors import Refused
 from pipeline.names import GameKey
 
 _ROWS_HEIGHT: Final = 140
@@ -65,7 +65,9 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
 
 
 def draw_alerts(signals: GameSignals) -> None:
-    """Draw the alerts that fire for the game."""
+    """Draw the alerts that fire for the game; where nobody can tell, that."""
+    if signals.alerts is None and "alerts" in signals.whys:
+        st.html(parts.note(f"Nobody knows which alerts fire for this game: {_why(signals, 'alerts')}"))
     for number, alert in enumerate(signals.alerts or ()):
         tone: Tone = "bad" if alert.severity == "page" else "late"
         with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
@@ -89,7 +91,8 @@ def draw_charts(signals: GameSignals) -> None:
     series = signals.series
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
-        st.html(parts.section("Rows", "per second, landed and refused", legend))
+        about = f"per second, landed and refused{until_text(signals, 'series')}"
+        st.html(parts.section("Rows", about, legend))
         if series is None or not series.games:
             none = "No history to draw." if series is None else "Nobody reported this game in this time."
             st.html(parts.silence(none, _why(signals, "series") if series is None else _last_row(signals)))
@@ -115,7 +118,7 @@ def draw_versions(environment: Environment, signals: GameSignals) -> None:
     """Draw the newest schema versions in words."""
     found = signals.versions
     count = "" if found is None else f"{len(found)} {'version' if len(found) == 1 else 'versions'}"
-    st.html(parts.section("Schemas", count))
+    st.html(parts.section("Schemas", f"{count}{until_text(signals, 'versions')}"))
     if found is None:
         st.html(parts.silence("Not known.", _why(signals, "versions")))
         return
@@ -135,7 +138,8 @@ def draw_versions(environment: Environment, signals: GameSignals) -> None:
 def draw_operations(signals: GameSignals) -> None:
     """Draw the last operations about the game or its group; one opens its page."""
     with st.container(border=True, key="card_operations", gap="xsmall"):
-        st.html(parts.section("Operations", "of this game and its group, newest first"))
+        about = f"of this game and its group, newest first{until_text(signals, 'operations')}"
+        st.html(parts.section("Operations", about))
         found = signals.operations
         if found is None:
             st.html(parts.silence("Not known.", _why(signals, "operations")))
@@ -160,14 +164,17 @@ def draw_operations(signals: GameSignals) -> None:
         )
 
 
-def draw_changes(signals: GameSignals, read: Callable[[], pa.Table]) -> None:
-    """Draw the changes of status of the last day."""
+def draw_changes(signals: GameSignals, seen: Reading[pa.Table]) -> None:
+    """Draw the changes of status of the last day; the last ones known where they cannot be read."""
     with st.container(border=True, key="card_changes", gap="xsmall"):
-        st.html(parts.section("Changes of status", "last 24 h, newest first"))
-        try:
-            table = read()
-        except Refused as refused:
-            st.html(parts.silence("Not known.", formatting.shown(str(refused))))
+        why = formatting.shown(seen.why or "", 120)
+        until = (
+            f" · until {short(seen.good_at, signals.now)}: {why}" if seen.failed and seen.good_at is not None else ""
+        )
+        st.html(parts.section("Changes of status", f"last 24 h, newest first{until}"))
+        table = seen.value
+        if table is None:
+            st.html(parts.silence("Not known.", formatting.shown(seen.why or "")))
             return
         if table.num_rows == 0:
             st.text("No change of status in the last 24 h.")
@@ -219,7 +226,8 @@ def draw_neighbours(signals: GameSignals) -> None:
 
 
 def _draw(chart: Chart, key: str, what: str) -> None:
-    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=f"{what} over time.")
+    about = f"{what} over time."
+    st.vega_lite_chart(chart.whole(about), theme=None, key=key, alt=about)
 
 
 def _last_row(signals: GameSignals) -> str:

@@ -10,6 +10,7 @@ from app.game.signals import GameSignals
 from app.state import alerts, control_queries, series, services
 from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
+from app.state.readings import reading
 from app.state.services import BY_STORE, Environment
 from listeners.series import Series
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
@@ -27,6 +28,7 @@ Part = TypeVar("Part")
 def signals(environment: Environment, steering: ControlState, row: GameRow, range_seconds: int) -> GameSignals:
     """Read all parts of a game's page; what could not be read is None, and why it could not."""
     whys: dict[str, str] = {}
+    until: dict[str, float] = {}
 
     def part(name: str, read: Callable[[], Part]) -> Part | None:
         try:
@@ -35,20 +37,34 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
             whys[name] = str(refused)
             return None
 
+    def kept(name: str, read: Callable[[], Part]) -> Part | None:
+        """Read what says nothing of this very moment: its last good value stays, and says of when it is."""
+        seen = reading(f"game_{name}", (environment.store, key, range_seconds), read)
+        if seen.failed:
+            whys[name] = seen.why or ""
+            if seen.good_at is not None:
+                until[name] = seen.good_at
+        return seen.value
+
     key = row.game_key
-    versions = part("versions", lambda: game_versions(environment, key))
+    asked = environment.settings.alerts
+    firing = part("alerts", lambda: _alerts(environment, row))
+    if not (asked.alertmanager_url or asked.prometheus_url):
+        whys.pop("alerts", None)  # nobody watches, and nobody is asked
+    versions = kept("versions", lambda: game_versions(environment, key))
     return GameSignals(
         fleet=steering.fleet,
         row=row,
         objective_seconds=environment.settings.metrics.latency_objective_seconds,
-        series=part("series", lambda: _of_game(environment, key, range_seconds)),
-        recent=part("series", lambda: _of_game(environment, key, _RECENT)),
-        trend=part("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
+        series=kept("series", lambda: _of_game(environment, key, range_seconds)),
+        recent=part("recent", lambda: _of_game(environment, key, _RECENT)),
+        trend=kept("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
         incidents=part("incidents", lambda: readers.incidents(environment)),
-        alerts=part("alerts", lambda: _alerts(environment, row)),
-        operations=part("operations", lambda: _operations(environment, row)),
+        alerts=firing,
+        operations=kept("operations", lambda: _operations(environment, row)),
         versions=None if versions is None else versions.versions,
         whys=whys,
+        until=until,
     )
 
 

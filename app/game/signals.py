@@ -33,6 +33,8 @@ class GameSignals:
     operations: Sequence[Operation] | None = None  # about this game or its group, newest first
     versions: Sequence[Version] | None = None  # of its schemas, oldest first
     whys: Mapping[str, str] = field(default_factory=dict)
+    until: Mapping[str, float] = field(default_factory=dict)
+    """By name, when a part was last read (Unix seconds), where its last value is shown because it cannot be read."""
 
     @property
     def now(self) -> float:
@@ -58,6 +60,12 @@ def short(at: float, now: float) -> str:
     """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
     same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
     return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
+
+
+def until_text(signals: GameSignals, name: str) -> str:
+    """Return since when a part on screen is out of date, and why; nothing where it is new, or was never read."""
+    at = signals.until.get(name)
+    return "" if at is None else f" · until {short(at, signals.now)}: {formatting.shown(signals.whys[name], 120)}"
 
 
 def lasting(since: float | None, now: float) -> str:

@@ -52,9 +52,9 @@ class Chart:
     spec: dict[str, Any]
     datasets: dict[str, pa.Table] = field(default_factory=dict)
 
-    def whole(self) -> dict[str, Any]:
-        """Return what `st.vega_lite_chart(theme=None)` takes."""
-        return {**self.spec, "datasets": dict(self.datasets)}
+    def whole(self, about: str = "Chart") -> dict[str, Any]:
+        """Return what `st.vega_lite_chart(theme=None)` takes; `about` names the picture, and never changes."""
+        return {**self.spec, "description": about, "datasets": dict(self.datasets)}
 
 
 def timed_chart(
@@ -83,10 +83,17 @@ def timed_chart(
     y = layers[0]["encoding"]["y"]
     high = {**y, "field": "y"}
     warm, mute = tokens.colour("bad-text", frame.mode), tokens.colour("mute", frame.mode)
-    text: dict[str, Any] = {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 10.5, "font": FONT}
+    text: dict[str, Any] = {
+        "type": "text",
+        "aria": False,
+        "align": "left",
+        "baseline": "bottom",
+        "fontSize": 10.5,
+        "font": FONT,
+    }
     above = {**text, "y": {"expr": "-4 - 12 * datum.lane"}, "dx": {"expr": "datum.near ? 2 : -2"}, "color": mute}
     above["align"] = {"expr": "datum.near ? 'right' : 'left'"}
-    rule: dict[str, Any] = {"type": "rule", "strokeDash": [2, 3], "color": mute}
+    rule: dict[str, Any] = {"type": "rule", "aria": False, "strokeDash": [2, 3], "color": mute}
     rule |= {"y": {"expr": "-3 - 12 * datum.lane"}, "y2": {"expr": "height"}}
     room = {**text, "y": -16, "color": "transparent"}
     spec = chart_spec(
@@ -96,7 +103,7 @@ def timed_chart(
             *layers,
             {
                 "data": {"name": "frame"},
-                "mark": {"type": "point", "opacity": 0},
+                "mark": {"type": "point", "aria": False, "opacity": 0},
                 "encoding": {"x": time_axis(), "y": high},
             },
             {
@@ -108,6 +115,7 @@ def timed_chart(
                 "data": {"name": "objective"},
                 "mark": {
                     "type": "rule",
+                    "aria": False,
                     "strokeDash": [5, 4],
                     "color": warm,
                     "strokeWidth": 1.3,
@@ -196,18 +204,22 @@ def _aim(seconds: float) -> str:
 
 
 def _events(frame: Frame) -> pa.Table:
-    """Return the events within the axis, the words of those close together on two lanes; at most six, then how many."""
+    """Return the events within the axis, the words of those close together on two lanes; at most six, then how many.
+
+    The words of an event near the end of the axis stand left of it, towards those of the event before.
+    """
     whole = max(1.0, frame.until - frame.since)
     inside = sorted((each for each in frame.events if frame.since <= each.at <= frame.until), key=lambda each: each.at)
     rows: list[dict[str, Any]] = []
-    last, lane = -math.inf, 0
+    last, lane, was_near = -math.inf, 0, False
     for number, each in enumerate(inside[: _MOST_EVENTS + 1]):
         words = formatting.shown(each.label, 24)
         if number == _MOST_EVENTS:
             words = f"+{len(inside) - _MOST_EVENTS}"
-        lane = 1 - lane if each.at - last < _CLOSE * whole else 0
-        last = each.at
         near = each.at > frame.until - _CLOSE * whole
+        reach = 2 * _CLOSE if near and not was_near else _CLOSE
+        lane = 1 - lane if each.at - last < reach * whole else 0
+        last, was_near = each.at, near
         rows.append({"t": each.at * 1000, "label": words, "lane": lane, "near": near})
     return table(rows, {"t": pa.float64(), "label": pa.string(), "lane": pa.int8(), "near": pa.bool_()})
 

@@ -4,7 +4,7 @@ Pure. Cells are placed by expressions on the chart's width, so they fill any scr
 returns the game's key, never a position. A cell says since when, not how long: its data changes when its game does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from app import formatting
 from app.look import axes, tokens
 from app.look.axes import Chart
-from app.look.tokens import Mode
+from app.look.tokens import Mode, Tone
 from listeners.sample import STATUSES
 
 PICK: Final = "picked"
@@ -26,17 +26,23 @@ _NAMED_PER_LINE: Final = 10
 _HEAD, _GAP, _BETWEEN, _ASIDE = 22, 3, 12, 16  # px: a block's head; between cells, blocks above and beside each other
 _LETTER: Final = 7.4  # px, about, of a bold letter of 12.5 px
 _BLIND: Final = len(STATUSES)  # the code of every cell where nothing is known of the whole fleet
+_MARKS: Final[Mapping[Tone, int]] = {"bad": _BLIND + 1, "late": _BLIND + 2, "busy": _BLIND + 3}
+_MARK: Final = "!"  # of a game whose stream is well, and which an open incident names
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One game; `status` is one of `listeners.sample.STATUSES`, `note` its cause in a few words."""
+    """One game; `status` is one of `listeners.sample.STATUSES`, `note` its cause in a few words.
+
+    `mark` is the tone of an open incident that its status does not show: its stream runs, and its rows are refused.
+    """
 
     key: str
     name: str
     status: str
     since: float | None = None
     note: str = ""
+    mark: Tone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,24 @@ def grid(blocks: Sequence[Block], mode: Mode, *, blind: bool = False) -> Chart:
     spec = axes.chart_spec(mode, whole, layers)
     spec["padding"] = 0
     return Chart(spec, {"cells": cells, "heads": heads})
+
+
+def legend(blocks: Sequence[Block], *, blind: bool = False) -> list[tuple[str, str]]:
+    """Return what the colours on screen say, as (colour's name, word): the calm ones last."""
+    if blind:
+        return [("still", "unknown")]
+    cells = [cell for block in blocks for cell in block.cells]
+    words: dict[str, list[str]] = {}
+    for status in reversed(STATUSES):
+        style = formatting.STATUS_STYLES[status]
+        if any(cell.status == status and cell.mark is None for cell in cells):
+            words.setdefault(tokens.FILLS[style.tone], []).append(style.word)
+    marked = [
+        (tokens.FILLS[tone], f"{_MARK} runs, in an incident{' that recovers' if tone == 'busy' else ''}")
+        for tone in _MARKS
+        if any(cell.mark == tone for cell in cells)
+    ]
+    return [*marked, *((fill, ", ".join(named)) for fill, named in words.items())]
 
 
 def _boxes(mode: Mode, x: str, width: str, height: int) -> dict[str, Any]:
@@ -109,7 +133,7 @@ def _glyphs(mode: Mode, x: str, step: str, height: int, *, named: bool) -> dict[
     """Return the glyphs of those in trouble; with room for it, the names of all."""
     marks = [formatting.STATUS_STYLES[status].glyph for status in STATUSES]
     marks[STATUSES.index("RUNNING")] = ""
-    glyph = f"{[*marks, '?']!r}[datum.code]"
+    glyph = f"{[*marks, '?', *(_MARK for _ in _MARKS)]!r}[datum.code]"
     words = f"trim({glyph} + ' ' + datum.name)" if named else glyph
     place = f"{x} + 8" if named else f"{x} + ({step} - {_GAP}) / 2"
     return {
@@ -177,7 +201,7 @@ def _cell(cell: Cell, block: int, column: int, y: int, *, blind: bool) -> dict[s
     return {
         "key": cell.key,
         "name": formatting.shown(cell.name, 60),
-        "code": _BLIND if blind else STATUSES.index(cell.status),
+        "code": _BLIND if blind else _code(cell),
         "b": block,
         "c": column,
         "y": y,
@@ -186,13 +210,20 @@ def _cell(cell: Cell, block: int, column: int, y: int, *, blind: bool) -> dict[s
     }
 
 
+def _code(cell: Cell) -> int:
+    return STATUSES.index(cell.status) if cell.mark is None else _MARKS[cell.mark]
+
+
 def _fills() -> list[str]:
-    return [*(tokens.FILLS[formatting.STATUS_STYLES[status].tone] for status in STATUSES), "still"]
+    of_statuses = (tokens.FILLS[formatting.STATUS_STYLES[status].tone] for status in STATUSES)
+    return [*of_statuses, "still", *(tokens.FILLS[tone] for tone in _MARKS)]
 
 
 def _inks() -> list[str]:
-    return [*(tokens.FILL_INKS[formatting.STATUS_STYLES[status].tone] for status in STATUSES), "still-ink"]
+    of_statuses = (tokens.FILL_INKS[formatting.STATUS_STYLES[status].tone] for status in STATUSES)
+    return [*of_statuses, "still-ink", *(tokens.FILL_INKS[tone] for tone in _MARKS)]
 
 
 def _words() -> str:
-    return repr([*(formatting.STATUS_STYLES[status].word for status in STATUSES), "unknown"])
+    of_statuses = (formatting.STATUS_STYLES[status].word for status in STATUSES)
+    return repr([*of_statuses, "unknown", *("running, in an incident" for _ in _MARKS)])

@@ -10,13 +10,16 @@ _FRAME: Final = """
 .stApp{background:var(--page)}
 [data-testid="stHeader"]{background:var(--card);border-bottom:1px solid var(--line)}
 [data-testid="stStatusWidget"]{display:none}
+[data-stale="true"]{opacity:.85!important}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
+.st-key-whoami_demo{position:fixed;top:.75rem;right:3.6rem;z-index:1000000;width:auto}
+.st-key-whoami_demo button p{font-size:.86rem}
 .st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
 .st-key-context{min-height:2.6rem;margin-top:.9rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
 button[data-variant="segmented_control"][aria-checked="true"] *{color:var(--ink)!important}
-[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
+[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-whoami_demo),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
 .st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
 .st-key-keys:focus-within{opacity:1;pointer-events:auto}
 .st-key-keys button{min-height:2rem;padding:.1rem .7rem}
@@ -46,7 +49,8 @@ _CARDS: Final = """
 [class*="st-key-card_"] [data-testid="stText"] *,[class*="st-key-operation_"] [data-testid="stText"] *,[class*="st-key-confirm_"] [data-testid="stText"] *,.st-key-verdict [data-testid="stText"] *{white-space:pre-wrap;overflow-wrap:anywhere}
 [class*="st-key-tile_"]{padding:.5rem .8rem}
 .st-key-actions>div{flex:1 1 22rem;min-width:min(20rem,100%)}
-.st-key-verdict [data-testid="stText"]{font-size:1.1rem;font-weight:600}
+.st-key-verdict [data-testid="stText"]{font-size:.93rem;font-weight:600}
+.st-key-card_why .t-facts dd{font-size:.9rem;line-height:1.4}
 [data-testid="stMainBlockContainer"] h3{font-size:1.05rem;padding:.75rem 0 0}
 """
 
@@ -68,6 +72,7 @@ _PARTS: Final = """
 .t-strip u.t-bad{background:var(--bad)}.t-strip u.t-late{background:var(--late)}
 .t-strip p{display:flex;justify-content:space-between;margin:.2rem 0 0!important;font-size:.8rem;color:var(--mute)}
 .t-figures{display:flex;flex-wrap:wrap;margin:0!important;padding:0!important;border-top:1px solid var(--line)}
+.st-key-strip_repairs .t-figures{border-top:0}
 .t-figures>div{flex:1 1 0;min-width:8.2rem;padding:.55rem .85rem .5rem;border-left:1px solid var(--line);color:var(--spark)}
 .t-figures>div:first-child{border-left:0;padding-left:0}
 .t-figures dt{font-weight:400;font-size:.86rem;color:var(--mute);white-space:nowrap}

@@ -117,11 +117,17 @@ def latency(frame: Frame, quantiles: Mapping[str, Values], objective: float | No
     return axes.timed_chart(frame, [line], {"series": table}, floor=100.0, objective=objective)
 
 
-def bars(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str = "/s") -> Chart:
-    """Return bars stacked per slot; a series is (word, colour's name, values), such as landed and refused rows."""
+def bars(
+    frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str = "/s", line: tuple[float, str] | None = None
+) -> Chart:
+    """Return bars stacked per slot; a series is (word, colour's name, values), such as landed and refused rows.
+
+    `line` is a value that they compare with, and what it is.
+    """
     data = _stacked(frame, series, unit, middle=False)
     rects = _rects(frame, [token for _, token, _ in series], _RATE_LABEL)
-    return axes.timed_chart(frame, [rects], {"series": data}, floor=1.0)
+    aim, words = line or (None, None)
+    return axes.timed_chart(frame, [rects], {"series": data}, floor=1.0, objective=aim, words=words)
 
 
 def backlog(frame: Frame, seconds: Values, objective: float | None) -> Chart:

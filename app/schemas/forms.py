@@ -31,7 +31,8 @@ def draw_register(environment: Environment, game: GameVersions | None) -> None:
     own = "new" if game is None else game.key
     disabled_reason = services.missing_role(environment, DirectAct.REGISTER_SCHEMA)
     title = "Register a schema" if game is None else "Register the next version of this game"
-    with st.expander(title, icon=":material/upload_file:", key=f"schema_register_{own}"):
+    opened = st.expander(title, icon=":material/upload_file:", key=f"schema_register_{own}", on_change="rerun")
+    with opened:
         with st.form(f"fields_register_{own}", enter_to_submit=False, border=False):
             _draw_fields(own, game)
             st.form_submit_button(

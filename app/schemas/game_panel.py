@@ -11,6 +11,7 @@ from app import formatting
 from app.components import links
 from app.look import parts
 from app.schemas import listing, queries
+from app.state.readings import Reading, reading
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
 from pipeline.contracts.catalogue.differences import Line
@@ -18,6 +19,7 @@ from pipeline.contracts.catalogue.fields import FieldLine
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
 from pipeline.contracts.writer_ids import shown_writer
+from pipeline.delta.usage import SchemaRows, Usage
 from pipeline.errors import Refused
 
 _MOST_LINES: Final = 2_000  # of text
@@ -25,6 +27,12 @@ _TALL: Final = 16  # lines; more scroll
 _GLYPHS: Final = {"refuse": "✗", "quarantine": "✗"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
 _NEWEST: Final = "newest"
+_VERSION_COLUMNS: Final = {
+    "Version": st.column_config.NumberColumn(width=60),
+    "In the table": st.column_config.TextColumn(width=95, alignment="right"),
+    "First row, UTC": st.column_config.TextColumn(width=130),
+    "Last row": st.column_config.TextColumn(width=85),
+}
 
 
 def linked(key: str) -> dict[str, str]:
@@ -70,7 +78,7 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
     first, second = _draw_choice(game)
     _draw_or_say(partial(_draw_comparison, environment, first, second))
     _draw_or_say(partial(_draw_version, environment, game, second))
-    _draw_versions(game)
+    _draw_versions(environment, game, catalogue.read_at)
     _draw_or_say(partial(_draw_writers, environment, game))
 
 
@@ -181,30 +189,66 @@ def _field_row(each: FieldLine) -> dict[str, str]:
     }
 
 
-def _draw_versions(game: GameVersions) -> None:
+def _draw_versions(environment: Environment, game: GameVersions, now: float) -> None:
+    """Draw all versions with the rows that each has in the game's table; a table that is away leaves the rest."""
     refusing = {each.version for each in game.quarantined}
-    with st.expander(f"All {len(game.versions)} versions", icon=":material/history:", key="schema_versions"):
+    many = len(game.versions)
+    title = f"All {many} versions, and their use" if many > 1 else "The only version, and its use"
+    box = st.expander(title, icon=":material/history:", key=f"schema_versions_{game.key}", on_change="rerun")
+    with box:
+        if not box.open:
+            return
+        seen = reading("used", (environment.store, game.key), lambda: queries.used(environment, game.key))
+        st.html(parts.note(_about_use(seen)))
         st.dataframe(
             pd.DataFrame(
                 {
                     "Version": each.version,
-                    "Schema id": each.schema_id,
-                    "Format": formatting.shown(each.format, 20),
-                    "Message": formatting.shown(each.message, 120),
-                    "Registered": formatting.moment(each.created_at),
+                    **_use(each, seen.value, now),
+                    "Rows": "go to quarantine" if each.version in refusing else "land",
+                    "Registered": formatting.moment(each.created_at)[:16],
                     "By": formatting.UNKNOWN_VALUE
                     if each.registered_by is None
                     else formatting.shown(each.registered_by, 60),
+                    "Format": formatting.shown(each.format, 20),
+                    "Message": formatting.shown(each.message, 120),
                     "Policies": ", ".join(f"{kind}={policy}" for kind, policy in each.policies.chosen) or "defaults",
-                    "Rows": "go to quarantine" if each.version in refusing else "land",
+                    "Schema id": each.schema_id,
                 }
                 for each in reversed(game.versions)
             ),
             hide_index=True,
-            height=min(36 * (len(game.versions) + 1), 400),
-            alt="Versions of this game, newest first.",
+            row_height=36,
+            height=min(36 * (many + 1) + 2, 400),
+            column_config=_VERSION_COLUMNS,
+            alt="Versions of this game with the rows that each has in the game's table, newest first.",
             key="schema_versions_table",
         )
+
+
+def _about_use(seen: Reading[Usage]) -> str:
+    """Say what the numbers are of, and what is not known."""
+    words = "Rows in the game's table now, by the source's time. Versions of one schema id share them."
+    if seen.value is not None and seen.value.files_left:
+        words += f" {seen.value.files_left} older files of several versions were not read: numbers are the least."
+    if seen.failed:
+        until = "not known" if seen.good_at is None else f"of {formatting.clock(seen.good_at)}"
+        words += f" Use is {until}: {formatting.shown(seen.why or '', 200)}"
+    return words
+
+
+def _use(version: Version, used: Usage | None, now: float) -> dict[str, str]:
+    """Return how many rows of a version landed, and when its first and last came; 0 only where all were counted."""
+    found = None if used is None else used.schemas.get(version.schema_id, SchemaRows(0, None, None))
+    if used is None or found is None or not (found.rows or used.is_complete):
+        return dict.fromkeys(("In the table", "First row, UTC", "Last row"), formatting.UNKNOWN_VALUE)
+    least = "" if used.is_complete else "≥ "
+    last = found.last_at
+    return {
+        "In the table": f"{least}{formatting.count(found.rows)}",
+        "First row, UTC": formatting.moment(found.first_at)[:16],
+        "Last row": formatting.UNKNOWN_VALUE if last is None or last > now + 1 else f"{formatting.age(now - last)} ago",
+    }
 
 
 def _draw_needs(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:

@@ -8,8 +8,11 @@ import streamlit as st
 
 from app import formatting
 from app.components import links, pills
+from app.look import parts, trends
 from app.look.tokens import Tone
 from app.schemas import queries
+from app.state.readings import reading
+from app.state.series import series
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
 from pipeline.contracts.catalogue.versions import GameVersions
@@ -32,16 +35,19 @@ _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _COLUMNS: Final = {
     "game": st.column_config.TextColumn("Game", width=130),
-    "page": links.schemas_column("Key (opens it)", "schemas", 150),
+    "page": links.schemas_column("Key (opens it)", "schemas", 110),
     "version": st.column_config.NumberColumn("Version", width=65),
     "change": st.column_config.TextColumn(
-        "Change", width=210, help="Why rows are refused, else what the newest version changed in the game's table."
+        "Change", width=185, help="Why rows are refused, else what the newest version changed in the game's table."
     ),
     "format": st.column_config.TextColumn("Format", width=110, help="That of the newest version first."),
+    "trend": st.column_config.AreaChartColumn("Rows/min, 24 h", width=90, y_min=0, color="blue"),
     "rate": st.column_config.TextColumn("Rows/s", width=65, help="That land. A dash: nothing current is known."),
     "age": st.column_config.TextColumn("Age", width=75, help="Of the newest version."),
     "by": st.column_config.TextColumn("Registered by", width=120),
 }
+_DAY: Final = 86_400  # seconds
+_ORDER: Final = ("state", "game", "page", "version", "rate", "trend", "change", "age", "format", "by")
 
 
 def state_of(game: GameVersions, catalogue: Catalogue) -> str:
@@ -99,6 +105,8 @@ def _draw_table(
     states: Mapping[str, str],
     rates: Mapping[str, float | None],
 ) -> None:
+    day = reading("schemas_day", environment.store, lambda: series(environment, _DAY))
+    trend = trends.landed(day.value, [game.key for game in games]).to_pylist()
     st.dataframe(
         pd.DataFrame(
             {
@@ -109,6 +117,7 @@ def _draw_table(
                 "change": _change(environment, game, place),
                 "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
                 "rate": formatting.rate(rates.get(game.key)),
+                "trend": trend[place],
                 "age": formatting.UNKNOWN_VALUE
                 if game.newest is None
                 else formatting.age(catalogue.read_at - game.newest.created_at),
@@ -117,12 +126,17 @@ def _draw_table(
             for place, game in enumerate(games)
         ),
         hide_index=True,
-        height=min(36 * (len(games) + 1), 620),
+        row_height=36,
+        height=min(36 * (len(games) + 1) + 2, 620),
+        column_order=_ORDER,
         column_config={"state": pills.column("State", _PILLS, 120, _ABOUT_STATE), **_COLUMNS},
         placeholder=formatting.UNKNOWN_VALUE,
         alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",
         key="schemas_table",
     )
+    if day.failed:
+        known = "not known" if day.good_at is None else f"of {formatting.clock(day.good_at)}"
+        st.html(parts.note(f"Rows of the last day are {known}: {formatting.shown(day.why or '', 200)}"))
     links.offer_schemas("schemas", {game.key: formatting.game_text(game.key, game.game) for game in games})
 
 

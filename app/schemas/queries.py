@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 import streamlit as st
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
@@ -19,7 +21,11 @@ from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
 from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import SchemaRequest, list_requests
+from pipeline.delta.opening import open_table
+from pipeline.delta.usage import Usage, usage
 from pipeline.errors import Refused, first_line
+from pipeline.ingest.pending import Pending, pending
+from pipeline.names import GameKey
 
 UNREADABLE: Final = "cannot be read"
 _MOST_STEPS: Final = 200  # an enum may have a hundred thousand values, and each is a step
@@ -84,6 +90,33 @@ def writers(environment: Environment, game: GameVersions) -> GameWriters:
     """
     with reading():
         return read_writers(engine(environment), game)
+
+
+@st.cache_data(ttl=5, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def nameless(environment: Environment) -> Pending:
+    """Read the names without a game that ingest refuses rows of, at most 5 s old; ingest counts them each ten seconds.
+
+    Raises:
+        Refused: the control store or its count of names cannot be read.
+    """
+    with reading():
+        return pending(engine(environment), environment.settings.onboarding)
+
+
+@st.cache_data(ttl=60, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
+def used(environment: Environment, key: str) -> Usage:
+    """Count a game's rows by schema in its table, at most a minute old; none where it has no table yet.
+
+    Raises:
+        Refused: its table cannot be read.
+    """
+    folder = environment.paths.table(GameKey(key))
+    try:
+        return usage(open_table(folder), folder, f"The table of {key}")
+    except TableNotFoundError:
+        return Usage({}, 0)
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise Refused(f"The table of {key} cannot be read: {first_line(error)}. Streams are not affected.") from error
 
 
 @st.cache_data(ttl=600, max_entries=100, show_spinner=False, hash_funcs=_BY)

@@ -22,6 +22,7 @@ from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
 from pipeline.errors import Refused, first_line
 from pipeline.lists import first_lines
+from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -42,6 +43,7 @@ class Preview:
     submit: Callable[[Intent], Operation | str] | None = None
     needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
+    groups: tuple[tuple[GroupLoad, GroupLoad], ...] = ()  # before and after: the load of those that it changes
 
 
 def touched(intent: Intent, assignments: Mapping[str, GameAssignment]) -> int:
@@ -68,7 +70,7 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     if not proposal.intent.targets:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = [f"left out: {key} is in group {group} already" for key in proposal.unchanged(keys)]
-    return _preview(proposal.intent, [*proposal.lines, *left], view.assignments)
+    return _with_loads(_preview(proposal.intent, [*proposal.lines, *left], view.assignments), view.loads)
 
 
 def preview_drain(environment: Environment, group: str) -> Preview:
@@ -82,7 +84,7 @@ def preview_drain(environment: Environment, group: str) -> Preview:
         proposal = view.drain(group, services.actor())
     if not proposal.intent.targets:
         raise Refused(f"Nothing to drain: group {group} is drained and empty.")
-    return _preview(proposal.intent, proposal.lines, view.assignments)
+    return _with_loads(_preview(proposal.intent, proposal.lines, view.assignments), view.loads)
 
 
 def preview_proposed(environment: Environment) -> Preview:
@@ -100,7 +102,7 @@ def preview_proposed(environment: Environment) -> Preview:
         named = [_named(line, view.assignments) for line in lines]
         why = "no group has room for the games that must move, and no move improves the balance."
         raise Refused("\n".join([f"Nothing to move: {why}", *named]))
-    return _preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments)
+    return _with_loads(_preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments), view.loads)
 
 
 def preview_group(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
@@ -274,6 +276,13 @@ def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, Gam
     return Preview(
         intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
     )
+
+
+def _with_loads(preview: Preview, loads: Loads) -> Preview:
+    """Add the loads of the groups that lose or get games."""
+    after = loads.after(preview.intent.parameters.get("assignments", {}))
+    changed = [(group, after[name]) for name, group in loads.groups.items() if after[name] != group]
+    return replace(preview, groups=tuple(changed))
 
 
 def _named(line: str, assignments: Mapping[str, GameAssignment]) -> str:

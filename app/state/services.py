@@ -24,7 +24,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.gate import Person
-from app.state import identity
+from app.state import demo_people, identity
 from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
@@ -58,8 +58,28 @@ BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
 
 
 def actor() -> str:
-    """Return who acts: on a laptop the user who started the dashboard, in a workspace the person who is signed in."""
-    return identity.person().name
+    """Return who acts: on a laptop the user who started the dashboard, in a workspace the person who is signed in.
+
+    In a demo it may be one of the people whom the demo offers.
+
+    Raises:
+        Refused: it does not offer them any more.
+    """
+    return identity.person().name if demo_people.chosen() is None else _seen(open_environment()).name
+
+
+def offered_people(environment: Environment) -> tuple[str, ...]:
+    """Return as whom else the user of a running demo may act; nobody in any other environment."""
+    return demo_people.offered(identity.person(), environment.settings, environment.paths, roles(environment))
+
+
+def _seen(environment: Environment) -> Person:
+    """Return who acts, as a page shows it.
+
+    Raises:
+        Refused: a demo does not offer them any more.
+    """
+    return demo_people.seen(identity.person(), environment.settings, environment.paths, roles(environment))
 
 
 def roles(environment: Environment) -> Roles:
@@ -75,7 +95,10 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
 
     With None for the kind it is about an act that needs no role, such as a request.
     """
-    known, who_acts = roles(environment), identity.person()
+    try:
+        known, who_acts = roles(environment), _seen(environment)
+    except Refused as refused:
+        return str(refused)
     if only_look(known, who_acts):
         return _NO_ROLES
     if kind is None or may(known, who_acts.name, role := role_of(kind)):
@@ -90,12 +113,14 @@ def permitted(environment: Environment, kind: str | None) -> str:
     been drawn long ago.
 
     Raises:
-        Refused: they have not, the settings are wrong, or they name another control store than the page shows.
+        Refused: they have not, the settings are wrong or name another control store than the page shows, or a demo
+            does not offer them any more.
     """
     now = renewed(environment)
     if now.store != environment.store:
         raise Refused("The control store was replaced after the page loaded. Reload the page.")
-    known, who_acts = roles(now), identity.person()
+    known = roles(now)
+    who_acts = demo_people.acting(identity.person(), now.settings, now.paths, known)
     if only_look(known, who_acts):
         raise Refused(_NO_ROLES)
     if kind is not None:
@@ -104,7 +129,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
 
 
 def who(environment: Environment) -> str:
-    """Return who acts, with their roles where the environment has any."""
+    """Return who is signed in, with their roles where the environment has any."""
     known, who_acts = roles(environment), identity.person()
     if only_look(known, who_acts):
         return f"{who_acts.name} (no roles are set: you may only look)"

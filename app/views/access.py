@@ -15,12 +15,14 @@ from app.state.services import Environment
 
 _VIEW: Final = "access_view"
 _VIEWS: Final[Mapping[str, str]] = {
-    "why": "Why",
     "change": "Grant and revoke",
     "requests": "Requests",
     "drift": "Drift",
     "ending": "Ending soon",
 }
+_NO_VIEW: Final = "why"  # the matrix and why alone
+_NAMES: Final = matrix.Names(explain.GAME, explain.WHO)
+_TALL, _LOW = 560, 300  # px of the matrix: alone, and above a view
 _LATE_ROUNDS: Final = 3  # of the controller, after which the snapshot is old
 _WHERE: Final[Mapping[str, str]] = {
     "embedded": "Start `turnout catalog serve` and `turnout controller run`.",
@@ -40,49 +42,83 @@ def _live(environment: Environment) -> None:
         return
     _draw_headline(environment, access)
     _draw_state(environment, access)
-    linked = {"view": _VIEW, **matrix.LINKED}
-    unknown = {"view": links.take("view", _VIEW, _VIEWS, default="why"), **matrix.take_filters()}
-    view = str(st.session_state.get(_VIEW) or "why")
-    if view == "why":
-        linked |= explain.LINKED
-        unknown["why_game"] = links.take("why_game", explain.GAME, _games(access))
-        unknown["why_who"] = links.take("why_who", explain.WHO, access.everybody)
+    linked = {"view": _VIEW, **matrix.LINKED, **explain.LINKED}
+    unknown = {
+        "view": links.take("view", _VIEW, {*_VIEWS, _NO_VIEW}, default=None),
+        **matrix.take_filters(),
+        "why_game": links.take("why_game", explain.GAME, _games(access)),
+        "why_who": links.take("why_who", explain.WHO, access.everybody),
+    }
+    if st.session_state.get(_VIEW) == _NO_VIEW:
+        st.session_state[_VIEW] = None
+    view = st.session_state.get(_VIEW)
     if view == "change":
         linked |= forms.LINKED
         unknown["do"] = links.take("do", forms.DO, forms.DOES, default="give")
         unknown["of_games"] = links.take("of_games", forms.GAMES, access.names, many=True)
         unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
-    if access.known is not None and view != "drift":
-        drift.draw_first(environment, access.known, _review_drift)
     if access.known is not None:
-        filters = matrix.draw_filters()
-        prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
-        matrix.draw(access, access.known, filters, prefill)
+        _draw_matrix(environment, access, access.known, view)
     st.segmented_control(
-        "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"
+        "View",
+        list(_VIEWS),
+        key=_VIEW,
+        format_func=_VIEWS.__getitem__,
+        label_visibility="collapsed",
+        on_change=_carry,
+        args=(access.names,),
     )
     _draw_view(environment, access, view)
     links.keep(linked)
+
+
+def _draw_matrix(environment: Environment, access: AccessState, known: ResolvedCatalog, view: str | None) -> None:
+    """Draw drift first, then the matrix with why beside it."""
+    found = drift.findings(environment, known)
+    if view != "drift":
+        drift.draw_first(found, known, _review_drift)
+    filters = matrix.draw_filters()
+    left, right = st.columns([2.6, 1], gap="small")
+    with left:
+        marked = matrix.marks(access.waiting, () if found is None else found.findings)
+        matrix.draw(access, known, filters, marked, _TALL if view is None else _LOW, _NAMES)
+    with (
+        right,
+        st.container(border=True, key="card_why", gap="xsmall", height="content" if view is None else _LOW + 40),
+    ):
+        explain.draw(environment, access, known, _change)
+
+
+def _change(does: str, key: str, who: str) -> None:
+    """Open the form of a change with what is chosen under why."""
+    st.session_state.update({_VIEW: "change", forms.DO: does, forms.GAMES: [key], forms.WHO: [who]})
+
+
+def _carry(names: Mapping[str, str]) -> None:
+    """Fill a form that is opened empty with what is chosen under why."""
+    key, who = st.session_state.get(explain.GAME), st.session_state.get(explain.WHO)
+    held = [st.session_state.get(widget) for widget in (forms.GAMES, forms.WHO)]
+    is_empty = not any(held) and not any(st.query_params.get(param) for param in ("of_games", "to"))
+    if st.session_state.get(_VIEW) == "change" and is_empty and key in names and who is not None:
+        _change("give", str(key), str(who))
 
 
 def _review_drift() -> None:
     st.session_state[_VIEW] = "drift"
 
 
-def _draw_view(environment: Environment, access: AccessState, view: str) -> None:
+def _draw_view(environment: Environment, access: AccessState, view: str | None) -> None:
     if view == "change":
         forms.draw_change(environment, access)
     elif view == "requests":
         forms.draw_requests(environment, access)
     elif view == "ending":
         drift.draw_ending(access)
-    elif access.known is None:
+    elif view == "drift" and access.known is None:
         st.info("The catalog was not read yet.")
-    elif view == "drift":
+    elif view == "drift" and access.known is not None:
         drift.draw(environment, access.known)
-    else:
-        explain.draw(environment, access, access.known)
 
 
 def _games(access: AccessState) -> set[str]:

@@ -9,6 +9,7 @@ import streamlit as st
 from app import formatting
 from app.components import header, links
 from app.components.audit_csv import as_csv
+from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
@@ -35,18 +36,60 @@ _COLUMNS = {
 
 def _live(environment: Environment) -> None:
     lines = header.lines(environment, ranged=False)
-    header.headline("Audit log", tone="plain", meta="each act: by whom, on what, and why")
-    _draw_verdict(environment)
     filters = _draw_filters()
     log = header.show(environment, lines, partial(control_queries.audit_log, filters=filters), "audit", repr(filters))
     if log is not None:
+        header.headline(_sentence(log), tone="plain", meta=_about(log))
+    _draw_head(log)
+    _draw_verdict(environment)
+    if log is not None:
         _draw_log(log)
+
+
+def _sentence(log: Log) -> str:
+    """Say how much was done, and by how many, in the days that are chosen."""
+    if not log.matched:
+        return "Audit log: no entry matches"
+    acts = "1 entry" if log.matched == 1 else f"{formatting.count(log.matched)} entries"
+    actors = len({entry.actor for entry in log.entries})
+    least = "" if len(log.entries) == log.matched else "at least "
+    return f"Audit log: {acts} by {least}{actors} {'actor' if actors == 1 else 'actors'}"
+
+
+def _about(log: Log) -> str:
+    newest = log.entries[0].at if log.entries else None
+    ago = "" if newest is None or newest > log.read_at else f"newest {formatting.age(log.read_at - newest)} ago · "
+    return f"{ago}each act: by whom, on what, and why"
+
+
+def _draw_head(log: Log | None) -> None:
+    """Draw how many entries the table has, and at the right what can be done; a log that cannot be read is verified."""
+    with st.container(horizontal=True, vertical_alignment="center", key="row_audit", gap="small"):
+        st.html(parts.section("Entries", _scope(log)), width="stretch")
+        verified = bool(st.session_state.get(_VERIFIED))
+        st.button(
+            "Verify again" if verified else "Verify the log",
+            key="verify_again" if verified else "verify",
+            on_click=_verify,
+            help="Reads the whole log and checks every hash.",
+        )
+        if log is not None and log.entries:
+            st.download_button(
+                "Download as CSV", partial(as_csv, log), "audit.csv", "text/csv", key="csv", icon=":material/download:"
+            )
+
+
+def _scope(log: Log | None) -> str:
+    if log is None or not log.entries:
+        return "not known" if log is None else "none"
+    shown, kept = min(len(log.entries), _ON_SCREEN), len(log.entries)
+    file = "" if kept == log.matched else f"; the file holds the newest {formatting.count(kept)}"
+    return f"{formatting.count(shown)} of {formatting.count(log.matched)}, newest first, UTC{file}"
 
 
 def _draw_verdict(environment: Environment) -> None:
     """Draw whether the log is intact; it is read whole, so only on request."""
     if not st.session_state.get(_VERIFIED):
-        st.button("Verify the log", key="verify", on_click=_verify, help="Reads the whole log and checks every hash.")
         return
     try:
         verdict, at = control_queries.verify_audit(environment)
@@ -64,7 +107,6 @@ def _draw_verdict(environment: Environment) -> None:
         if verdict.unended:
             st.text(f"{len(verdict.unended)} have not ended, open operations included")
         st.caption("Keep this hash elsewhere: a writer of the whole table can make a new valid chain.")
-    st.button("Verify again", key="verify_again", on_click=_verify, type="tertiary")
 
 
 def _verify() -> None:
@@ -93,21 +135,14 @@ def _draw_log(log: Log) -> None:
     st.dataframe(
         pd.DataFrame(_row(entry, log) for entry in shown),
         hide_index=True,
-        height=min(36 * (len(shown) + 1), 620),
+        row_height=36,
+        height=min(36 * (len(shown) + 1) + 2, 620),
         column_config=_COLUMNS,
         alt="Entries of the audit log, newest first.",
         key="audit_table",
     )
     operation_ids = dict.fromkeys(links.short(each.operation_id) for each in shown if each.operation_id)
     links.offer_operations("audit", {name: name for name in operation_ids})
-    kept = (
-        "" if len(log.entries) == log.matched else f"; the file holds the newest {formatting.count(len(log.entries))}"
-    )
-    counted = f"{formatting.count(len(shown))} of {formatting.count(log.matched)} entries"
-    st.caption(f"{counted}, newest first{kept}. All times are UTC.")
-    st.download_button(
-        "Download as CSV", partial(as_csv, log), "audit.csv", "text/csv", key="csv", icon=":material/download:"
-    )
 
 
 def _row(entry: Entry, log: Log) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, header
+from app.components import cards, confirm, header, log_panel
 from app.components.cards import Card
 from app.game import panels, queries, rows_panel
 from app.game.cause import CauseCard, card
@@ -14,6 +14,7 @@ from app.game.signals import GameSignals
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
+from app.state.readings import reading
 from app.state.services import Environment
 from pipeline.control.operations import registry
 from pipeline.errors import Refused
@@ -54,9 +55,11 @@ def _live(environment: Environment) -> None:
     left, right = st.columns(2, gap="small")
     with left:
         panels.draw_operations(signals)
-        panels.draw_changes(signals, partial(services.game_transitions, environment, game_key, _DAY))
+        read = partial(services.game_transitions, environment, game_key, _DAY)
+        panels.draw_changes(signals, reading("game_changes", (environment.store, game_key), read))
     with right:
         panels.draw_neighbours(signals)
+    log_panel.draw(environment, steering.fleet, () if row.group is None else (row.group,))
 
 
 def _offered(environment: Environment, row: GameRow) -> tuple[Mapping[str, Card], str | None]:

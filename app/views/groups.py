@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, group_cards, group_forms, header, links, pills
+from app.components import cards, confirm, group_cards, group_forms, group_load, header, links, log_panel, pills
 from app.fleet import timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
@@ -28,7 +28,7 @@ from pipeline.store.fleet import Fleet
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
-_LOW = 70  # px, of a chart in a card
+_LOW = 112  # px, of a chart in a card
 _DRIVERS = {formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()}
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=90),
@@ -40,6 +40,7 @@ _COLUMNS = {
     ),
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
     "headroom": st.column_config.TextColumn("Headroom", width=90, help="Cores that are left."),
+    "rows": st.column_config.AreaChartColumn("Rows per minute", width=120, y_min=0, color="blue"),
     "deaths": st.column_config.TextColumn("Died, last hour", width=170, help="Of those the controller has started."),
     "desired": st.column_config.TextColumn("Desired state", width=105),
     "backend": st.column_config.TextColumn("Started by", width=110),
@@ -61,26 +62,37 @@ def _live(environment: Environment) -> None:
         return
     header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes), meta=_scope(fleet))
     _take_link(steering)
+    landed = _landed(environment, steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
-        group_cards.draw(steering, _landed(environment), group_cards.Click(_open, _steer))
+        group_cards.draw(steering, landed, group_cards.Click(_open, _steer))
     _draw_move(environment, steering)
     _draw_group(environment, steering)
     links.keep(_LINKED)
-    _draw_table(steering)
+    _draw_table(steering, landed)
     group_forms.draw_make(environment)
+    log_panel.draw(environment, fleet, fleet.groups)
     if (opened := st.session_state.pop(_OPEN, None)) is not None:
-        st.switch_page("views/fleet.py", query_params={"group": opened})
+        links.open_page("fleet", {"group": opened})
 
 
-def _landed(environment: Environment) -> group_cards.Landed:
-    """Return the rows of each group over the range on screen; without them the page goes on."""
+def _landed(environment: Environment, steering: ControlState) -> group_cards.Landed:
+    """Return what each group carried over the range on screen; without it the page goes on."""
+    fleet, objective = steering.fleet, environment.settings.metrics.latency_objective_seconds
     try:
-        seen = series(environment, header.range_seconds())
+        seen, operations = series(environment, header.range_seconds()), control_queries.journal(environment).operations
     except Refused as refused:
-        return group_cards.Landed(None, {}, formatting.shown(str(refused), 160))
+        return group_cards.Landed(None, {}, {}, formatting.shown(str(refused), 160))
     mode = tokens.mode_of(st.context.theme.type)
     axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
-    return group_cards.Landed(axis, timeline.by_group(seen))
+    conditions = fleet.judgement.conditions.groups
+    return group_cards.Landed(
+        axis,
+        {
+            name: group_load.course(seen, name, objective, group_load.games_came_at(operations, name))
+            for name in fleet.groups
+        },
+        {name: group_load.marks(fleet, conditions.get(name), operations, name, axis.since) for name in fleet.groups},
+    )
 
 
 def _open(group: str) -> None:
@@ -136,9 +148,9 @@ def _sentence(fleet: Fleet) -> str:
     return f"{some} enabled groups have a live driver" if stopped else f"{some} groups' drivers are alive"
 
 
-def _draw_table(steering: ControlState) -> None:
+def _draw_table(steering: ControlState, landed: group_cards.Landed) -> None:
     st.html(parts.section("All groups", "settings, load and deaths"))
-    rows = [_row(steering, name) for name in steering.fleet.groups]
+    rows = [_row(steering, landed, name) for name in steering.fleet.groups]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
@@ -149,7 +161,7 @@ def _draw_table(steering: ControlState) -> None:
     )
 
 
-def _row(steering: ControlState, name: str) -> dict[str, str | list[str]]:
+def _row(steering: ControlState, landed: group_cards.Landed, name: str) -> dict[str, str | list[str] | list[int]]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {
@@ -161,6 +173,7 @@ def _row(steering: ControlState, name: str) -> dict[str, str | list[str]]:
         "games": formatting.count(sum(row.group == name for row in fleet.rows)),
         "how": _worst(fleet, name),
         **_load(steering.loads, name),
+        "rows": [] if (seen := landed.courses.get(name)) is None else seen.trend,
         "deaths": _deaths(steering, name),
         "desired": formatting.shown(group.desired, 20) if group is not None else formatting.UNKNOWN_VALUE,
         "backend": STARTED_BY.get(group.backend, formatting.shown(group.backend, 20))

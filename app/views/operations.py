@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import pandas as pd
 import streamlit as st
@@ -25,7 +26,7 @@ _MAX_CARDS = 20
 _STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
 _MAX_STEPPERS = 5  # cards whose steps are read, too
 _COLUMNS = {
-    "page": links.operation_column("Opens its page", "operations", 110),
+    "page": links.operation_column("Operation", "operations", 110),
     "kind": st.column_config.TextColumn("What", width=80),
     "targets": st.column_config.TextColumn("Of", width=260),
     "actor": st.column_config.TextColumn("Who", width=100),
@@ -34,6 +35,7 @@ _COLUMNS = {
     "took": st.column_config.TextColumn("Took", width=70),
     "outcome": st.column_config.TextColumn("Outcome", width=320),
 }
+_ORDER = ("state", "page", "kind", "targets", "outcome", "actor", "reason", "submitted", "took")
 _STEP_COLUMNS = {
     "step": st.column_config.TextColumn("Step", width=110),
     "state": st.column_config.TextColumn("State", width=90),
@@ -60,7 +62,9 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.is_stuck for each in opened)
-    header.headline(_sentence(len(opened), stuck), tone="late" if stuck else "well", meta=_scope(journal, stuck))
+    halted = bool(opened) and not journal.controller_runs
+    sentence = _sentence(len(opened), stuck, halted=halted)
+    header.headline(sentence, tone="late" if stuck or halted else "well", meta=_scope(journal, stuck))
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
     for place, each in enumerate(opened[:_MAX_CARDS]):
@@ -79,7 +83,9 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     st.dataframe(
         pd.DataFrame(_row(each, journal) for each in chosen),
         hide_index=True,
-        height=min(36 * (len(chosen) + 1), 620),
+        row_height=36,
+        height=min(36 * (len(chosen) + 1) + 2, 620),
+        column_order=_ORDER,
         column_config={"state": pills.column("State", _STATES, 125), **_COLUMNS},
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
@@ -124,9 +130,12 @@ def _searched(operation: Operation, journal: OperationList) -> str:
     return " ".join([operation.operation_id, operation.actor, *operation.targets, *games]).casefold()
 
 
-def _sentence(opened: int, stuck: int) -> str:
+def _sentence(opened: int, stuck: int, *, halted: bool) -> str:
+    """Say what is open; `halted`: no controller carries it out."""
     if not opened:
         return "No operation is open"
+    if not stuck and halted:
+        return f"{'1 operation waits' if opened == 1 else f'{opened} operations wait'} for a controller"
     if not stuck:
         return "1 operation is open" if opened == 1 else f"{opened} operations are open"
     needs = "1 operation needs a person" if stuck == 1 else f"{stuck} operations need a person"
@@ -162,6 +171,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     if seen is None:
         st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
         return
+    st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
     operation = seen.operation
     targets = formatting.targets_text(operation.targets, seen.names)
     waits = _waits(seen)
@@ -293,7 +303,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         last = seen.steps[-1].name if seen.steps else "its first step"
         st.text(f"It tries {formatting.shown(last, 40)} again, and asks a person again if that does not come.")
         st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
-        _draw_act("Resume", _resume, environment, operation, disabled_reason)
+        _draw_act("Resume", _resume, environment, operation, disabled_reason, kind="primary")
     with (
         st.container(border=True, key="close_box", gap="small"),
         st.form("close", enter_to_submit=False, border=False),
@@ -318,9 +328,18 @@ def _draw_cancel(environment: Environment, operation: Operation) -> None:
 
 
 def _draw_act(
-    label: str, act: Callable[..., None], environment: Environment, operation: Operation, disabled_reason: str | None
+    label: str,
+    act: Callable[..., None],
+    environment: Environment,
+    operation: Operation,
+    disabled_reason: str | None,
+    *,
+    kind: Literal["primary", "secondary"] = "secondary",
 ) -> None:
-    st.form_submit_button(label, on_click=act, args=(environment, operation), disabled=disabled_reason is not None)
+    """Draw a button of a form; what is safe to try is primary, what ends an operation is not."""
+    st.form_submit_button(
+        label, on_click=act, args=(environment, operation), disabled=disabled_reason is not None, type=kind
+    )
     if disabled_reason is not None:
         st.caption(formatting.escaped(disabled_reason))
 

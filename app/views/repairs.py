@@ -8,10 +8,12 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import confirm, header, links, pills
+from app.components import confirm, header, links, pills, repair_figures
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
+from app.state.readings import reading
+from app.state.series import series
 from app.state.services import Environment
 from pipeline.control import capabilities
 from pipeline.control.operations import repairs
@@ -62,6 +64,8 @@ _COLUMNS = {
     "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
     "last": st.column_config.TextColumn("Last failed", width=95),
 }
+_ORDER: Final = ("status", "game", "page", "evidence", "how", "failures", "last", "possible", "class", "group")
+_HOUR: Final = 3600  # seconds, of the rows that were refused
 _NOTHING = StreamControl()
 
 
@@ -76,6 +80,9 @@ def _live(environment: Environment) -> None:
         tone="late" if rows else "well",
         meta=f"{formatting.count(len(steering.fleet.rows))} streams",
     )
+    hour = reading("series", (environment.store, _HOUR), lambda: series(environment, _HOUR))
+    with st.container(border=True, key="strip_repairs"):
+        st.html(parts.figures(repair_figures.figures(steering, hour)))
     if not rows:
         st.info("No stream is parked, waits after a failure, or is in trouble.")
     else:
@@ -92,7 +99,9 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
     st.dataframe(
         pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
-        height=min(36 * (len(rows) + 1), 620),
+        row_height=36,
+        height=min(36 * (len(rows) + 1) + 2, 620),
+        column_order=_ORDER,
         column_config={"status": pills.column("Status", _STATUSES, 112), **_COLUMNS},
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
@@ -103,7 +112,10 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
 def _sentence(troubled: int, stopped: int) -> str:
     if not troubled:
         return "Nothing to repair"
-    return f"{troubled} to look at, {stopped or 'none'} of them parked or waiting after a failure"
+    streams = "1 stream" if troubled == 1 else f"{formatting.count(troubled)} streams"
+    if stopped == troubled:
+        return f"{streams} parked or waiting after a failure"
+    return f"{streams} in trouble, {stopped or 'none'} of them parked or waiting after a failure"
 
 
 def _is_stopped(steering: ControlState, row: GameRow) -> bool:

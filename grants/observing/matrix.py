@@ -11,6 +11,9 @@ from grants.observing.resolver import Reading, Resolver
 CellState = Literal["reads", "no", "unknown", "could"]
 """`could`: does not read, but could grant itself that."""
 
+Way = Literal["direct", "group", "schema"]
+"""By what a reader has SELECT: on the table itself, there by a group, or above the tables."""
+
 
 @dataclass(frozen=True)
 class Matrix:
@@ -57,6 +60,19 @@ def matrix(resolver: Resolver, keys: Iterable[str] | None = None, principals: It
     names = sorted(each.name for each in observed.directory.principals.values()) if principals is None else principals
     columns = {resolver.name(each): _column(resolver.reading(each), rows) for each in names}
     return Matrix(rows, columns)
+
+
+def ways(resolver: Resolver, matrix: Matrix) -> Mapping[str, tuple[Way | None, ...]]:
+    """Return the nearest way of each cell, by column; None where the principal is not known to read."""
+    found: dict[str, tuple[Way | None, ...]] = {}
+    for name, states in matrix.columns.items():
+        far: Way = "schema" if resolver.selects_above(name) else "group"
+        direct = resolver.selected_directly(name)
+        found[name] = tuple(
+            None if state != "reads" else "direct" if key in direct else far
+            for key, state in zip(matrix.keys, states, strict=True)
+        )
+    return found
 
 
 def _column(reading: Reading, keys: Iterable[str]) -> tuple[CellState, ...]:

@@ -231,6 +231,14 @@ class Resolver:
         """Return whether a privilege was seen to be granted to a folded name on a securable itself."""
         return privilege in self._granted.get(where, {}).get(principal, _NO_KEYS)
 
+    def selected_directly(self, principal: str) -> AbstractSet[str]:
+        """Return the games that a principal has SELECT on by the table's own grants to it, or as the table's owner."""
+        return self._selecting.get(folded(principal), _NO_KEYS)
+
+    def selects_above(self, principal: str) -> bool:
+        """Return whether SELECT on the schema or the catalog was seen to count for a principal."""
+        return next(self._held(SELECT, self._above, self.closure(principal)), None) is not None
+
     def selected_by_itself(self, principal: str) -> AbstractSet[str]:
         """Return the games that a principal has SELECT on by no group: itself, on any level, or as the owner."""
         who = folded(principal)

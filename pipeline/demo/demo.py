@@ -33,6 +33,9 @@ from pipeline.verify.report import as_dict
 from pipeline.verify.values import Wanted as Values
 
 GROUPS = ("a", "b")
+ADMINS = ("ada@demo", "ben@demo")
+"""As whom the demo's user may act on the pages: nobody approves their own request. No account is called so."""
+
 _REGISTRY = "demo"
 _PORT = "port"
 _SERVERS = "TURNOUT_SOURCE__BOOTSTRAP_SERVERS"
@@ -149,6 +152,8 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
             say(f"  registry    {addressed.registry_url}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         why_whole = not_own(settings, environ)
+        if why_whole is None:
+            say(f"  act as      {' or '.join(ADMINS)}: see the name at the top right of the dashboard")
         say(f"  break it    {why_whole or 'the page Break it of the dashboard, or `./turnout demo faults`'}")
         say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
         with nullcontext() if why_whole else _faults(paths, environ | more, simulator, wanted.versions):
@@ -205,7 +210,7 @@ def _faults(paths: Paths, environ: Mapping[str, str], simulator: _Simulator, ver
     def sending(batches: Iterator[Sequence[Event]], rate: float | None, total: int | None, end: threading.Event) -> int:
         return send(source, paths, batches, rate, total, end, bar=False)
 
-    with offered(paths, Breaker(World(paths, simulator, sending, versions))):
+    with offered(paths, Breaker(World(paths, simulator, sending, versions)), ADMINS):
         yield
 
 

@@ -131,6 +131,18 @@ class Loads:
         """Return the games by their keys."""
         return {each.game_key: each for each in self.games}
 
+    def after(self, assigned: Mapping[str, str]) -> dict[str, GroupLoad]:
+        """Return the groups with games (key → group) moved; unknown games and groups change nothing."""
+        then, known = dict(self.groups), self.by_key()
+        for key, target in assigned.items():
+            game = known.get(key)
+            if game is None or target == game.group:
+                continue
+            for name, sign in ((game.group, -1), (target, 1)):
+                if name in then:
+                    then[name] = then[name].plus(sign * game.cores, sign)
+        return then
+
 
 def tallied(
     games: Iterable[tuple[str, str | None, Load]], groups: Iterable[GroupLoad], max_games: int = MAX_GAMES

@@ -54,6 +54,7 @@ class Finding:
     pattern: str = "{}"  # the title, with {} for the games that it is about
     scope: str = ""  # what games with this cause share, such as "group b"; empty: only the cause
     is_fact: bool = False  # recorded, not inferred: it counts at the first look
+    is_expected: bool = False  # such as a restart that just began: no incident yet
 
     def about(self, games: str) -> str:
         """Return the title of some games."""

@@ -130,6 +130,7 @@ class GroupSeen:
     is_skewed: bool = False
     deaths: int = 0  # within an hour
     last_death: str | None = None
+    last_death_at: float | None = None
     frontier_seq: int | None = None
     capacity_cores: float | None = None  # None: not limited
     operation: OpenOperation | None = None

@@ -110,8 +110,8 @@ def group_incidents(
 def _members(causes: Causes, evidence: Evidence) -> dict[_Key, dict[str, Finding]]:
     """Return the games of each cause that are of an incident, by key; the source's is there even without games."""
     found: dict[_Key, dict[str, Finding]] = {}
-    if causes.source is not None and causes.source.finding is not None:
-        source = causes.source.finding
+    source = None if causes.source is None else causes.source.finding
+    if source is not None and not source.is_expected:
         about = {} if source.cause != Cause.SOURCE_SILENT else {
             key: source for key, each in evidence.games.items() if _is_quiet(key, each, causes)
         }  # fmt: skip
@@ -129,7 +129,9 @@ def _is_quiet(key: str, window: GameWindow, causes: Causes) -> bool:
 
 
 def _is_incident(window: GameWindow, finding: Finding) -> bool:
-    """Return whether a person should look: what was stopped on purpose is well."""
+    """Return whether a person should look: what was stopped on purpose is well, and what is expected is not yet ill."""
+    if finding.is_expected:
+        return False
     return finding.cause != Cause.OPERATOR or window.seen.in_trouble or window.seen.status in RECOVERING
 
 

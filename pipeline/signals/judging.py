@@ -1,6 +1,7 @@
 """Judges why games are late, stand still or have rows refused: one of ten causes, or undetermined. Pure."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from pipeline.health.upkeep import duration
@@ -49,11 +50,12 @@ def judge_source(evidence: Evidence) -> Finding | None:
     seen = window.seen
     ingest = seen.ingest
     if ingest.state not in {"running", "starting"}:
-        return of_all(
+        found = of_all(
             Cause.INGEST_BEHIND, "Ingest went down", (f"ingest {cut(ingest.reason or ingest.state)}",),
             ("streams go on with what is in bronze",), None, "turnoutingeststalled", scope="source",
             is_fact=ingest.state in {"dead", "failed", "stopped"},
         )  # fmt: skip
+        return replace(found, is_expected=shared.restarts(ingest, now))
     if ingest.state == "starting":
         return None
     is_young = ingest.since is not None and now - ingest.since < shared.GRACE_SECONDS

@@ -26,6 +26,7 @@ _CLIPPED_TIMES: Final = 1.5
 _KNOWN_AFTER_SECONDS: Final = 120.0
 _TREND_POINTS: Final = 128  # of 1,000 games in trouble they take 13 MB
 _POINT_SECONDS: Final = 5.0  # between two points of a trend
+_COMMIT_SECONDS: Final = 300.0  # so long the last commits of a group say how fast its storage is
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Memory:
     _trends: dict[str, deque[Point]] = field(default_factory=dict)
     _source: deque[Point] = field(default_factory=lambda: deque(maxlen=_TREND_POINTS))
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
+    _commits: dict[str, tuple[float, float]] = field(default_factory=dict)  # by group: at, seconds
 
     def remember(self, look: Look) -> Evidence:
         """Add a look; return its windows."""
@@ -93,6 +95,8 @@ class Memory:
             del self._trends[key]
         for name in self._frontiers.keys() - look.groups.keys():
             del self._frontiers[name]
+        for name in self._commits.keys() - look.groups.keys():
+            del self._commits[name]
         known = {("game", each) for each in look.games} | {("rows", each) for each in look.groups}
         known |= {("commit", each) for each in look.groups}
         for each in self._usual.keys() - known - {"source"}:
@@ -116,7 +120,8 @@ class Memory:
         rates = [each.rows_per_second for each in games if each.rows_per_second is not None]
         commits = [each.commit_seconds for each in games if each.commit_seconds is not None]
         costs = [each.cores for each in games if each.cores is not None]
-        rows, commit = (sum(rates) if rates else None), (median(commits) if commits else None)
+        rows = sum(rates) if rates else None
+        commit = self._commit(group.name, median(commits) if commits else None, look.now)
         is_limited = group.capacity_cores is not None and bool(costs)
         return GroupWindow(
             group,
@@ -129,6 +134,14 @@ class Memory:
             load_share=sum(costs) / group.capacity_cores if is_limited and group.capacity_cores else None,
             still_seconds=self._still(group, look),
         )
+
+    def _commit(self, group: str, seconds: float | None, now: float) -> float | None:
+        """Return how long a group's commits take; very slow ones are rarer than the minute that a driver reports."""
+        if seconds is not None:
+            self._commits[group] = (now, seconds)
+            return seconds
+        last = self._commits.get(group)
+        return last[1] if last is not None and now - last[0] <= _COMMIT_SECONDS else None
 
     def _still(self, group: GroupSeen, look: Look) -> float:
         head, known = look.source.head_seq, self._frontiers.get(group.name)

@@ -21,6 +21,9 @@ REFUSED_SHARE: Final = 0.02
 REFUSED_LEAST: Final = 10
 """From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual."""
 
+HELD_SHARE: Final = 0.002
+"""Likewise of rows whose schema version is kept out of its table: none of them is usual."""
+
 MOSTLY_SHARE: Final = 0.5
 MOSTLY_LEAST: Final = 3
 """Likewise of a game of which most rows are refused, however few there are."""
@@ -31,7 +34,8 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
 
-_SCHEMA_REASONS: Final = frozenset({"unknown_schema", "quarantined_schema"})
+_HELD: Final = "quarantined_schema"
+_SCHEMA_REASONS: Final = frozenset({"unknown_schema", _HELD})
 
 
 def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence) -> Finding | None:
@@ -78,7 +82,7 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if kind == "transient":
         return of_game(
             Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
-            retry, "turnoutstreamdown", is_fact=True,
+            retry, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
         )  # fmt: skip
     if changed is not None:
         return of_game(
@@ -94,11 +98,19 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     return None
 
 
+def _shared_by(group: GroupWindow | None) -> str:
+    """Return the group, where failures of storage are most of its games': they are one incident with its query's."""
+    return f"group {group.seen.name}" if group is not None and group.games > 1 and group.is_mostly_troubled else ""
+
+
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
     seen = window.seen
+    held = seen.refused.get(_HELD, 0)
     is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
-    if not is_mostly and (seen.refused_rows < REFUSED_LEAST or seen.refused_share < REFUSED_SHARE):
+    is_kept_out = held >= REFUSED_LEAST and held >= HELD_SHARE * (seen.refused_rows + (seen.landed or 0))
+    is_many = seen.refused_rows >= REFUSED_LEAST and seen.refused_share >= REFUSED_SHARE
+    if not (is_mostly or is_kept_out or is_many):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
     listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
@@ -106,9 +118,10 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     evidences += troubled_neighbours(window, group)
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
-    is_held = seen.schema is not None and seen.schema.quarantined is not None and "quarantined_schema" in seen.refused
+    is_held = seen.schema is not None and seen.schema.quarantined is not None and held > 0
     well = neighbours(window, group, evidence)
-    if 2 * of_schema >= seen.refused_rows or changed is not None:
+    is_only_kept_out = is_kept_out and not (is_mostly or is_many)  # the others are the usual ones
+    if 2 * of_schema >= seen.refused_rows or changed is not None or is_only_kept_out:
         pattern, label = "Rows of {} refused for their schema", "Compare versions…"
         if is_held and seen.schema is not None:
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
@@ -120,12 +133,13 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             pattern = f"Rows of {{}} refused since schema version {version}"
         return of_game(
             Cause.SCHEMA, pattern, window, evidences, (*well, "its stream runs"),
-            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh",
+            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh", is_fact=True,
         )  # fmt: skip
     return of_game(
         Cause.POISON, "Rows of {} refused as damaged", window, evidences,
         (*well, "no schema was registered shortly before", "its stream runs"),
         Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
+        is_fact=True,
     )  # fmt: skip
 
 

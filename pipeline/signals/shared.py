@@ -1,7 +1,9 @@
 """Causes that games share: an act of a person, their driver, their group's load. Pure; called by `judging.py`."""
 
+from dataclasses import replace
 from typing import Final
 
+from pipeline.health.liveness import START_LIMIT_SECONDS, Liveness
 from pipeline.health.upkeep import duration
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupWindow, OpenOperation, Point
@@ -40,6 +42,9 @@ STILL_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 120.0
 """So long after a driver's start its games may be late by what waited for it."""
 
+RESTART_SECONDS: Final = 60.0
+"""A driver that ended in order gets so long to be started again, and an operation so long to be done."""
+
 CONTROLLER: Final = "(controller)"
 
 
@@ -75,11 +80,14 @@ def operation(window: GameWindow, group: GroupWindow | None, evidence: Evidence)
     who = cut(operation.actor, MAX_NAME)
     since = duration(evidence.now - operation.requested_at)
     stuck = ("it needs a person",) if operation.is_stuck else ()
-    return of_all(
+    found = of_all(
         Cause.OPERATOR, f"{operation.kind.capitalize()} by {who} is not done yet",
         (f"{who} requested {operation.kind} {since} ago", *stuck), (), _open(operation),
         "turnoutoperationneedsperson" if operation.is_stuck else None, scope=f"operation {operation.operation_id[:8]}",
     )  # fmt: skip
+    is_its_work = seen.since is not None and seen.since >= operation.requested_at
+    is_young = evidence.now - operation.requested_at < RESTART_SECONDS
+    return replace(found, is_expected=is_its_work and is_young and not operation.is_stuck)
 
 
 def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
@@ -101,7 +109,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
             evidence, "turnoutgroupdown", is_fact=True,
         )  # fmt: skip
     if liveness.is_live:
-        return _failing_query(window, group, evidence)
+        return _restarted(window, group, evidence) or _failing_query(window, group, evidence)
     if not seen.in_trouble and seen.status not in RECOVERING:
         return None
     text = liveness.reason or liveness.state
@@ -121,9 +129,34 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
     }  # fmt: skip
     evidences.append("the controller starts it again" if driver.is_started_here else "turnout does not start it")
-    return of_group(
+    found = of_group(
         Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
         "turnoutgroupdown", is_fact=liveness.state != "unknown",
+    )  # fmt: skip
+    return replace(found, is_expected=restarts(liveness, evidence.now))
+
+
+def restarts(liveness: Liveness, now: float) -> bool:
+    """Return whether a driver ended in order so shortly ago that it may be on its way back, as in a deployment."""
+    return liveness.state == "stopped" and liveness.since is not None and 0 <= now - liveness.since < RESTART_SECONDS
+
+
+def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
+    """Judge a driver that is being started after a death: between two looks it may have been dead for a second."""
+    seen, driver, liveness = window.seen, group.seen, group.seen.liveness
+    if liveness.state != "starting" or driver.last_death_at is None or liveness.since is None:
+        return None
+    if liveness.since - driver.last_death_at > START_LIMIT_SECONDS or not (
+        seen.in_trouble or seen.status in RECOVERING
+    ):
+        return None
+    ago = duration(evidence.now - driver.last_death_at)
+    evidences = [f"its driver ended {ago} ago: {cut(driver.last_death or 'how is not known')}", "it starts again"]
+    if driver.deaths > 1:
+        evidences.append(f"it died {driver.deaths} times within the last hour")
+    return of_group(
+        Cause.DRIVER_GONE, f"Group {driver.name} lost its driver", group, evidences, evidence, "turnoutgroupdown",
+        is_fact=True,
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Mapping
-from itertools import pairwise
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, select
@@ -21,6 +20,7 @@ from pipeline.signals.evidence import (
     SourceSeen,
     StreamFailure,
 )
+from pipeline.signals.gaps import longest_gap
 from pipeline.store.database.states import OPEN, OperationState
 from pipeline.store.database.tables import (
     bronze_commits,
@@ -37,7 +37,6 @@ from pipeline.store.fleet import Fleet, GameRow
 from pipeline.store.schema_needs import count_needs, read_states
 
 _COMMITS: Final = 600  # of bronze: a gap between the newest of them is usual
-_LEAST_COMMITS: Final = 10
 _ARRIVAL_SECONDS: Final = 60.0
 _KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 
@@ -126,7 +125,7 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
     return GroupSeen(
         name, state.liveness, "running" if condition is None else condition.desired,
         condition is not None and condition.backend != "none", driver is not None and driver.state == "skewed",
-        len(deaths), deaths[0].message if deaths else None, _frontier(driver),
+        len(deaths), deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation,
     )  # fmt: skip
 
@@ -223,11 +222,10 @@ def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
     commits = bronze_commits.c
     newest = select(commits.committed_at, commits.rows).order_by(commits.seq.desc()).limit(_COMMITS)
     rows = connection.execute(newest).all()
-    gaps = [late.committed_at - early.committed_at for late, early in pairwise(rows)]
     recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
     source, state = fleet.judgement.source, next(each for each in fleet.judgement.drivers if each.kind == "ingest")
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
-        fleet.newest_bronze_at, max(gaps) if len(rows) > _LEAST_COMMITS else None,
+        fleet.newest_bronze_at, longest_gap([(each.committed_at, each.rows) for each in rows]),
         sum(recent) / _ARRIVAL_SECONDS if rows else None,
     )  # fmt: skip

@@ -1,11 +1,12 @@
-"""The browser of these tests."""
+"""The browser of these tests, and the environment that several of them look at."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.served import CHROMIUM
+from tests.browser.oncall_world import OnCall, on_call
+from tests.browser.served import CHROMIUM, served
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,16 @@ def browser() -> Iterator[Browser]:
         )
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
+    """An environment with trouble of all kinds, and with a controller and drivers."""
+    with on_call(tmp_path_factory.mktemp("oncall")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def oncall_address(world: OnCall) -> Iterator[str]:
+    with served(world.folder) as started:
+        yield started

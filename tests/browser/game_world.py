@@ -5,6 +5,7 @@ Used by the tests of the Game page and for a look by hand: `python -m tests.brow
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import incident_looks, keep_look
-from tests.browser.seed import fleet_of_forty, seed
+from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 
 FIRST: Final = Message({"match_id": (1, "int64"), "move": (2, "string"), "clock_ms": (3, "int64")})
@@ -29,9 +30,14 @@ MINUTES_BAD: Final = 12
 _SCORES: Final = (0, 0, 0.6, 0.3, 0.1)
 
 
-def failing_game(folder: Path, now: float) -> World:
+def failing_game(
+    folder: Path,
+    now: float,
+    fleet: Sequence[Seeded] = fleet_of_forty(),
+    heartbeat_ages: Mapping[str, float] = {"ingest": 2.0, "a": 3.0, "b": 4.0},
+) -> World:
     """Fill an environment: Chess landed rows until 12 minutes ago, since then its rows are refused."""
-    seed(folder, fleet_of_forty(), now=now)
+    seed(folder, fleet, now=now, heartbeat_ages=heartbeat_ages)
     settings = Settings()
     world = World(Paths(folder), settings, open_store(settings, Paths(folder)))
     first = world.register(message=FIRST)

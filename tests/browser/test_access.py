@@ -201,7 +201,7 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
 
 
 def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catalogued) -> None:
-    """A cell opens why, of its names; a view that is chosen after it stays, though the cell is still the chosen one."""
+    """A cell fills in why beside it, and stays chosen; a view that is chosen stays, before it and after it."""
     del world
     page.goto(f"/access?{urlencode({'view': 'ending', 'game_text': 'Ludo', 'who_text': BOB})}")
     table = page.get_by_test_id("stDataFrame").first
@@ -211,7 +211,7 @@ def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catal
     expect(page.get_by_text(f"· no: {BOB} does not read {game_key('Ludo')}")).to_be_visible(timeout=SOON)
     expect(page).to_have_url(re.compile(rf"why_game={game_key('Ludo')}"))
     found = parse_qs(urlsplit(page.url).query)
-    assert (found["why_who"], found["game_text"], "view" in found) == ([BOB], ["Ludo"], False)
+    assert (found["why_who"], found["game_text"], found["view"]) == ([BOB], ["Ludo"], ["ending"])
     seen = page.get_by_text("data as of").inner_text()
     page.get_by_text("Drift", exact=True).click()
     expect(page).to_have_url(re.compile("view=drift"))

@@ -10,19 +10,22 @@ from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
 from app.access import matrix, previews, queries
-from app.state import services
+from app.state import demo_people, services
 from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
 from grants.observing import snapshot
 from grants.planning.entitlements import AccessIntent
+from pipeline.demo.breaking.channel import offered
 from pipeline.errors import Refused
 from pipeline.names import game_key
+from pipeline.settings import Paths
 from pipeline.store import members
 from pipeline.store.database.tables import managed_grants
 from pipeline.store.operations import list_operations
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
+from tests.pages.test_app_break_it import Fake
 from tests.unit.app_world import Opening, again, drawn_alive, pages_of, sign_in, texts
 
 ANN, BOB, CLEO = "ann@example.com", "bob@example.com", "cleo@example.com"
@@ -59,12 +62,12 @@ def environment_of(world: Catalogued) -> Environment:
 
 
 def cells(app: AppTest) -> dict[tuple[str, str], str]:
-    """Return the matrix as it is drawn, by game key and heading."""
+    """Return the matrix as it is drawn, by game key and heading; a cell without a pill is empty."""
     frame = app.dataframe(key="access_table")
     shown = app.session_state["access_drawn"]
     named = {f"p{number}": name for number, name in enumerate(shown.who)}
     return {
-        (key, named[column]): frame.value[column].iloc[row][0]
+        (key, named[column]): "".join(frame.value[column].iloc[row])
         for row, key in enumerate(shown.keys)
         for column in frame.value.columns
         if column in named
@@ -118,9 +121,10 @@ def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Openi
     """Who reads by a group, who could grant itself and who does not are told apart, each with the way."""
     app = opening("access", why_game=CHESS, why_who=ANN)
     found = cells(app)
-    assert found[CHESS, ANN] == found[CHESS, "analysts"] == "✓ reads"
+    assert found[CHESS, ANN] == "◆ by group"
+    assert found[CHESS, "analysts"] == "△ drift", "a grant that turnout did not make"
     assert found[GO, CLEO] == "△ could"
-    assert found[CHESS, BOB] == "· no"
+    assert found[CHESS, BOB] == ""
     shown = texts(app)
     assert f"{ANN} reads {CHESS}: SELECT on table turnout.games.{CHESS} by group analysts" in shown
     assert "the file system is the real boundary" in shown
@@ -149,7 +153,7 @@ def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Ope
         assert cells(app)[LUDO, ANN] == "? unknown"
         assert "are unknown" in texts(app)
         assert f"It is unknown whether {ANN} reads {LUDO}" in texts(app)
-    assert "? not known" in column(app, "met")
+    assert "? not known not read: table" in texts(app)
     assert cells(opening("access", show="reads", who_text=ANN, game_text="Ludo")) == {(LUDO, ANN): "? unknown"}
 
 
@@ -203,7 +207,7 @@ def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogu
     snapshot.keep(world.store, None, "The catalog does not answer: connection refused.")
     app = opening("access", view="change")
     assert "The newest read of the catalog failed: The catalog does not answer" in warned(app)
-    assert cells(app)[CHESS, ANN] == "✓ reads"
+    assert cells(app)[CHESS, ANN] == "◆ by group"
     preview(plan(app, "give", [CHESS], [BOB]))
     assert "The catalog does not answer" in warned(app)
     assert "turnout catalog serve" in warned(app)
@@ -222,10 +226,56 @@ def test_a_click_on_a_cell_only_fills_in_names(world: Catalogued, opening: Openi
     assert matrix.chosen(shown, (0, "p0")) == (shown.keys[0], BOB)
     assert matrix.chosen(shown, (99, "p7")) == (None, None)
     assert matrix.chosen(shown, (0, "game")) == (shown.keys[0], None)
-    filled = matrix.Prefill("game", "who", "view", "why")
-    assert filled.of(shown, (0, "p0")) == {"game": shown.keys[0], "who": BOB, "view": "why"}
+    filled = matrix.Names("game", "who")
+    assert filled.of(shown, (0, "p0")) == {"game": shown.keys[0], "who": BOB}
     assert filled.of(shown, (0, "game")) == {"game": shown.keys[0]}
     assert filled.of(shown, (99, "p0")) == {"who": BOB}
+
+
+def test_a_pill_says_by_what_one_reads_and_what_waits_for_a_person(world: Catalogued, opening: Opening) -> None:
+    """Pills tell apart reads by the table and by a group, requests, drift, and missing grants of turnout.
+
+    The headline counts people and groups: turnout's own executor, which owns every table, is none of them.
+    """
+    world.grant(CLEO, "Chess")
+    world.look()
+    asked = [asdict(AccessIntent(BOB, LUDO, True, None, "numbers"))]
+    requests.submit(world.store, "eve", asked, "numbers")
+    seen = queries.read_access(environment_of(world))
+    assert seen.known is not None
+    found = drift_store.in_snapshot(world.store, seen.known.observed).findings
+    plain = dict(zip(seen.known.matrix.keys, matrix.words(seen.known, {}, seen.known.matrix.keys, CLEO), strict=True))
+    assert plain[CHESS] == "● direct"
+    executor = folded("turnout-executor")
+    assert set(matrix.words(seen.known, {}, [CHESS], executor)) == {"● direct"}, "it owns the tables"
+    marked = matrix.marks(seen.waiting, found)
+    assert marked[CHESS, folded(CLEO)] == "△ drift"
+    assert marked[LUDO, folded(BOB)] == "○ asked"
+    gone: dict[tuple[str, str], str] = {(CHESS, folded(BOB)): matrix.MISSING, (CHESS, folded(CLEO)): matrix.MISSING}
+    assert [*matrix.words(seen.known, gone, [CHESS], folded(BOB))] == ["× missing"]
+    assert [*matrix.words(seen.known, gone, [CHESS], folded(CLEO))] == ["● direct"], "the newest read counts"
+    app = opening("access")
+    assert cells(app)[LUDO, BOB] == "○ asked"
+    assert "3 of 6 people and groups read games: 3 of " in texts(app), "ann, her group and cleo"
+    assert "asked by eve" in texts(opening("access", why_game=LUDO, why_who=BOB)).replace("  ", " ")
+
+
+def test_the_cell_under_why_is_carried_to_the_form(world: Catalogued, opening: Opening) -> None:
+    """A button beside the matrix, or the view, opens the form with game and principal, unless a link fills it."""
+    for button, does in (("why_give", "give"), ("why_take", "take"), (None, "give")):
+        app = opening("access", why_game=CHESS, why_who=ANN)
+        if button is None:
+            app.segmented_control(key="access_view").set_value("change").run()
+        else:
+            app.button(key=button).click().run()
+        assert app.multiselect(key="access_games").value == [CHESS]
+        assert app.multiselect(key="access_who").value == [folded(ANN)]
+        assert app.segmented_control(key="access_do").value == does
+        assert (app.query_params["view"], app.query_params["of_games"]) == ("change", CHESS)
+    app = opening("access", why_game=CHESS, why_who=ANN, view="drift", of_games=GO, to=BOB)
+    app.segmented_control(key="access_view").set_value("change").run()
+    assert app.multiselect(key="access_games").value == [GO]
+    assert app.multiselect(key="access_who").value == [folded(BOB)]
 
 
 # ---------------------------------------------------------------------------------------------------------------- asked
@@ -454,3 +504,32 @@ def test_500_games_and_60_principals_are_drawn_in_time(world: Catalogued, openin
     assert len(app.session_state["access_drawn"].keys) == 500
     assert took[0] <= 2.0
     assert min(took[1:]) <= 0.3
+
+
+# ----------------------------------------------------------------------------------------------------------------- demo
+
+
+def test_in_a_demo_a_second_person_approves(world: Catalogued, opening: Opening) -> None:
+    """One of the demo's people asks and cannot approve it; the other one approves, and the change is theirs."""
+    with offered(Paths(world.folder), Fake(), ("ada@demo", "ben@demo")):
+        app = opening("access", view="change")
+        app.radio(key="act_as_person").set_value("ada@demo").run()
+        confirmed(preview(plan(app, "give", [CHESS], [BOB]), "preview_request"))
+        (waits,) = requests.list_requests(world.store)
+        assert (waits.requester, waits.state) == ("ada@demo", "asked")
+        app = again(opening("access", view="requests"))
+        app.radio(key="act_as_person").set_value("ada@demo").run()
+        assert [each for each in app.button if str(each.key).startswith("approve_")] == []
+        with pytest.raises(Refused, match="own request"):
+            _approved_as("ada@demo", world, waits.request_id)
+        app.radio(key="act_as_person").set_value("ben@demo").run()
+        app.button(key=f"approve_{waits.request_id}").click().run()
+        confirmed(app, place=f"request_{waits.request_id}")
+    assert requests.request(world.store, waits.request_id).state == "approved"
+    assert [(each.kind, each.actor) for each in list_operations(world.store)] == [("access", "ben@demo")]
+
+
+def _approved_as(name: str, world: Catalogued, request_id: str) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(demo_people, "chosen", lambda: name)
+        previews.preview_approval(environment_of(world), request_id)

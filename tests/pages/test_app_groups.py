@@ -1,5 +1,6 @@
 """Groups made and changed on their page: what changes is shown first, and nobody overwrites another's change."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pipeline.store import audit
 from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, four_games, name_roles, pages_of, texts
+from tests.unit.app_world import Opening, again, choose, drawn_alive, four_games, name_roles, pages_of, texts
 
 
 @pytest.fixture
@@ -121,6 +122,26 @@ def test_a_driver_that_starts_is_not_called_alive(store: Engine, opening: Openin
         connection.execute(update(tables.streams).values(group_name="b"))
         start_again(connection)
     assert "1 of 2 groups' drivers starting: a" in texts(opening("groups"))
+
+
+# --------------------------------------------------------------------------------------------------------------- loads
+
+
+def test_cards_and_the_drawer_say_what_a_group_can_carry(store: Engine, opening: Opening) -> None:
+    """Headroom is words, also where it is unknown; a move's drawer has the load of its two groups before and after."""
+    with store.begin() as connection:
+        connection.execute(update(tables.groups).where(tables.groups.c.name == "b").values(capacity_cores=0.0001))
+    app = choose(opening("groups"), ["Chess"], "a").run()
+    shown = texts(app)
+    assert "No limit is set. How much it keeps up with is not known yet." in shown
+    assert "Over its limit by" in shown
+    assert "Load before and after" not in shown, "Chess is in group a"
+    with store.begin() as connection:
+        connection.execute(update(tables.groups).values(capacity_cores=4.0))
+    app.selectbox(key="move_to").set_value("b").run()
+    app.button(key="preview_move").click().run()
+    drawer = texts(again(app)).rpartition("Load before and after")[2]
+    assert re.search(r"group a\s+\d+ % → \d+ %\s+group b\s+\d+ % → \d+ %", drawer)
 
 
 # ----------------------------------------------------------------------------------------------------------------- make

@@ -3,10 +3,12 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 import streamlit as st
 from sqlalchemy import Engine
+from streamlit.runtime.state.query_params import QueryParams
 from streamlit.testing.v1 import AppTest
 
 from app.components import links
@@ -105,6 +107,44 @@ def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Ope
     app.query_params["games"] = KEY["Ludo"]
     app.run()
     assert app.multiselect(key="move_games").value == [KEY["Ludo"]]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, list[str]]]:
+    """Return each URL that the pages send to the browser, which may come back with any of them."""
+    urls: list[dict[str, list[str]]] = []
+    real = QueryParams._send_query_param_msg
+
+    def record(params: QueryParams) -> None:
+        real(params)
+        urls.append(parse_qs(urlencode(params._query_params, doseq=True)))
+
+    monkeypatch.setattr(QueryParams, "_send_query_param_msg", record)
+    return urls
+
+
+@pytest.mark.parametrize("page", ["groups", "fleet"])
+def test_no_url_with_old_values_is_ever_sent(
+    page: str, store: Engine, opening: Opening, sent: list[dict[str, list[str]]]
+) -> None:
+    """A run that began with an older URL sends none in which only some of what is chosen is new.
+
+    The browser would ask with it, and it would look like a link to the old values: under load choices were lost so.
+    """
+    app = opening(page, steer="a") if page == "groups" else opening(page, status="FAILED")
+    if page == "groups":
+        app.selectbox(key="steered_group").set_value("b").run()
+        fresh = {"steer": ["b"]}
+    else:
+        app.pills(key="fleet_status").set_value(["RUNNING"]).run()
+        fresh = {"status": ["RUNNING"]}
+    assert sent == [fresh]
+    sent.clear()
+    app.query_params.clear()
+    app.query_params.update({"steer": "a"} if page == "groups" else {"status": "FAILED"})  # asked for before it came
+    app.segmented_control(key="range").set_value("6h").run()
+    assert sent
+    assert all(each == {**fresh, "range": ["6h"]} for each in sent)
 
 
 @pytest.mark.parametrize("name", ["gone_x1", *HOSTILE])

@@ -203,6 +203,13 @@ def test_many_events_are_counted_not_heaped() -> None:
     assert chart.datasets["events"]["lane"].to_pylist()[:4] == [0, 1, 0, 1]
 
 
+def test_words_at_the_end_of_the_axis_do_not_meet_those_before() -> None:
+    """Law: the words of the last event stand left of it, so an event somewhat before it takes the other lane."""
+    made = [vega.Event(0.77 * 3600, "schema 2 Chess"), vega.Event(0.97 * 3600, "3 drivers start")]
+    chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
+    assert chart.datasets["events"]["lane"].to_pylist() == [0, 1]
+
+
 def test_a_fleet_nobody_knows_of_is_grey() -> None:
     """Law: where nothing is known of the whole fleet no cell keeps the colour of its last status."""
     cells = [vega.Cell(str(n), str(n), "RUNNING") for n in range(3)]

@@ -59,5 +59,5 @@ def test_drift_is_kept_by_snapshot(environment: Environment, monkeypatch: pytest
     for read_at in (1.0, 1.0, 2.0):
         seen = replace(catalog_snapshot(), read_at=read_at)
         resolver = Resolver(seen)
-        queries.drift(environment, ResolvedCatalog(seen, resolver, matrix(resolver, None, []), {}))
+        queries.drift(environment, ResolvedCatalog(seen, resolver, matrix(resolver, None, []), {}, {}))
     assert read == [1.0, 2.0]

@@ -188,9 +188,9 @@ class Fleet:
         moves = not each.blocked and (share > 0 or age == 0)
         each.cursor += 10 if moves else 0
         if not group.liveness.is_live:
-            return _blank(each, f"its driver {group.liveness.reason}")
+            return _blank(each, group, f"its driver {group.liveness.reason}")
         if group.liveness.state == "starting":
-            return _blank(each, "its driver was started")
+            return replace(_blank(each, group, "its driver was started"), status="STARTING")
         each.window.append(Observation(self.now, each.cursor, 0.0 if backlog < 1 else backlog, each.cursor))
         error = each.seen.get("failure")
         parked = isinstance(error, StreamFailure) and error.parked_at is not None
@@ -219,9 +219,9 @@ class Fleet:
         return replace(base, **each.seen)  # type: ignore[arg-type]
 
 
-def _blank(each: SimGame, reason: str) -> GameSeen:
+def _blank(each: SimGame, group: SimGroup, reason: str) -> GameSeen:
     """Return a game of which no living driver reports anything."""
-    blank = GameSeen(each.key, each.key, each.group, "UNKNOWN", reason=reason)
+    blank = GameSeen(each.key, each.key, each.group, "UNKNOWN", group.liveness.since, reason=reason)
     return replace(blank, **each.seen)  # type: ignore[arg-type]
 
 

@@ -9,10 +9,11 @@ from typing import cast
 import numpy as np
 import pytest
 
-from app.fleet import choice, figures, headline, incidents, strip, table, timeline
+from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
+from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.names import game_key
@@ -162,7 +163,7 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
     begun = replace(hour, until=hour.since + 59 * 60)
-    assert figures.per_second(begun, begun.events)[-1] is None, "no second of it is over"
+    assert lines.per_second(begun, begun.events)[-1] is None, "no second of it is over"
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
@@ -238,6 +239,17 @@ def test_a_calm_fleet_says_what_ended_last_and_when() -> None:
     unread = incidents.calm_text(signals([Game("a")], whys={"incidents": "the store is away"}))
     assert "not known: the store is away" in unread
     assert not unread.startswith("No incident")
+
+
+def test_incidents_that_have_ended_are_listed_with_how_long_they_lasted() -> None:
+    """The history has each incident that has ended, with its cause and games, and none that is open."""
+    chess = game_key("Chess")
+    over = incident([chess], since=NOW - 900, ended_at=NOW - 300)
+    known = signals([Game("Chess")], incidents=(incident([chess], incident_id="i2"), over))
+    (line,) = incidents.ended(known)
+    assert (line["ended"], line["lasted"], line["cause"]) == ("07:55", "10 min", "schema")
+    assert line["where"] == "Chess in group a"
+    assert not incidents.ended(signals([Game("Chess")]))
 
 
 def test_hostile_texts_of_an_incident_lose_what_cannot_be_seen() -> None:
@@ -365,3 +377,28 @@ def test_a_thousand_games_cost_little() -> None:
     sys.stdout.write(f"CPU {min(spent) * 1000:.0f} ms, {sizes}\n")
     assert min(spent) <= 0.075
     assert sum(sizes.values()) <= 300_000
+
+
+@pytest.mark.parametrize(("tone", "fill"), [("bad", "bad"), ("late", "late"), ("recovering", "busy")])
+def test_a_running_game_of_an_open_incident_is_not_green_in_the_grid(tone: str, fill: str) -> None:
+    """Where rows of a running game are refused, its cell, its group and the legend say so; a failed one fails."""
+    chess, go = game_key("Chess"), game_key("Go")
+    known = fleet([Game("Chess"), Game("Go", "FAILED"), Game("Ludo")])
+    found = [incident([chess, go], tone=tone), incident([game_key("Ludo")], incident_id="i2", ended_at=NOW - 60)]
+    made = blocks.blocks(known, known.rows, {}, found, stale=False)
+    assert [(cell.name, cell.mark) for cell in made[0].cells] == [
+        ("Chess", "busy" if tone == "recovering" else tone),
+        ("Go", None),
+        ("Ludo", None),
+    ]
+    assert made[0].well == "1 of 3 well"
+    legend = grid.legend(made)
+    assert legend[0][0] == fill
+    assert legend[0][1].startswith("! runs, in an incident")
+    assert ("ok-quiet", "running") in legend
+    spec = grid.grid(made, "light").spec["layer"]
+    codes = grid.grid(made, "light").datasets["cells"]["code"].to_pylist()
+    scale = spec[0]["encoding"]["fill"]["scale"]
+    fills = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert fills[codes[0]] == tokens.colour(fill, "light")
+    assert "1 of the running ones in an open incident" in blocks.summary(known, made, stale=False)

@@ -59,6 +59,23 @@ def demo(tmp_path: Path) -> Iterator[tuple[Paths, Fake]]:
         yield paths, fake
 
 
+def test_only_a_demo_that_says_so_offers_people(demo: tuple[Paths, Fake], tmp_path: Path) -> None:
+    """The answer of a demo names its people; a demo without people, no demo, and a busy demo differ."""
+    paths, fake = demo
+    assert channel.people(paths) == ()
+    other = Paths(tmp_path / "other")
+    other.root.mkdir()
+    assert channel.people(other) == ()
+    with offered(other, fake, ("ada@demo", "ben@demo")):
+        assert channel.people(other) == channel.look(other).people == ("ada@demo", "ben@demo")
+        busy = threading.Thread(target=channel.begin, args=(other, "slow", "a"))
+        busy.start()
+        assert fake.at_work.wait(20)
+        assert channel.people(other) is None
+        fake.go_on.set()
+        busy.join()
+
+
 def raw(paths: Paths, text: bytes) -> bytes:
     """Send bytes as they are, and return the answer."""
     with socket.socket(socket.AF_UNIX) as connection:

@@ -54,6 +54,18 @@ def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
     assert finding.is_fact
 
 
+def test_a_driver_that_was_restarted_at_once_was_gone() -> None:
+    """The controller starts it again before the next look: in a live demo its death was in no incident."""
+    starting = GroupSeen("a", Liveness("starting", NOW - 1, "is starting"), last_death="killed by SIGKILL", deaths=1)
+    for died_at, cause in ((NOW - 3, Cause.DRIVER_GONE), (NOW - 900, None), (None, None)):
+        all_of = evidence(game(status="STARTING"), a=replace(starting, last_death_at=died_at))
+        finding = judge_cause(all_of.games["chess"], all_of)
+        assert (finding and finding.cause) == cause
+    finding = found(game(status="STARTING"), a=replace(starting, last_death_at=NOW - 3))
+    assert (finding.title, finding.is_fact) == ("Group a lost its driver", True)
+    assert finding.evidence[:2] == ("its driver ended 3 s ago: killed by SIGKILL", "it starts again")
+
+
 def test_a_driver_that_failed_on_a_full_disk_is_storage() -> None:
     """The error that ended a driver decides, not that it ended."""
     failed = Liveness("failed", NOW, "has failed: OSError: [Errno 28] No space left on device")
@@ -78,6 +90,45 @@ def test_rows_refused_since_a_schema_change_name_the_version() -> None:
     )
     assert "its 78 neighbours are well" in finding.excludes
     assert finding.runbook == "turnoutrejectratiohigh"
+
+
+def test_refused_rows_are_raised_at_the_first_look() -> None:
+    """They are counted, not inferred: a second look would only be later."""
+    for rows in ({"malformed_payload": 400}, {"unknown_schema": 400}):
+        (incident,) = Keeper().see(look(game(refused=rows)))
+        assert incident.games == ("chess",)
+
+
+def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
+    """No row of it is usual: 60 a second in a busy game were raised half a minute late in a live demo."""
+    schema = NewestSchema(7, NOW - 90_000, "ann", "field score became a text")
+    held = found(game(refused={"quarantined_schema": 120, "malformed_payload": 300}, landed=50_000, schema=schema))
+    assert held is not None
+    assert (held.cause, held.title) == (Cause.SCHEMA, "Rows of Chess refused since schema version 7")
+    for usual in ({"malformed_payload": 420}, {"quarantined_schema": 20}):
+        all_of = evidence(game(refused=usual, landed=50_000, schema=schema))
+        assert judge_cause(all_of.games["chess"], all_of) is None
+
+
+def test_commits_that_take_longer_than_a_minute_are_storage() -> None:
+    """Between two of them a driver reports none, and stands still meanwhile: in a live demo that hid the storage."""
+    keeper, now = Keeper(), NOW
+    source = replace(LEVEL, head_seq=200)
+
+    def see(seconds: float | None, frontier: int, **more: Any) -> Cause | None:
+        nonlocal now
+        now += 5
+        fed = replace(source, newest_at=now - 2, head_seq=200 if more else frontier)
+        driver = GroupSeen("a", LIVE, frontier_seq=frontier)
+        keeper.see(look(game(commit_seconds=seconds, **more), now=now, source=fed, a=driver))
+        finding = keeper.causes.games["chess"].finding
+        return None if finding is None else finding.cause
+
+    for number in range(30):
+        assert see(0.4, number) is None
+    late = {"status": "LAGGING", "backlog_seconds": 90.0}
+    assert [see(seconds, 100, **late) for seconds in (0.4, 35.0, 35.0)][-1] == Cause.STORAGE
+    assert {see(None, 100, **late) for _ in range(20)} == {Cause.STORAGE}
 
 
 def test_damaged_rows_are_a_schema_only_shortly_after_a_change() -> None:

@@ -83,14 +83,26 @@ def test_games_with_one_cause_share_a_title() -> None:
 def test_a_later_game_joins_for_a_quarter_of_an_hour() -> None:
     """One cause at one time is one incident; hours later it is another one."""
     time = Time()
+    well = [game(f"w{number}") for number in range(6)]
     failing = game("chess", status="FAILED", failure=FULL)
-    (first,) = time.see(failing)
+    (first,) = time.see(failing, *well)
     time.now += JOIN_SECONDS - 60
-    (second,) = time.see(failing, game("go", status="FAILED", failure=FULL))
+    (second,) = time.see(failing, game("go", status="FAILED", failure=FULL), *well)
     assert (second.incident_id, second.games) == (first.incident_id, ("chess", "go"))
     time.now += JOIN_SECONDS + 60
-    found = time.see(failing, game("go", status="FAILED", failure=FULL), game("ludo", status="FAILED", failure=FULL))
+    others = game("go", status="FAILED", failure=FULL), game("ludo", status="FAILED", failure=FULL)
+    found = time.see(failing, *others, *well)
     assert [each.games for each in found] == [("chess", "go"), ("ludo",)]
+
+
+def test_a_full_disk_is_one_incident_of_its_group() -> None:
+    """Failures of streams and of their query for one disk were two incidents in a live demo."""
+    time = Time()
+    some = [game(key, status="FAILED", last_error="OSError: [Errno 27] File too large") for key in ("go", "ludo")]
+    (first,) = time.see(game("chess", status="FAILED", failure=FULL), *some)
+    more = [game(key, status="FAILED", failure=FULL) for key in ("chess", "go", "ludo")]
+    (second,) = time.see(*more)
+    assert (second.incident_id, second.finding.cause, len(second.games)) == (first.incident_id, Cause.STORAGE, 3)
 
 
 def test_a_game_is_in_one_incident() -> None:

@@ -187,7 +187,7 @@ def test_a_keeper_finds_keeps_and_ends_an_incident(fleet_store: Engine) -> None:
             connection.execute(update(tables.streams).values(updated_at=time.time()))
         keeper.look()
 
-    refuse(json.dumps({"unknown_schema": 5000}))
+    refuse(None)
     assert read_incidents(fleet_store) == ()
     refuse(json.dumps({"unknown_schema": 5000}))
     (found,) = read_incidents(fleet_store)

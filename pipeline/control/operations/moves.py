@@ -69,10 +69,15 @@ class MovePlan:
         """What must still be so when the plan is applied."""
         return {each.game_key: [each.source, each.target, each.epoch] for each in self.moves}
 
+    @property
+    def assigned(self) -> dict[str, str]:
+        """Game key → the group it moves to."""
+        return {each.game_key: each.target for each in self.moves}
+
     def intent(self, actor: str, reason: str, undoes: str | None = None) -> Intent:
         """Return the operation to ask for; `undoes` is the one it is the inverse of."""
         targets = (*(f"game:{each.game_key}" for each in self.moves), *(f"group:{name}" for name in self.desired))
-        parameters: dict[str, Any] = {"assignments": {each.game_key: each.target for each in self.moves}}
+        parameters: dict[str, Any] = {"assignments": self.assigned}
         if self.desired:
             parameters["desired"] = {name: list(states) for name, states in self.desired.items()}
         return Intent(OperationKind.MOVE, targets, actor, reason, parameters, self.facts, undoes=undoes)
@@ -102,7 +107,7 @@ def plan(
         if assignments[key].group != group
     ]
     planned = MovePlan(tuple(moves))
-    for after in loads_after(planned, loads).values():
+    for after in loads.after(planned.assigned).values():
         coming = [each.game_key for each in moves if each.target == after.name]
         if coming and after.is_over(loads.max_games):
             raise Refused(_crowded(loads, after, coming))
@@ -142,18 +147,6 @@ def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondi
     return groups[name]
 
 
-def loads_after(planned: MovePlan, loads: Loads) -> dict[str, GroupLoad]:
-    """Return how full the groups of which something was measured are when a plan is done, by name."""
-    by_key, after = loads.by_key(), dict(loads.groups)
-    for each in planned.moves:
-        if each.game_key not in by_key:
-            continue
-        for name, sign in ((each.source, -1), (each.target, 1)):
-            if name in after:
-                after[name] = after[name].plus(sign * by_key[each.game_key].cores, sign)
-    return after
-
-
 def render_preview(
     planned: MovePlan,
     assignments: Mapping[str, GameAssignment],
@@ -174,7 +167,7 @@ def render_preview(
         catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
         lines.append(f"{each.game_key}: {each.source or 'no group'} → {each.target}, {behind}, {catchup}")
     touched = {name for each in planned.moves for name in (each.source, each.target)}
-    for name, after in loads_after(planned, loads).items():
+    for name, after in loads.after(planned.assigned).items():
         if name in touched:
             lines.append(f"{name}: {full(loads.groups[name])} → {full(after)}")
     lines.append(f"{len(planned.moves)} to move. No other stream restarts; no row is lost or doubled by it.")

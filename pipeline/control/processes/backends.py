@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline import private_files
-from pipeline.control.processes.duties import Duty, described
+from pipeline.control.processes.duties import Duty, described, log_name
 from pipeline.errors import Refused, Transient
 from pipeline.store.processes.leases import Process
 
@@ -62,7 +62,7 @@ class Local:
         private_files.make_folder(self._logs)
         master = {} if duty.spark_master is None else {"TURNOUT_SPARK__MASTER": duty.spark_master}
         try:
-            with (self._logs / f"{described(duty.kind, duty.name).replace(' ', '-')}.log").open("ab") as log:
+            with (self._logs / log_name(duty.kind, duty.name)).open("ab") as log:
                 child = subprocess.Popen(
                     self._command(duty), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     env={**self._environ, **master}, start_new_session=True,

@@ -59,6 +59,11 @@ def described(kind: str, name: str) -> str:
     return f"group {name}" if kind == "group" else kind
 
 
+def log_name(kind: str, name: str) -> str:
+    """Return the name of the file in the environment's folder of logs that has a duty's output."""
+    return f"{described(kind, name).replace(' ', '-')}.log"
+
+
 def arguments(duty: Duty) -> tuple[str, ...]:
     """Return the words of the turnout command that does it."""
     return ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)

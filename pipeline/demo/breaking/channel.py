@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,7 @@ class Answer:
     said: str
     active: tuple[Active, ...]
     read_at: float  # Unix seconds
+    people: tuple[str, ...] = ()  # as whom its user may act on the pages
 
 
 class Breaking(Protocol):
@@ -100,8 +101,11 @@ class Breaking(Protocol):
 
 
 @contextmanager
-def offered(paths: Paths, breaking: Breaking) -> Iterator[None]:
-    """Serve requests while the block runs; then end all faults."""
+def offered(paths: Paths, breaking: Breaking, people: Sequence[str] = ()) -> Iterator[None]:
+    """Serve requests while the block runs; then end all faults.
+
+    `people` are as whom the demo's user may act on its pages, so that one person can show what takes two.
+    """
     folder = Path(tempfile.mkdtemp(prefix="turnout-demo-"))  # short: a socket's name has at most 107 bytes
     closed = threading.Event()
     try:
@@ -111,7 +115,7 @@ def offered(paths: Paths, breaking: Breaking) -> Iterator[None]:
             listening.listen(_WAITING)
             listening.settimeout(_TICK_SECONDS)
             secret = secrets.token_urlsafe(32)
-            server = _Server(listening, secret, str(paths.root.resolve()), breaking)
+            server = _Server(listening, secret, str(paths.root.resolve()), breaking, tuple(people))
             thread = threading.Thread(target=server.serve, args=(closed,), name="break it")
             thread.start()
             try:
@@ -130,8 +134,11 @@ def offered(paths: Paths, breaking: Breaking) -> Iterator[None]:
 
 
 class _Server:
-    def __init__(self, listening: socket.socket, secret: str, env: str, breaking: Breaking) -> None:
+    def __init__(
+        self, listening: socket.socket, secret: str, env: str, breaking: Breaking, people: tuple[str, ...]
+    ) -> None:
         self._listening, self._secret, self._env, self._breaking = listening, secret, env, breaking
+        self._people = people
 
     def serve(self, closed: threading.Event) -> None:
         """Serve one request after another, in a thread that lives as long as the demo: its children end with it."""
@@ -192,7 +199,8 @@ class _Server:
         active = [
             {name: getattr(each, name) for name in Active.__slots__} for each in (self._breaking.active if ok else ())
         ]
-        answer = {"ok": ok, "said": said, "env": self._env, "active": active}
+        people = self._people if ok else ()
+        answer = {"ok": ok, "said": said, "env": self._env, "active": active, "people": people}
         with contextlib.suppress(OSError):  # whoever asked is gone
             connection.settimeout(_REQUEST_SECONDS)
             connection.sendall(json.dumps(answer).encode() + b"\n")
@@ -210,6 +218,16 @@ def is_offered(paths: Paths) -> bool:
     except Refused:
         return False
     return True
+
+
+def people(paths: Paths) -> tuple[str, ...] | None:
+    """Return as whom the user of the demo of this environment may act, nobody without a demo; None: it is busy."""
+    try:
+        return _ask(paths, {"do": "look", "fault": "", "target": ""}, _GLANCE_SECONDS).people
+    except DemoBusy:
+        return None
+    except Refused:
+        return ()
 
 
 def look(paths: Paths) -> Answer:
@@ -252,6 +270,7 @@ def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> Answer:
             answer = json.loads(_line(connection, _MAX_ANSWER, seconds))
             its_env, ok, said = str(answer["env"]), answer["ok"] is True, str(answer["said"])
             active = tuple(Active(**each) for each in answer["active"])
+            people = tuple(str(each) for each in answer["people"])
         except TimeoutError as error:
             raise DemoBusy("The demo is busy with another fault. Try again in a moment.") from error
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -260,7 +279,7 @@ def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> Answer:
         raise _no_demo(paths)
     if not ok:
         raise Refused(said)
-    return Answer(said, active, time.time())
+    return Answer(said, active, time.time(), people)
 
 
 def _read_offer(paths: Paths) -> tuple[str, str]:

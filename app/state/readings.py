@@ -1,4 +1,4 @@
-"""Readings of the Fleet page that fail one by one: each keeps its last good value in the viewer's session.
+"""Readings of a page that fail one by one: each keeps its last good value in the viewer's session.
 
 A panel whose reading fails says what did not answer and since when, and the others go on.
 """

@@ -1,0 +1,81 @@
+"""As whom the user of a running demo acts: as themselves, or as one of two people whom the demo offers.
+
+Nobody approves their own request, and a demo has one user. The demo itself names whom it offers, by the proof that it
+gives for its faults; no setting, header or URL offers anybody, and nobody gets a role by it: where roles are set, and
+to people of a platform, nobody is offered.
+"""
+
+import streamlit as st
+
+from app.gate import Person
+from pipeline.control.roles import roles_of
+from pipeline.demo.breaking import channel
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Roles, Settings
+
+_CHOSEN, _KNOWN = "demo_person", "demo_people"
+
+
+def chosen() -> str | None:
+    """Return the person whom this tab wants to act as; None: as oneself."""
+    return st.session_state.get(_CHOSEN)
+
+
+def choose(name: str | None) -> None:
+    """Act as a person from now on, or as oneself; each act looks whether the demo offers them."""
+    if name is None:
+        st.session_state.pop(_CHOSEN, None)
+    else:
+        st.session_state[_CHOSEN] = name
+
+
+def offered(me: Person, settings: Settings, paths: Paths, roles: Roles) -> tuple[str, ...]:
+    """Return whom the demo that runs this environment offered at most 5 s ago; nobody where none runs."""
+    if not _may_be_offered(me, settings, roles):
+        return ()
+    found = _looked(str(paths.root), paths)
+    if found is not None:
+        st.session_state[_KNOWN] = found
+        return found
+    known: tuple[str, ...] = st.session_state.get(_KNOWN, ())  # the demo does a fault, and answers later
+    return known
+
+
+def seen(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
+    """Return who acts, as a page shows it.
+
+    Raises:
+        Refused: the demo does not offer, or not any more, whom this tab wants to act as.
+    """
+    return _as(chosen(), me, offered(me, settings, paths, roles) if chosen() is not None else ())
+
+
+def acting(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
+    """Return who acts at this moment, by a fresh answer of the demo.
+
+    Raises:
+        Refused: it does not offer, or not any more, whom this tab wants to act as, or is busy.
+    """
+    found = channel.people(paths) if chosen() is not None and _may_be_offered(me, settings, roles) else ()
+    if found is None:
+        raise Refused("The demo is busy with a fault. Try again in a moment.")
+    return _as(chosen(), me, found)
+
+
+def _as(name: str | None, me: Person, people: tuple[str, ...]) -> Person:
+    if name is None:
+        return me
+    if name not in people:
+        raise Refused(
+            f"The demo does not offer {name} any more, so nothing was done. Reload the page to act as yourself."
+        )
+    return Person(name, by_platform=False)
+
+
+def _may_be_offered(me: Person, settings: Settings, roles: Roles) -> bool:
+    return not me.by_platform and not settings.store.url and roles_of(roles, me.name) is None
+
+
+@st.cache_data(ttl=5, max_entries=2, show_spinner=False)
+def _looked(root: str, _paths: Paths) -> tuple[str, ...] | None:  # noqa: ARG001 - the cache's key
+    return channel.people(_paths)

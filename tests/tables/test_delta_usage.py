@@ -1,0 +1,74 @@
+"""Rows of a table by schema: exact from the log where it tells, least where files were left out, and never a guess."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipeline.delta import usage
+from pipeline.delta.usage import SchemaRows
+from pipeline.errors import Refused
+
+AT = 1_800_000_000
+
+
+def commit(folder: Path, seq: int, *rows: tuple[int | None, int | None]) -> None:
+    """Write one file of rows (schema id, seconds after AT)."""
+    times = [None if second is None else datetime.fromtimestamp(AT + second, UTC) for _, second in rows]
+    table = pa.table(
+        {
+            "_seq": pa.array([seq] * len(rows), pa.int64()),
+            "_pos": pa.array(range(len(rows)), pa.int32()),
+            "_schema_id": pa.array([schema for schema, _ in rows], pa.int64()),
+            "_source_time": pa.array(times, pa.timestamp("us", "UTC")),
+            "move": pa.array(["e4"] * len(rows)),
+        }
+    )
+    write_deltalake(folder, table, mode="append")
+
+
+def counted(folder: Path) -> usage.Usage:
+    return usage.usage(DeltaTable(folder), folder, "The table of chess")
+
+
+def test_files_of_one_schema_are_counted_without_reading_them(tmp_path: Path) -> None:
+    """A table whose files have one schema each is counted from its log: exact, also where its files are gone."""
+    commit(tmp_path, 1, (7, 0), (7, 5))
+    commit(tmp_path, 2, (8, 10), (8, None))
+    commit(tmp_path, 3, (7, 20))
+    table = DeltaTable(tmp_path)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    found = usage.usage(table, tmp_path, "The table of chess")
+    assert found.schemas == {7: SchemaRows(3, AT, AT + 20), 8: SchemaRows(2, AT + 10, AT + 10)}
+    assert found.is_complete
+
+
+def test_a_file_of_several_schemas_is_read(tmp_path: Path) -> None:
+    """Where a file has rows of two schemas it is read; rows without a schema's id are of no version."""
+    commit(tmp_path, 1, (7, 0), (8, 1), (8, 2), (None, 3))
+    commit(tmp_path, 2, (8, 9))
+    found = counted(tmp_path)
+    assert found.schemas == {7: SchemaRows(1, AT, AT), 8: SchemaRows(3, AT + 1, AT + 9)}
+    assert found.is_complete
+
+
+def test_few_files_are_read_and_the_others_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files have several schemas, only the newest few are read, and the others are counted as left."""
+    monkeypatch.setattr(usage, "MOST_FILES", 2)
+    for seq in range(1, 6):
+        commit(tmp_path, seq, (7, seq), (8, seq))
+    found = counted(tmp_path)
+    assert found.schemas == {7: SchemaRows(2, AT + 4, AT + 5), 8: SchemaRows(2, AT + 4, AT + 5)}
+    assert (found.files_left, found.is_complete) == (3, False)
+
+
+def test_a_damaged_file_is_a_reason(tmp_path: Path) -> None:
+    """A file that has to be read and cannot be is a refusal that names the table, not a smaller number."""
+    commit(tmp_path, 1, (7, 0), (8, 1))
+    (file,) = tmp_path.glob("*.parquet")
+    file.write_bytes(b"PAR1 no longer")
+    with pytest.raises(Refused, match="The table of chess cannot be read"):
+        counted(tmp_path)
