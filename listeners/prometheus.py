@@ -133,8 +133,8 @@ class Exposition(Collector):
     ) -> None:
         """Replace the fleet's number of problems by kind, 0 included, as judged at this time.
 
-        `stopped_groups` are down as configured: they raise no alert. `wanted_groups` tells of the others whether they
-        are down, and `stranded_games` are the games of those, with their group.
+        `stopped_groups` are down as configured: they raise no alert. `wanted_groups` has for each other group whether
+        it is down, and `stranded_games` are the games of those, with their group.
         """
         with self._lock:
             self._fleet = FleetProblems(

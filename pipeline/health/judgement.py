@@ -120,7 +120,7 @@ class Judgement:
 
     @property
     def wanted_groups(self) -> Mapping[str, bool]:
-        """Whether each group that should run is down; one that is started again and again after deaths is."""
+        """Whether each group that should run is down; a start after a death is down until the driver runs."""
         stopped, conditions = set(self.stopped_groups), self.conditions.groups
         found = {}
         for each in self.drivers:

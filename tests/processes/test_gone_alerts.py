@@ -152,7 +152,7 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.law for scenario in SCENARIOS])
 @pytest.mark.proves("G221")
-def test_what_is_gone_pages_and_costs_its_objective(scenario: Scenario, tmp_path: Path) -> None:
+def test_a_gone_driver_pages_and_costs_the_objective(scenario: Scenario, tmp_path: Path) -> None:
     """At each given second exactly the given pages of groups and objectives fire."""
     burns = "TurnoutFreshnessBurn(Fast|Slow)"
     run(tmp_path, scenario, only=f"{burns}|TurnoutGroupDown")
