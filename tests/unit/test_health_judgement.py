@@ -351,7 +351,7 @@ def fleets(draw: st.DrawFn) -> FleetFacts:
 
 
 def test_a_group_that_gives_up_or_loops_is_down_until_nobody_wants_it() -> None:
-    """Ingest exports the judgement: a driver that is gone or starts after a death is down, a stopped one is not wanted."""
+    """Ingest exports the judgement: gone or started after a death is down, stopped is not wanted."""
     failed, gone = replace(DRIVER, state="failed"), ended(20)
     again = replace(RUN, process=None, started_at=NOW - 10)
     looping = Given(driver=None, run=again, lease=None, past=(gone,))
