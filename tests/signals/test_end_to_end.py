@@ -52,6 +52,7 @@ FOLLOWS = {  # alerts that the same fault also raises, by design
     "TurnoutStreamStalled": set(BURNS),
     LATE: set(BURNS),
     "TurnoutGroupDown": set(BURNS),
+    "TurnoutSourceBacklog": set(BURNS),
 }
 
 
