@@ -221,6 +221,18 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
         (((name,), 1.0) for name in (fleet.stopped_groups if fleet else ())),
     )
     yield _gauge(
+        "fleet_group_down",
+        "1 for a group that should run and has no driver that runs, 0 for the others that should run.",
+        ("cluster_group",),
+        (((name,), float(is_down)) for name, is_down in (fleet.wanted_groups if fleet else {}).items()),
+    )
+    yield _gauge(
+        "fleet_game_stranded",
+        "1 for a game whose group is down.",
+        ("game", "cluster_group"),
+        ((each, 1.0) for each in (fleet.stranded_games if fleet else ())),
+    )
+    yield _gauge(
         "fleet_judged_timestamp_seconds",
         "When the fleet was last judged.",
         (),

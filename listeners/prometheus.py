@@ -123,13 +123,23 @@ class Exposition(Collector):
                 seq, before.accepted + accepted, before.refused + refused, committed_at, dict(rows)
             )
 
-    def set_fleet(self, problems: Mapping[str, int], judged_at: float, stopped_groups: Sequence[str] = ()) -> None:
+    def set_fleet(
+        self,
+        problems: Mapping[str, int],
+        judged_at: float,
+        stopped_groups: Sequence[str] = (),
+        wanted_groups: Mapping[str, bool] | None = None,
+        stranded_games: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """Replace the fleet's number of problems by kind, 0 included, as judged at this time.
 
-        `stopped_groups` are down as configured: they raise no alert.
+        `stopped_groups` are down as configured: they raise no alert. `wanted_groups` tells of the others whether they
+        are down, and `stranded_games` are the games of those, with their group.
         """
         with self._lock:
-            self._fleet = FleetProblems(dict(problems), judged_at, tuple(stopped_groups))
+            self._fleet = FleetProblems(
+                dict(problems), judged_at, tuple(stopped_groups), dict(wanted_groups or {}), tuple(stranded_games)
+            )
 
     def set_controller_metrics(self, controller_metrics: ControllerMetrics | None) -> None:
         """Replace the snapshot of the controller's work; None when the control store cannot be read."""

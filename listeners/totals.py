@@ -71,6 +71,8 @@ class FleetProblems:
     counts: Mapping[str, int]  # by kind of problem, 0 included
     judged_at: float
     stopped_groups: Sequence[str] = ()  # those that are down as configured
+    wanted_groups: Mapping[str, bool] = field(default_factory=dict)  # whether each that should run is down
+    stranded_games: Sequence[tuple[str, str]] = ()  # with the group that is down
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ Files of the data path have fail-points, and are written by `durable_file`.
 """
 
 import contextlib
+import errno
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +43,25 @@ def make_file(file: Path) -> None:
 
 def write_file(file: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file's content in one step, with this mode, less the user's mask, from its first byte on."""
-    draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+    write_files({file: text}, mode)
+
+
+def write_files(texts: Mapping[Path, str], mode: int = 0o600) -> None:
+    """Replace each file's content in one step; none before all texts are on disk and no folder is in the way."""
+    drafts = {file: file.with_name(f".{file.name}-{uuid.uuid4().hex}") for file in texts}
     try:
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())  # an empty file after a power cut would be worse than none
-        draft.replace(file)
+        for file, draft in drafts.items():
+            if file.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+            with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w", encoding="utf-8") as handle:
+                handle.write(texts[file])
+                handle.flush()
+                os.fsync(handle.fileno())  # an empty file after a power cut would be worse than none
+        for file, draft in drafts.items():
+            draft.replace(file)
     finally:
-        draft.unlink(missing_ok=True)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
 
 
 def _narrow(path: Path, mode: int) -> None:

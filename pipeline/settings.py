@@ -437,6 +437,10 @@ class Paths:
         """The folder of Prometheus target files, one per process."""
         return self.root / "targets"
 
+    def target(self, kind: str, name: str) -> Path:
+        """Return the Prometheus target file of one process."""
+        return self.targets / f"{kind}-{name}.json"
+
     @property
     def catalog(self) -> Path:
         """The folder of the embedded catalog."""

@@ -72,7 +72,7 @@ class Telemetry:
         self._tables = MetricsTables(paths.metrics, f"{kind}-{name}")
         self._tables.start(settings.flush_seconds)
         self.address = f"{settings.bind}:{port}"
-        self._target = paths.targets / f"{kind}-{name}.json"
+        self._target = paths.target(kind, name)
         _write_target(self._target, self.address, kind, name)
         self._pusher: Pusher | None = None
         if settings.push_gateway:

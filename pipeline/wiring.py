@@ -328,7 +328,10 @@ class _Driver:
         except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
             _log.warning("judging the fleet failed, retrying: %s", error)
             return False
-        self._telemetry.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
+        self._telemetry.exposition.set_fleet(
+            judgement.count_problems(), time.time(), judgement.stopped_groups, judgement.wanted_groups,
+            fleet.stranded_games,
+        )  # fmt: skip
         self._telemetry.exposition.set_controller_metrics(controller_metrics)
         self._telemetry.waiting(controller_metrics.source_age_seconds)
         if not judgement.controller_runs:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.options import Finite
+from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.terminal import say
 
@@ -21,7 +22,12 @@ def write_alerts(env_dir: Path, scrape_seconds: float) -> None:
     from pipeline.health.alerting.files import write
     from pipeline.health.alerting.objectives import read
 
+    if not env_dir.is_dir():
+        raise Refused(f"There is no folder {env_dir}. Give the one of the environment with --env-dir.")
     settings, paths = load(env_dir)
+    token = settings.alerts.token_file
+    if token and not Path(token).is_file():  # Alertmanager may run elsewhere, so that it may be there
+        say(f"alerts.token_file: {token} is not here. Alertmanager sends nothing until it can read that file.")
     for file in write(settings, paths, scrape_seconds):
         say(str(file))
     for each in read(paths.root):

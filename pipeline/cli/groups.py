@@ -130,6 +130,13 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds
     remove(context.engine, _find(context.engine, name), actor, reason, heartbeat_seconds)
     say(f"group {name} is removed")
+    target = context.paths.target("group", name)
+    try:
+        target.unlink(missing_ok=True)  # a driver that was killed leaves it
+    except OSError as error:
+        say(
+            f"{target} cannot be removed: {error.strerror}. Prometheus goes on asking for that driver; remove the file."
+        )
 
 
 def _find(engine: Engine, name: str) -> Group:

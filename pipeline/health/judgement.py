@@ -119,6 +119,18 @@ class Judgement:
         return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
 
     @property
+    def wanted_groups(self) -> Mapping[str, bool]:
+        """Whether each group that should run is down; one that is started again and again after deaths is."""
+        stopped, conditions = set(self.stopped_groups), self.conditions.groups
+        found = {}
+        for each in self.drivers:
+            if each.kind == "group" and each.name not in stopped:
+                condition = conditions.get(each.name)
+                loops = condition is not None and condition.desired != "stopped" and condition.is_trying
+                found[each.name] = loops or not each.liveness.is_live
+        return found
+
+    @property
     def controller_runs(self) -> bool:
         """Whether a controller brings operations on and keeps drivers running."""
         state = self.driver("controller", "main")

@@ -92,6 +92,12 @@ class Fleet:
         """What latency is measured from, in words."""
         return _LATENCY_STARTS.get(self.source_clock or "", "a source time of an unknown clock")
 
+    @property
+    def stranded_games(self) -> tuple[tuple[str, str], ...]:
+        """Each game whose group is down though it should run, with that group; a retired game has none."""
+        down = {name for name, is_down in self.judgement.wanted_groups.items() if is_down}
+        return tuple((row.game_key, row.group) for row in self.rows if row.group is not None and row.group in down)
+
     def row(self, game_key: str) -> GameRow | None:
         """Return the row of one game, or None when the store does not know it."""
         return next((row for row in self.rows if row.game_key == game_key), None)

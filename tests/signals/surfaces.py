@@ -199,6 +199,8 @@ def _compare_metrics(history: History, page: Fleet) -> None:
     assert seen is not None
     assert by_label(seen, "turnout_fleet_problems", "problem") == page.judgement.count_problems()
     assert set(by_label(seen, "turnout_fleet_group_stopped", "cluster_group")) == set(page.judgement.stopped_groups)
+    assert by_label(seen, "turnout_fleet_group_down", "cluster_group") == page.judgement.wanted_groups
+    assert by_label(seen, "turnout_fleet_game_stranded", "game").keys() == dict(page.stranded_games).keys()
     source = page.judgement.source
     assert only(seen, "turnout_source_backlog_seconds") == source.age_seconds
     assert only(seen, "turnout_source_backlog_rows") == source.rows

@@ -12,7 +12,7 @@ from docs.generate import commands
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.settings import load
+from pipeline.settings import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.states import OperationState
@@ -170,6 +170,17 @@ def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
     failed, found = run_act(name, tmp_path)
     assert failed is None, failed
     assert found == [(action, (target,), detail, *end) for end in (("begun", None), ("ended", "succeeded"))]
+
+
+def test_a_removed_group_leaves_no_target(tmp_path: Path) -> None:
+    """Prometheus asks no more for a driver that was killed once its group is removed, and for others as before."""
+    paths = Paths(tmp_path)
+    paths.targets.mkdir()
+    for name in ("a", "b"):
+        paths.target("group", name).write_text("[]")
+    failed, _ = run_act("groups remove", tmp_path)
+    assert failed is None, failed
+    assert [each.name for each in paths.targets.iterdir()] == ["group-b.json"]
 
 
 @pytest.mark.parametrize("name", FAIL)

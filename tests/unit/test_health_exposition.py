@@ -43,7 +43,7 @@ def reported() -> dict[str, set[str]]:
     exposition.set_states(Watch("a").observe(NOW, {"g": Reading(facts, 1, 1, 0.0)}, [game]))
     exposition.set_heartbeat("a", NOW)
     exposition.add_ingest(seq=1, accepted=1, refused=0, committed_at=NOW)
-    exposition.set_fleet({"group": 0}, NOW, ("b",))
+    exposition.set_fleet({"group": 0}, NOW, ("b",), {"a": True}, [("g", "a")])
     exposition.set_controller_metrics(CONTROLLER_METRICS)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
     samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", generate_latest(registry).decode(), re.MULTILINE)

@@ -49,6 +49,7 @@ class Given:
     ingest: Driver = INGEST
     newest_bronze_at: float | None = None
     source: SourceReading | None = LEVEL
+    past: tuple[ProcessRun, ...] = ()  # runs that ended
 
     def judge(self) -> Judgement:
         drivers = {
@@ -61,6 +62,7 @@ class Given:
                 drivers=drivers,
                 leases={("group", "a"): self.lease} if self.lease is not None else {},
                 runs={("group", "a"): self.run} if self.run is not None else {},
+                ended={("group", "a"): self.past},
                 groups={"a": self.intent} if self.intent is not None else {},
                 games=[game] * self.games,
                 waiting_operations=self.waiting,
@@ -346,6 +348,19 @@ def fleets(draw: st.DrawFn) -> FleetFacts:
         stuck_operations=draw(st.integers(0, 1)) if "stuck" in hit else 0,
         source=draw(sources) if "source" in hit else LEVEL,
     )
+
+
+def test_a_group_that_gives_up_or_loops_is_down_until_nobody_wants_it() -> None:
+    """What ingest exports follows the judgement: gone or started after a death is down, stopped is not wanted."""
+    failed, gone = replace(DRIVER, state="failed"), ended(20)
+    again = replace(RUN, process=None, started_at=NOW - 10)
+    looping = Given(driver=None, run=again, lease=None, past=(gone,))
+    assert Given().judge().wanted_groups == {"a": False}
+    assert Given(driver=failed, run=gone, lease=None).judge().wanted_groups == {"a": True}
+    assert Given(driver=failed, run=None, lease=None, intent=BY_HAND).judge().wanted_groups == {"a": True}
+    assert looping.judge().wanted_groups == {"a": True}
+    assert replace(looping, past=()).judge().wanted_groups == {"a": False}, "a first start has its time"
+    assert replace(looping, intent=GroupIntent("stopped", "local"), run=gone).judge().wanted_groups == {}
 
 
 def alerted(judgement: Judgement) -> bool:

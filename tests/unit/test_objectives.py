@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.health.alerting import burn, files
 from pipeline.health.alerting.alertmanager import alertmanager_config
@@ -122,6 +124,42 @@ def test_a_broken_file_leaves_the_old_rules(tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in written} == {0o600}
 
 
+def test_a_file_that_cannot_be_replaced_leaves_the_others(tmp_path: Path) -> None:
+    """All three or none: new rules with an old configuration would be a state that nobody chose."""
+    settings, paths = load(tmp_path, {})
+    rules, prometheus, alertmanager = files.write(settings, paths)
+    (tmp_path / "objectives.yml").write_text(GOOD, "utf-8")
+    alertmanager.unlink()
+    alertmanager.mkdir()
+    before = (rules.read_bytes(), prometheus.read_bytes())
+    with pytest.raises(Refused, match="cannot be written: Is a directory"):
+        files.write(settings, paths)
+    assert (rules.read_bytes(), prometheus.read_bytes()) == before
+    assert sorted(rules.parent.iterdir()) == sorted([rules, prometheus, alertmanager]), "no draft is left"
+
+
+def test_the_command_says_what_would_keep_alerts_from_arriving(tmp_path: Path) -> None:
+    """A mistyped folder is no new environment, and without its token no webhook gets anything."""
+    typo = tmp_path / "typo"
+    done = CliRunner().invoke(cli, ["alerts", "write", "--env-dir", str(typo)])
+    assert isinstance(done.exception, Refused)
+    assert not typo.exists()
+    missing = tmp_path / "token"
+    (tmp_path / "turnout.toml").write_text(f'[alerts]\ntoken_file = "{missing}"\n')
+    done = CliRunner().invoke(cli, ["alerts", "write", "--env-dir", str(tmp_path)])
+    assert done.exit_code == 0
+    assert f"alerts.token_file: {missing} is not here." in done.output
+    missing.write_text("secret")
+    assert "token_file" not in CliRunner().invoke(cli, ["alerts", "write", "--env-dir", str(tmp_path)]).output
+
+
+def test_a_link_to_nothing_is_not_the_default(tmp_path: Path) -> None:
+    """Objectives on a volume that is not mounted are unknown, not those that come with turnout."""
+    (tmp_path / "objectives.yml").symlink_to(tmp_path / "gone.yml")
+    with pytest.raises(Refused, match="cannot be read: No such file"):
+        read(tmp_path)
+
+
 def test_a_file_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
     """Another promise than the written one would be a silent change."""
     (tmp_path / "objectives.yml").mkdir()
@@ -157,7 +195,7 @@ def test_two_classes_give_their_own_thresholds() -> None:
     short, _long, alerts = yaml.safe_load(files.render_rules(Settings(), found))["groups"]
     notes = {rule["labels"]["class"]: rule["expr"] for rule in short["rules"] if rule["record"].endswith(":bool")}
     for name, seconds in (("tournament", "20"), ("all", "60")):
-        assert set(re.findall(r"\) > (\d+)$", notes[name], re.MULTILINE)) - {"120"} == {seconds}
+        assert set(re.findall(r"\) > (\d+)$", notes[name], re.MULTILINE)) - {"120", "300"} == {seconds}
     burns = [(rule["alert"], rule["labels"]["class"]) for rule in alerts["rules"] if "class" in rule["labels"]]
     assert len(burns) == len(set(burns)) == 6
 

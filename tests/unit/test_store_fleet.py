@@ -48,6 +48,7 @@ def test_a_dead_driver_takes_its_numbers_with_it(tmp_path: Path) -> None:
     assert {None} == {row.live for row in dead}
     assert all(row.reported is not None for row in dead)
     assert "UNKNOWN" not in {row.verdict.status for row in fleet.rows if row.group == "a"}
+    assert set(fleet.stranded_games) == {(row.game_key, "b") for row in dead}
 
 
 def test_rows_come_worst_first(tmp_path: Path) -> None:

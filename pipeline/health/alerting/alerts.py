@@ -5,9 +5,8 @@ from typing import Final
 
 from pipeline.health.alerting.alert import Alert, source_alerts
 from pipeline.health.alerting.burn import burn_alerts
-from pipeline.health.alerting.expressions import GROUP_SILENT, late, owned
+from pipeline.health.alerting.expressions import GROUP_SILENT, INGEST_SILENT, late, owned
 from pipeline.health.alerting.objectives import Objective, default
-from pipeline.health.source import SILENT_SOURCE_SECONDS
 from pipeline.settings import Settings
 
 _DEFAULTS: Final = Settings()
@@ -103,7 +102,8 @@ def _processes() -> tuple[Alert, ...]:
             GROUP_SILENT,
             "1m",
             "Cluster group {{ $labels.cluster_group }} is down",
-            "{{ if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
+            "{{ if lt $value 0.0 }}Its driver gave up, died, or dies at each start: `turnout status` says more"
+            "{{ else if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
             "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
             "all its games stand still.",
             _GROUP_ON_FLEET,
@@ -112,7 +112,7 @@ def _processes() -> tuple[Alert, ...]:
         Alert(
             "TurnoutIngestStalled",
             "page",
-            _INGEST_SILENT,
+            INGEST_SILENT,
             "5m",
             "Nothing arrives in bronze",
             "{{ if eq $value 0.0 }}No ingest process reports a commit{{ else }}"
@@ -281,8 +281,3 @@ _ACCESS_UNKNOWN: Final = f"""\
 unless on () (
 {_NO_CONTROLLER}
 )"""
-
-_INGEST_SILENT: Final = f"""\
-time() - max(turnout_ingest_last_commit_timestamp_seconds) > {SILENT_SOURCE_SECONDS:g}
-or
-0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{{job="turnout"}}) > 0))"""

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.health.alerting.alert import Alert
-from pipeline.health.alerting.expressions import EXEMPT, GROUP_SILENT, OWNER, late, of, owned
+from pipeline.health.alerting.expressions import (
+    EXEMPT,
+    GROUP_SILENT,
+    OWNER,
+    UNANSWERED,
+    late,
+    of,
+    owned,
+    source_late,
+)
 from pipeline.health.alerting.objectives import Objective
 
 STEP_SECONDS: Final = 15
@@ -142,11 +151,16 @@ def _matchers(objectives: Sequence[Objective]) -> Iterator[str]:
         taken.append(".*" if each.games is None else each.games)
 
 
-# A driver that dies takes its series with it. Its games are remembered as long as its target does not answer.
+# A driver that dies takes its series with it. The judgement names its games; where it does not, or not yet, they are
+# remembered as long as its target does not answer. A game that was retired or has moved is not among those.
 _LAST: Final = f"""\
 {OWNER}
 or on (game)
-({_LAST_OWNER} and on (cluster_group) (max by (cluster_group) (up{{job="turnout",kind!="ingest"}}) == 0))"""
+max by (game, cluster_group) (turnout_fleet_game_stranded)
+or on (game)
+({_LAST_OWNER} and on (cluster_group) (
+{UNANSWERED}
+))"""
 
 
 def _missed(objective: str, games: str) -> str:
@@ -163,6 +177,13 @@ group by (game) (
   {of(_LAST_OWNER, games)} and on (cluster_group) (
 {GROUP_SILENT}
   )
+)
+or on (game)
+group by (game) (
+  {of(_LAST_OWNER, games)} and on () (
+{source_late(objective)}
+  )
+  unless on (game) ({EXEMPT})
 )
 or on (game)
 0 * group by (game) (

@@ -45,8 +45,7 @@ def write(settings: Settings, paths: Paths, scrape_seconds: float = SCRAPE_SECON
     try:
         for each in (folder, paths.targets):  # Prometheus watches only a folder that is there when it starts
             each.mkdir(parents=True, exist_ok=True)
-        for file, text in texts.items():
-            private_files.write_file(file, text)
+        private_files.write_files(texts)
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error.strerror}. Make it writable for this user.") from error
     return tuple(texts)

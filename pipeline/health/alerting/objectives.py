@@ -5,6 +5,7 @@ numbers, see `burn`.
 """
 
 import math
+import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -59,9 +60,9 @@ def read(folder: Path) -> tuple[Objective, ...]:
     """
     file = folder / FILE
     try:
-        content = (file if file.exists() else _PACKAGED).read_bytes()
+        content = (file if os.path.lexists(file) else _PACKAGED).read_bytes()  # a link to nothing is no default
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}. Correct its permissions.") from error
+        raise Refused(f"{file} cannot be read: {error.strerror}. Correct it, or remove it for the defaults.") from error
     found, problems = parse(content)
     if problems:
         lines = "\n".join(f"  - {line}" for line in first_lines(problems, _MAX_PROBLEMS))
