@@ -25,6 +25,9 @@ from pipeline.signals.texts import (
 FALLING: Final = -0.05
 """A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""
 
+_FALL_SECONDS: Final = 60.0
+_LEAST_FALL_SECONDS: Final = 8.0  # ages jump by a batch: of less, as of looks half a second apart, they say nothing
+
 SLOW_COMMIT_SECONDS: Final = 2.0
 SLOW_COMMIT_TIMES: Final = 4.0
 """Commits are slow from so long and so many times the usual on."""
@@ -292,16 +295,21 @@ def _surge(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
 
 
 def is_falling(trend: tuple[Point, ...]) -> bool:
-    """Return whether the age of a backlog fell over the last minute; unknown is not falling."""
+    """Return whether the age of a backlog fell over the last minute, or the last three looks where they are rare.
+
+    Unknown is not falling.
+    """
     known = [(each.at, each.backlog_seconds) for each in trend if each.backlog_seconds is not None]
     if not known or trend[-1].backlog_seconds is None:
         return False
     last_at, last = known[-1]
-    earlier = [each for each in known[:-1] if last_at - each[0] <= 60.0]
+    earlier = [each for each in known[:-1] if last_at - each[0] <= _FALL_SECONDS]
+    if len(earlier) < 2:
+        earlier = [each for each in known[-3:-1] if last_at - each[0] <= 2 * _FALL_SECONDS]  # heartbeats of 30 s
     if len(earlier) < 2:
         return False
     at, age = earlier[0]
-    return (last - age) / (last_at - at) <= FALLING if last_at > at else False
+    return last_at - at >= _LEAST_FALL_SECONDS and (last - age) / (last_at - at) <= FALLING
 
 
 def _open(operation: OpenOperation) -> Action:
