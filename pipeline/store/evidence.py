@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
+from pipeline.health.condition import MOST_DEATHS
 from pipeline.health.liveness import Driver
 from pipeline.health.reported import ReportedStream
 from pipeline.placement.capacity import Load
@@ -124,8 +125,9 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
     deaths = () if condition is None else condition.deaths
     return GroupSeen(
         name, state.liveness, "running" if condition is None else condition.desired,
-        condition is not None and condition.backend != "none", driver is not None and driver.state == "skewed",
-        len(deaths), deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
+        condition is not None and condition.backend != "none", fleet.judgement.controller_runs,
+        len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
+        deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation,
     )  # fmt: skip
 
@@ -185,7 +187,9 @@ def _operations(connection: Connection) -> dict[str, OpenOperation]:
         .where(operations.c.state.in_(OPEN))
     )
     return {
-        target: OpenOperation(operation_id, kind, actor, at, state == OperationState.NEEDS_HUMAN)
+        target: OpenOperation(
+            operation_id, kind, actor, at, state == OperationState.NEEDS_HUMAN, state == OperationState.PLANNED
+        )
         for target, operation_id, kind, actor, at, state in connection.execute(query)
     }
 
