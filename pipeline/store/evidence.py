@@ -21,7 +21,7 @@ from pipeline.signals.evidence import (
     SourceSeen,
     StreamFailure,
 )
-from pipeline.signals.gaps import longest_gap
+from pipeline.signals.gaps import Commit, longest_gap
 from pipeline.store.database.states import OPEN, OperationState
 from pipeline.store.database.tables import (
     bronze_commits,
@@ -224,12 +224,16 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
 
 def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
     commits = bronze_commits.c
-    newest = select(commits.committed_at, commits.rows).order_by(commits.seq.desc()).limit(_COMMITS)
+    newest = (
+        select(commits.committed_at, commits.rows, commits.oldest_source_at)
+        .order_by(commits.seq.desc())
+        .limit(_COMMITS)
+    )
     rows = connection.execute(newest).all()
     recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
     source, state = fleet.judgement.source, next(each for each in fleet.judgement.drivers if each.kind == "ingest")
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
-        fleet.newest_bronze_at, longest_gap([(each.committed_at, each.rows) for each in rows]),
+        fleet.newest_bronze_at, longest_gap([Commit(*each) for each in rows]),
         sum(recent) / _ARRIVAL_SECONDS if rows else None,
     )  # fmt: skip

@@ -197,7 +197,8 @@ def test_a_dead_driver_is_no_work_of_an_operation_that_did_not_end_it() -> None:
 def test_who_starts_a_dead_driver_is_said_as_it_is() -> None:
     """Nobody waits for a controller that is not there, or that has given up."""
     dead = GroupSeen("a", DEAD, is_started_here=True)
-    cases = ((dead, "the controller starts it again"), (replace(dead, is_started_here=False), "turnout does not start it"),
+    cases = ((dead, "the controller starts it again"),
+             (replace(dead, is_started_here=False), "turnout does not start it"),
              (replace(dead, controller_runs=False), "no controller runs that starts it again"),
              (replace(dead, is_given_up=True), "the controller has given it up"))  # fmt: skip
     for driver, said in cases:
