@@ -25,6 +25,9 @@ from pipeline.signals.texts import (
 FALLING: Final = -0.05
 """A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""
 
+LEAST_TREND: Final = 3
+"""So many looks at a backlog tell whether it falls."""
+
 _FALL_SECONDS: Final = 60.0
 _LEAST_FALL_SECONDS: Final = 8.0  # ages jump by a batch: of less, as of looks half a second apart, they say nothing
 
@@ -339,9 +342,9 @@ def is_falling(trend: tuple[Point, ...]) -> bool:
         return False
     last_at, last = known[-1]
     earlier = [each for each in known[:-1] if last_at - each[0] <= _FALL_SECONDS]
-    if len(earlier) < 2:
+    if len(earlier) < LEAST_TREND - 1:
         earlier = [each for each in known[-3:-1] if last_at - each[0] <= 2 * _FALL_SECONDS]  # heartbeats of 30 s
-    if len(earlier) < 2:
+    if len(earlier) < LEAST_TREND - 1:
         return False
     at, age = earlier[0]
     return last_at - at >= _LEAST_FALL_SECONDS and (last - age) / (last_at - at) <= FALLING
