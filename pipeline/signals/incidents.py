@@ -178,11 +178,11 @@ def _is_incident(window: GameWindow, finding: Finding) -> bool:
 
 
 def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
-    """Return whether a game has no cause any more, and is not level yet."""
+    """Return whether a game has no cause any more, and is not level yet; its whole past it reads for days."""
     window, settled = evidence.games.get(key), causes.games.get(key)
     if window is None or window.seen.retired or (settled is not None and settled.finding is not None):
         return False
-    return window.seen.in_trouble or window.seen.status in RECOVERING
+    return window.seen.in_trouble or window.seen.status in RECOVERING - {"BACKFILLING"}
 
 
 def _merged(still_open: Sequence[Incident]) -> list[Incident]:

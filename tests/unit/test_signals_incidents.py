@@ -143,6 +143,17 @@ def test_a_recovering_incident_ends_when_its_games_are_level() -> None:
     assert (ended.ended_at, ended.outlook) == (time.now - 5, None)
 
 
+def test_a_game_that_reads_its_whole_past_leaves_its_incident() -> None:
+    """That takes days and is no trouble: an incident must not recover for as long."""
+    time = Time()
+    time.see(unknown("x"), unknown("y"), a=GroupSeen("a", DEAD))
+    alive = GroupSeen("a", replace(LIVE, since=time.now))
+    past = game("x", status="BACKFILLING", backlog_seconds=90_000.0)
+    (found,) = time.see(past, game("y", status="CATCHING_UP", backlog_seconds=90.0), a=alive, times=3)
+    assert (found.tone, found.games) == ("recovering", ("y",))
+    assert time.see(past, game("y"), a=alive) == ()
+
+
 def test_no_outlook_where_an_age_is_unknown() -> None:
     """Silence, where one game of the incident may be any age."""
     time = Time()
