@@ -33,7 +33,7 @@ def made() -> Iterator[World]:
         yield opened
 
 
-def tests_of(of: World, seed: object) -> tuple[dict[str, Any], Counter[str]]:
+def rules_test_of(of: World, seed: object) -> tuple[dict[str, Any], Counter[str]]:
     """Return a history as a test of promtool, and how often each alert must fire."""
     history = of.history(f"alerts {seed}")
     history.is_regular = True
@@ -68,7 +68,7 @@ def follow(of: World, seeds: range, folder: Path) -> Counter[str]:
     counted = Counter[str]()
     for seed in seeds:
         of.take_new_tables()
-        test, own = tests_of(of, seed)
+        test, own = rules_test_of(of, seed)
         run(folder, test)
         counted += own
     return counted
