@@ -194,7 +194,7 @@ def test_a_dead_driver_is_no_work_of_an_operation_that_did_not_end_it() -> None:
     assert (again.cause, again.title) == (Cause.DRIVER_GONE, "Group a lost its driver")
 
 
-def test_who_starts_a_dead_driver_is_said_as_it_is() -> None:
+def test_the_evidence_names_the_starter_of_a_dead_driver() -> None:
     """Nobody waits for a controller that is not there, or that has given up."""
     dead = GroupSeen("a", DEAD, is_started_here=True)
     cases = ((dead, "the controller starts it again"),

@@ -255,7 +255,7 @@ def test_a_new_process_keeps_a_cause_that_it_cannot_judge_yet(fault: Fault) -> N
         ]
 
 
-def test_what_was_adopted_ends_with_the_trouble_or_another_cause() -> None:
+def test_an_adopted_cause_ends_with_the_trouble_or_another_cause() -> None:
     """It says that it is old, gives way to what is seen now, and is not taken for trouble after all was well."""
     slow = Finding(Cause.STORAGE, "Slow", ("8 s",), (), None, None, scope="group a")
     late, well = game(status="LAGGING", backlog_seconds=90.0), game()
