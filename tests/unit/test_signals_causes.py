@@ -175,6 +175,36 @@ def test_an_operation_explains_trouble_of_its_games() -> None:
     assert found(game(status="UNKNOWN"), a=evacuated).cause == Cause.DRIVER_GONE
 
 
+def test_a_dead_driver_is_no_work_of_an_operation_that_did_not_end_it() -> None:
+    """One death is one cause for all games, whatever people have open about them or their group."""
+    restart = OpenOperation("0af3" * 8, "restart", "ann", NOW - 30)
+    others = (
+        replace(restart, is_stuck=True), replace(restart, is_planned=True), replace(restart, requested_at=NOW - 5),
+        replace(restart, kind="start"),
+    )  # fmt: skip
+    for operation in others:
+        gone = found(game(status="UNKNOWN"), a=GroupSeen("a", DEAD, operation=operation))
+        assert (gone.cause, gone.evidence[2]) == (Cause.DRIVER_GONE, f"{operation.kind} by ann is not done yet")
+    move = replace(restart, kind="move")
+    half = [game(f"g{each}", status="UNKNOWN", operation=move if each < 5 else None) for each in range(10)]
+    (incident,) = Keeper().see(look(*half, a=GroupSeen("a", DEAD)))
+    assert (incident.finding.cause, len(incident.games)) == (Cause.DRIVER_GONE, 10)
+    starting = GroupSeen("a", Liveness("starting", NOW - 1, "is starting"), last_death="killed", last_death_at=NOW - 3)
+    again = found(game(status="UNKNOWN", operation=move), a=replace(starting, deaths=1))
+    assert (again.cause, again.title) == (Cause.DRIVER_GONE, "Group a lost its driver")
+
+
+def test_the_evidence_names_the_starter_of_a_dead_driver() -> None:
+    """Nobody waits for a controller that is not there, or that has given up."""
+    dead = GroupSeen("a", DEAD, is_started_here=True)
+    cases = ((dead, "the controller starts it again"),
+             (replace(dead, is_started_here=False), "turnout does not start it"),
+             (replace(dead, controller_runs=False), "no controller runs that starts it again"),
+             (replace(dead, is_given_up=True), "the controller has given it up"))  # fmt: skip
+    for driver, said in cases:
+        assert found(game(status="UNKNOWN"), a=driver).evidence[1] == said
+
+
 def test_a_pause_is_known_and_no_trouble() -> None:
     """A paused game has the operator as its cause, and is part of no incident."""
     keeper, paused = Keeper(), game(status="PAUSED", paused_by="ann", paused_at=NOW - 60)

@@ -240,6 +240,17 @@ def test_refused_rows_and_slow_commits_reach_the_store(fleet_store: Engine) -> N
     assert seen.commit_seconds == 1.0
 
 
+def test_a_look_knows_whether_a_controller_runs(fleet_store: Engine) -> None:
+    """A group that the controller should start waits for nobody while none runs."""
+    with fleet_store.begin() as connection:
+        connection.execute(update(tables.groups).values(backend="local"))
+    seen = read_evidence(fleet_store, read_fleet(fleet_store), 60.0).groups["a"]
+    assert (seen.is_started_here, seen.controller_runs, seen.is_given_up, seen.is_skewed) == (True, False, False, False)
+    start_driver(fleet_store, "controller", "main", None)
+    heartbeat(fleet_store, "controller", "main", "running", None)
+    assert read_evidence(fleet_store, read_fleet(fleet_store), 60.0).groups["a"].controller_runs
+
+
 @pytest.mark.long
 def test_a_look_at_a_thousand_games_is_cheap(tmp_path: Path) -> None:
     """Reading, judging and keeping takes less than 0.4 s of CPU, ten of them open one incident of a group each."""
