@@ -166,7 +166,8 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
     assert go.failure is not None
     assert (go.failure.kind, go.failure.text, go.failure.in_a_row) == ("transient", "OSError: full", 2)
     assert go.operation is not None
-    assert (go.operation.kind, go.operation.actor, go.operation.is_stuck) == ("move", "ann", False)
+    assert (go.operation.kind, go.operation.actor) == ("move", "ann")
+    assert (go.operation.is_stuck, go.operation.is_planned) == (False, True)
     assert (ludo.paused_by, ludo.schema) == ("bob", None)
     assert ludo.need is not None
     assert (ludo.need.registry, ludo.need.schemas, ludo.need.state) == ("main", 1, "away")
