@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import AGREEING_LOOKS, CLEARING_LOOKS, Cause, Finding, Settled, settle
+from pipeline.signals.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Cause, Finding, Settled, settle
 from pipeline.signals.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
 from pipeline.signals.judging import judge_cause, judge_source
 from tests.unit.signals_world import FAULTS, LEVEL, LIVE, NOW, Fleet, Keeper, cause_after, evidence, game, look
@@ -92,11 +92,21 @@ def test_rows_refused_since_a_schema_change_name_the_version() -> None:
     assert finding.runbook == "turnoutrejectratiohigh"
 
 
+def test_the_version_that_mends_is_not_accused() -> None:
+    """Rows that wait since an older version is kept out are no work of the newest; a replay is what is left."""
+    mended = NewestSchema(7, NOW - 37, "ann", None)
+    finding = found(game(refused={"quarantined_schema": 400, "unknown_schema": 2}, schema=mended))
+    assert (finding.cause, finding.title) == (Cause.SCHEMA, "Rows of Chess refused for their schema")
+    assert "version 7, the newest, is not kept out of its table: an older one was" in finding.evidence
+    assert finding.action == Action("Replay…", "repairs", {"repair": "replay", "games": "chess"})
+
+
 def test_refused_rows_are_raised_at_the_first_look() -> None:
-    """They are counted, not inferred: a second look would only be later."""
-    for rows in ({"malformed_payload": 400}, {"unknown_schema": 400}):
+    """They are counted, not inferred: a second look would only be later. Little more than usual waits for it."""
+    for rows in ({"malformed_payload": 1200}, {"unknown_schema": 1200}):
         (incident,) = Keeper().see(look(game(refused=rows)))
         assert incident.games == ("chess",)
+    assert Keeper().see(look(game(refused={"malformed_payload": 400}))) == ()
 
 
 def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
