@@ -242,14 +242,31 @@ _OF_FLEET: Final[Mapping[str, Callable[[Sequence[Sample], int], Truth]]] = {
 def _group_down(samples: Sequence[Sample], number: int, group: str) -> Truth:
     now = samples[number]
     state = now.page.judgement.driver("group", group)
+    if _lasting(
+        samples, number, 195, lambda each: _works(each) and each.page.judgement.wanted_groups.get(group, False)
+    ):
+        return True
     if now.targets[group] == "works":
-        return False if _lasting(samples, number, 0, lambda each: each.targets[group] == "works") else None
+        return False if _lasting(samples, number, 90, lambda each: _is_well(each, group)) else None
     if state is None or state.liveness.is_live or now.targets[group] == "none":
         return None
     if group in now.page.judgement.stopped_groups:
         return False if _works(now) else None
     silent = _lasting(samples, number, 150, lambda each: each.targets[group] in {"hangs", "away", "gone"})
     return True if silent and group not in now.page.judgement.stopped_groups else None
+
+
+def _is_well(sample: Sample, group: str) -> bool:
+    return sample.targets[group] == "works" and sample.page.judgement.wanted_groups.get(group) is False
+
+
+def _behind_source(samples: Sequence[Sample], number: int) -> Truth:
+    """Tell whether rows are late before they reach bronze; an ingest that is not heard of is expected nothing of."""
+    now = samples[number]
+    age = now.page.judgement.source.age_seconds
+    if not _works(now):
+        return None
+    return _ingest_stalled(samples, number) if age is None else age > OBJECTIVE
 
 
 def _row(sample: Sample, game: str) -> GameRow | None:
@@ -314,7 +331,10 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
         return True if last is not None and last.group == group else None
     if word in _DOWN or word in {"STALLED", "UNKNOWN"}:
         return True
-    return late
+    if word in _EXEMPT or late is True:
+        return late
+    behind = _behind_source(samples, number)
+    return True if behind is True else None if behind is None or late is None else False
 
 
 def _burns(missed: Sequence[Truth], pairs: Sequence[tuple[int, int, float]]) -> Truth:
