@@ -29,6 +29,7 @@ _TONES: Final[tuple[Tone, ...]] = ("bad", "late", "recovering")
 _BAD: Final = frozenset(STATUSES[STATUSES.index("UNKNOWN") :])
 _MOSTLY_REFUSED: Final = 0.5
 _Key = tuple[Cause, str]
+_SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,8 @@ def _begun(
     recent = [each for each in before if each.ended_at is not None and each.key == key]
     recent = [each for each in recent if 0 <= evidence.now - (each.ended_at or 0.0) <= REOPEN_SECONDS]
     recent = [each for each in recent if finding.scope or set(each.games) & set(games)]
-    since = min((_since(game, causes, evidence) for game in games), default=_source_since(causes, evidence))
+    is_source = key == _source_key(causes)  # its games are well: since when they are is not when it began
+    since = _source_since(causes, evidence) if is_source else min(_since(game, causes, evidence) for game in games)
     again = max(recent, key=lambda each: each.ended_at or 0.0, default=None)
     if again is None:
         blank = Incident(new_id(), finding, games, None, since, None, None, "late", evidence.now)
@@ -244,6 +246,9 @@ def _source_since(causes: Causes, evidence: Evidence) -> float:
     ingest = evidence.source.seen.ingest
     if not ingest.is_live and ingest.since is not None:
         return min(ingest.since, evidence.now)
+    newest = evidence.source.seen.newest_at
+    if causes.source is not None and key_of(causes.source.finding) == _SILENT and newest is not None:
+        return min(newest, evidence.now)
     return evidence.now if causes.source is None else causes.source.since
 
 

@@ -182,14 +182,16 @@ def test_a_cause_that_comes_back_soon_opens_the_same_incident() -> None:
 
 
 def test_a_silent_source_is_one_incident_of_all_games() -> None:
-    """Nothing arrives for anyone: one line, with every game that has no trouble of its own."""
+    """Nothing arrives for anyone: one line since the last row, with every game that has no trouble of its own."""
     time = Time()
+    time.see(game("y"), game("z", "b"))  # since then they are well, which is not since when the source is silent
     quiet = replace(LEVEL, newest_at=NOW - 400)
     failing = game("x", status="FAILED", failure=FULL)
     found = time.see(failing, game("y"), game("z", "b"), source=quiet, times=2)
     assert [(each.finding.cause, each.games) for each in found] == [
         (Cause.STORAGE, ("x",)), (Cause.SOURCE_SILENT, ("y", "z"))
     ]  # fmt: skip
+    assert found[1].since == NOW - 400
 
 
 def test_ingest_that_dies_before_there_is_a_game_is_an_incident() -> None:
