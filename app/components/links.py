@@ -19,6 +19,7 @@ _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
 _CARRIED = ("range",)  # what a link to another page takes along
+_ASKED: Final = "links_asked"  # key of what the last link of ours chose
 _SLOTS: Final = "links_slots"  # key of the parameters of the page on screen
 _PAGE: Final = "links_page"
 
@@ -76,7 +77,17 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     if page not in _PAGES:
         return
     kept = {name: st.query_params[name] for name in _CARRIED if name in st.query_params}
+    st.session_state[_ASKED] = dict(query)
     st.switch_page(f"views/{page}.py", query_params={**kept, **query})
+
+
+def asked() -> Mapping[str, str]:
+    """Return once what the link of ours that opened this page chose; nothing where none did.
+
+    It has what a widget's default equals as well, which leaves the URL at the first run.
+    """
+    chosen: Mapping[str, str] = st.session_state.pop(_ASKED, {})
+    return chosen
 
 
 def schemas_column(label: str, table: str, width: int) -> Any:
@@ -176,6 +187,16 @@ def keep(widgets: Mapping[str, str]) -> None:
             slot.on_its_way.discard(url)
             slot.url = url
     _write({param: _slot(param, widget).url for param, widget in widgets.items()})
+
+
+def forget(*params: str) -> None:
+    """Take parameters out of the URL, with what is known of their widgets: nothing writes them again."""
+    slots: dict[tuple[str, str], _Slot] = st.session_state.get(_SLOTS, {})
+    for place in [each for each in slots if each[0] in params]:
+        del slots[place]
+    for param in params:
+        if param in st.query_params:
+            del st.query_params[param]
 
 
 def write(param: str, value: str | None) -> None:

@@ -91,6 +91,8 @@ def _trouble_since(signals: Signals) -> float | None:
 def _calm(signals: Signals) -> str:
     """Say since when nothing was wrong: from the last incident, else from what the series shows."""
     now = signals.fleet.read_at
+    if any(row.verdict.status == "STARTING" for row in signals.fleet.rows):
+        return ""  # nothing is known of it yet
     ended = [each.ended_at for each in signals.incidents or () if each.ended_at is not None]
     if ended:
         return f"calm for {formatting.age(now - max(ended))}"

@@ -25,6 +25,7 @@ _PATIENCE_SECONDS: Final = 60.0
 
 _BAD: Final = np.array([STATUSES.index(status) for status in FAILING])
 _LATE: Final = np.array([STATUSES.index(status) for status in LATE])
+_STARTING: Final = "STARTING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """By slot: games that failed, that were late, that reported, and that should have reported and did not."""
+    """By slot: games that failed, were late, began to be read, reported, and should have reported and did not."""
 
     bad: IntArray
     late: IntArray
+    starting: IntArray
     reported: IntArray
     silent: IntArray
 
@@ -108,6 +110,7 @@ def _count(series: Series, idle: frozenset[str]) -> _Counts:
     return _Counts(
         np.isin(status, _BAD).sum(axis=0),
         np.isin(status, _LATE).sum(axis=0),
+        (status == STATUSES.index(_STARTING)).sum(axis=0),
         reported.sum(axis=0),
         (heard_before & ~reported).sum(axis=0),
     )
@@ -119,11 +122,11 @@ def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> Slot:
     if not known or not reported:
         return Slot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: nobody reported")
     games = reported + silent
-    words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent")]
+    starting = int(counts.starting[place])
+    words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent"), (starting, "starting")]
     said = ", ".join(f"{amount} {word}" for amount, word in words if amount)
-    return Slot(
-        at, bad / games, (late + silent) / games, known=True, title=f"{_clock(at)}: {said or 'none in trouble'}"
-    )
+    title = f"{_clock(at)}: {said or 'none in trouble'}"
+    return Slot(at, bad / games, (late + silent) / games, known=True, title=title, starting=starting / games)
 
 
 def _now(fleet: Fleet, now: float, *, known: bool) -> Slot:
@@ -132,9 +135,11 @@ def _now(fleet: Fleet, now: float, *, known: bool) -> Slot:
         why = "nothing is known" if not known else "no game"
         return Slot(now, 0.0, 0.0, known=False, title=f"now: {why}")
     bad, late = sum(each in FAILING for each in statuses), sum(each in LATE for each in statuses)
-    said = [f"{amount} {word}" for amount, word in ((bad, "failing"), (late, "late or unknown")) if amount]
-    title = f"now: {join_limited(said) or 'none in trouble'}"
-    return Slot(now, bad / len(statuses), late / len(statuses), known=True, title=title)
+    starting = statuses.count(_STARTING)
+    words = ((bad, "failing"), (late, "late or unknown"), (starting, "starting"))
+    said = [f"{amount} {word}" for amount, word in words if amount]
+    title, games = f"now: {join_limited(said) or 'none in trouble'}", len(statuses)
+    return Slot(now, bad / games, late / games, known=True, title=title, starting=starting / games)
 
 
 def _clock(at: float) -> str:

@@ -23,13 +23,14 @@ _GLYPHS: Final = {"done": "✓", "running": "»", "waiting": "○", "failed": "�
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a health strip; `bad` and `late` are shares of all streams, 0 to 1."""
+    """One slot of a health strip; `bad`, `late` and `starting` are shares of all streams, 0 to 1."""
 
     at: float
     bad: float
     late: float
     known: bool
     title: str
+    starting: float = 0.0  # of which nothing is known yet: not well, and no trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +183,10 @@ def _slot(slot: Slot) -> str:
     late = max(_LEAST_LATE, 100 * math.sqrt(_share(slot.late))) if slot.late > 0 else 0
     bad = min(bad, 100 - _LEAST_LATE) if late else bad  # both are seen
     late = min(late, 100 - bad)
+    starting = min(100 * _share(slot.starting), 100 - bad - late)
     marks = "".join(
         f'<u class="t-{kind}" style="height:{height:.0f}%"></u>'
-        for kind, height in (("bad", bad), ("late", late))
+        for kind, height in (("bad", bad), ("late", late), ("none", starting))
         if height
     )
     return f"<i{named}>{marks}</i>"

@@ -69,6 +69,7 @@ _PARTS: Final = """
 .t-strip i{flex:1 1 0;min-width:0;border-radius:2px;overflow:hidden;background:var(--ok-quiet);display:flex;flex-direction:column-reverse}
 .t-strip i.t-none,.t-loads i.t-none{background:repeating-linear-gradient(135deg,var(--line) 0 3px,transparent 3px 6px)}
 .t-strip u{display:block;flex:none;text-decoration:none}
+.t-strip u.t-none{background:repeating-linear-gradient(135deg,var(--line) 0 3px,var(--card) 3px 6px)}
 .t-strip u.t-bad{background:var(--bad)}.t-strip u.t-late{background:var(--late)}
 .t-strip p{display:flex;justify-content:space-between;margin:.2rem 0 0!important;font-size:.8rem;color:var(--mute)}
 .t-figures{display:flex;flex-wrap:wrap;margin:0!important;padding:0!important;border-top:1px solid var(--line)}

@@ -64,10 +64,10 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
             f"✗ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
             f"{formatting.shown(each.quarantined or '', 300)}"
         )
-    if game.quarantined:
+    if game.versions:  # also once all land: what was refused before waits in quarantine until it is replayed
         st.page_link(
             "views/repairs.py",
-            label="Replay its refused rows, once they can land",
+            label=f"Replay its refused rows{', once they can land' if game.quarantined else ''}",
             icon=":material/replay:",
             query_params={"repair": "replay", "games": game.key, "refused_for": "quarantined_schema"},
         )
@@ -92,9 +92,7 @@ def _draw_or_say(draw_part: Callable[[], None]) -> None:
 
 def _close(key: str) -> None:
     """Take the game out of the URL; the form then registers schemas of any game."""
-    for param in ("game", *linked(key)):
-        if param in st.query_params:
-            del st.query_params[param]
+    links.forget("game", *linked(key))
 
 
 def _draw_choice(game: GameVersions) -> tuple[Version, Version]:

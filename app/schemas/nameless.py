@@ -10,6 +10,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app import formatting
+from app.components import links
 from app.look import parts
 from app.schemas import queries
 from app.state.readings import reading
@@ -135,7 +136,6 @@ def _draw_next(names: tuple[Waiting, ...]) -> None:
 def _fill(name: str | None) -> None:
     """Put the name into the form that registers a schema, and open that."""
     if name is not None:
-        if "game" in st.query_params:
-            del st.query_params["game"]
+        links.forget("game")
         st.session_state["register_game_new"] = name
         st.session_state["schema_register_new"] = True

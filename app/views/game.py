@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, header, log_panel
+from app.components import cards, confirm, header, links, log_panel
 from app.components.cards import Card
 from app.game import panels, queries, rows_panel
 from app.game.cause import CauseCard, card
@@ -23,6 +23,7 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow
 
 _DAY = 86_400.0
+_ROWS_FIRST = "game_rows_first"  # the game of which a link of ours has asked for rows
 
 
 def _live(environment: Environment) -> None:
@@ -45,13 +46,19 @@ def _live(environment: Environment) -> None:
             panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
         panels.draw_alerts(signals)
     panels.draw_strip(signals)
+    asked = links.asked()
+    if "rows" in asked:
+        st.session_state[_ROWS_FIRST] = asked.get("game")
+    if rows_first := st.session_state.get(_ROWS_FIRST) == game_key:
+        rows_panel.draw(environment, signals)  # where they were asked for, they are seen without scrolling
     left, right = st.columns([1.55, 1], gap="small")
     with left:
         panels.draw_charts(signals)
     with right, st.container(border=True, key="card_actions", gap="xsmall", height="stretch"):
         _draw_actions(environment, steering, signals, offered, why_not)
         panels.draw_versions(environment, signals)
-    rows_panel.draw(environment, signals)
+    if not rows_first:
+        rows_panel.draw(environment, signals)
     left, right = st.columns(2, gap="small")
     with left:
         panels.draw_operations(signals)
@@ -141,7 +148,7 @@ def _draw_action(environment: Environment, row: GameRow, action: Action, offered
 
 
 def _open(action: Action) -> None:
-    st.switch_page(f"views/{action.page}.py", query_params=dict(action.query))
+    links.open_page(action.page, action.query)
 
 
 def _choose_group(steering: ControlState, row: GameRow) -> None:

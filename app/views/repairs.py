@@ -84,7 +84,10 @@ def _live(environment: Environment) -> None:
     with st.container(border=True, key="strip_repairs"):
         st.html(parts.figures(repair_figures.figures(steering, hour)))
     if not rows:
-        st.info("No stream is parked, waits after a failure, or is in trouble.")
+        st.info(
+            "No stream is parked, waits after a failure, or is in trouble. Rows in quarantine are not counted here: "
+            "a replay lands those that decode today."
+        )
     else:
         _draw_table(environment, steering, rows)
     _draw_repair(environment, steering)
@@ -111,7 +114,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
 
 def _sentence(troubled: int, stopped: int) -> str:
     if not troubled:
-        return "Nothing to repair"
+        return "No stream needs a repair"
     streams = "1 stream" if troubled == 1 else f"{formatting.count(troubled)} streams"
     if stopped == troubled:
         return f"{streams} parked or waiting after a failure"

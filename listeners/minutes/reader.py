@@ -26,6 +26,7 @@ from listeners.series import Series
 
 _REOPEN_SECONDS: Final = 60.0  # after which the whole log is read again: the table may be another one
 _AHEAD_SECONDS: Final = 3600.0  # rows this far in the future are left out: their driver's clock is wrong
+_BACK_SECONDS: Final = 120.0  # a clock that goes back by more was ahead: its window is read again
 _BATCH_ROWS: Final = 131_072  # held in memory at once
 _REPEATED: Final = ("writer", "game_key", "cluster_group", "status")  # read as dictionaries
 _KEY: Final = ("writer", "row")
@@ -75,7 +76,8 @@ class SeriesReader:
         for table in self._tables:
             table.refresh(now)
         window = self._windows.get(slot_seconds)
-        if window is None or any(window.is_of_another(table) for table in self._tables):
+        is_ahead = window is not None and window.is_ahead(until)
+        if window is None or is_ahead or any(window.is_of_another(table) for table in self._tables):
             window = self._windows[slot_seconds] = _Filled(Window(slot_seconds, self._slots[slot_seconds]))
         try:
             window.advance(until)
@@ -187,6 +189,10 @@ class _Filled:
         """Tell whether the window was filled from another table than there is now."""
         reading = self._readings.get(table.kind.name)
         return reading is not None and reading.identity != table.identity
+
+    def is_ahead(self, until: float) -> bool:
+        """Tell whether the window was moved by a clock that was ahead: it has lost old minutes, and shows none."""
+        return self._until - until > _BACK_SECONDS
 
     def advance(self, until: float) -> None:
         """Close the minutes before this one."""

@@ -55,7 +55,7 @@ class IncidentKeeper:
             self._causes.adopt(read_incidents(self._engine), seen.now)
         self._looked_at = seen.now
         evidence = self._memory.remember(seen)
-        self._causes.settle(*judge_all(evidence), seen.now)
+        self._causes.settle(*judge_all(evidence), evidence)
 
         def judge(before: Sequence[Incident]) -> tuple[Incident, ...]:
             return group_incidents(before, self._causes, evidence, lambda: uuid.uuid4().hex)

@@ -22,6 +22,9 @@ nothing. Half is where the groups that are left could not carry the others, and 
 several. What counts is who has no driver, not who died within a minute: a slow storm of deaths is one failure too.
 """
 
+MOST_DEATHS: Final = 30
+"""After so many deaths within the window the controller starts a driver no more: a person is needed."""
+
 _MASS_LEAST: Final = 2  # the death of an only group says nothing of what groups share
 _QUIET_SECONDS: Final = 60.0  # a process that is stopped, swapped out or tries again is heard of after that, as a rule
 _TRIES: Final = 3  # starts that must have failed

@@ -60,6 +60,7 @@ class OpenOperation:
     actor: str
     requested_at: float
     is_stuck: bool = False  # it needs a person
+    is_planned: bool = False  # nothing of it is done yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,9 @@ class GroupSeen:
     name: str
     liveness: Liveness
     desired: str = "running"  # running | drained | stopped
-    is_started_here: bool = False  # the controller starts and restarts its driver
+    is_started_here: bool = False  # its driver is the controller's to start and restart
+    controller_runs: bool = True
+    is_given_up: bool = False  # it died so often that the controller starts it no more
     is_skewed: bool = False
     deaths: int = 0  # within an hour
     last_death: str | None = None

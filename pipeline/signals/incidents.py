@@ -14,16 +14,22 @@ from listeners.sample import STATUSES
 from pipeline.signals.causes import Cause, Finding, Settled, key_of, settle
 from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, Point
 from pipeline.signals.outlook import look_ahead
+from pipeline.signals.shared import LEAST_TREND
 from pipeline.signals.texts import name_of
 
 JOIN_SECONDS: Final = 900.0
 REOPEN_SECONDS: Final = 300.0
+
+ADOPTED: Final = "found before the process that judges was started again: it does not know yet what is usual"
+
+_BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.STORAGE})
 
 Tone = Literal["bad", "late", "recovering"]
 _TONES: Final[tuple[Tone, ...]] = ("bad", "late", "recovering")
 _BAD: Final = frozenset(STATUSES[STATUSES.index("UNKNOWN") :])
 _MOSTLY_REFUSED: Final = 0.5
 _Key = tuple[Cause, str]
+_SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +58,57 @@ class Causes:
 
     games: dict[str, Settled] = field(default_factory=dict)
     source: Settled | None = None
+    _adopted: dict[str, Finding] = field(default_factory=dict)  # by game, until it is well
+    _recovering: set[str] = field(default_factory=set)  # games that did so, until they have a trend again
 
-    def settle(self, source: Finding | None, games: Mapping[str, Finding | None], now: float) -> None:
+    def settle(self, source: Finding | None, games: Mapping[str, Finding | None], evidence: Evidence) -> None:
         """Add one look."""
+        now = evidence.now
         self.source = settle(self.source, source, now)
-        self.games = {key: settle(self.games.get(key), found, now) for key, found in games.items()}
+        known = {key: self._known(found, evidence.games[key]) for key, found in games.items()}
+        self.games = {key: settle(self.games.get(key), found, now) for key, found in known.items()}
+        for key in {*self._adopted, *self._recovering}:
+            self._end_adoption(key, evidence.games.get(key))
 
     def adopt(self, incidents: Collection[Incident], now: float) -> None:
         """Take over what an earlier process had settled, at the first look."""
         for each in incidents:
-            if each.ended_at is None and each.tone != "recovering":
-                if each.finding.scope == "source":
-                    self.source = self.source or Settled(each.finding, now)
-                for key in each.games:
-                    self.games.setdefault(key, Settled(each.finding, now))
+            if each.ended_at is not None:
+                continue
+            if each.finding.cause in _BY_WHAT_IS_USUAL and not each.finding.is_fact:
+                evidence = tuple(dict.fromkeys((*each.finding.evidence, ADOPTED)))
+                self._adopted |= dict.fromkeys(each.games, replace(each.finding, evidence=evidence))
+            if each.tone == "recovering":
+                self._recovering |= set(each.games)
+                continue
+            if each.finding.scope == "source":
+                self.source = self.source or Settled(each.finding, now)
+            for key in each.games:
+                self.games.setdefault(key, Settled(each.finding, now))
+
+    def _known(self, found: Finding | None, window: GameWindow) -> Finding | None:
+        """Return a game's finding, or what an earlier process had found where this one knows too little to judge."""
+        if found is None or found.cause != Cause.UNDETERMINED or window.seen.waits_for_ingest:
+            return found
+        key = window.seen.game_key
+        if key in self._recovering and len(window.trend) < LEAST_TREND:
+            return None
+        kept = self._adopted.get(key)
+        if kept is None:  # a game that is late since then has the cause of its group
+            kept = next((each for each in self._adopted.values() if each.scope and each.scope == found.scope), None)
+        return found if kept is None or kept.scope not in {"", found.scope} else kept
+
+    def _end_adoption(self, key: str, window: GameWindow | None) -> None:
+        if window is None or not (window.seen.in_trouble or window.seen.status in RECOVERING):
+            self._adopted.pop(key, None)
+            self._recovering.discard(key)
+            return
+        if len(window.trend) >= LEAST_TREND:
+            self._recovering.discard(key)
+        kept, settled = self._adopted.get(key), self.games.get(key)
+        finding = None if settled is None else settled.finding
+        if kept is not None and finding is not None and key_of(finding) != key_of(kept):
+            del self._adopted[key]
 
 
 def order(incidents: Collection[Incident]) -> tuple[Incident, ...]:
@@ -136,11 +179,11 @@ def _is_incident(window: GameWindow, finding: Finding) -> bool:
 
 
 def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
-    """Return whether a game has no cause any more, and is not level yet."""
+    """Return whether a game has no cause any more, and is not level yet; its whole past it reads for days."""
     window, settled = evidence.games.get(key), causes.games.get(key)
     if window is None or window.seen.retired or (settled is not None and settled.finding is not None):
         return False
-    return window.seen.in_trouble or window.seen.status in RECOVERING
+    return window.seen.in_trouble or window.seen.status in RECOVERING - {"BACKFILLING"}
 
 
 def _merged(still_open: Sequence[Incident]) -> list[Incident]:
@@ -181,7 +224,8 @@ def _begun(
     recent = [each for each in before if each.ended_at is not None and each.key == key]
     recent = [each for each in recent if 0 <= evidence.now - (each.ended_at or 0.0) <= REOPEN_SECONDS]
     recent = [each for each in recent if finding.scope or set(each.games) & set(games)]
-    since = min((_since(game, causes, evidence) for game in games), default=_source_since(causes, evidence))
+    is_source = key == _source_key(causes)  # its games are well: since when they are is not when it began
+    since = _source_since(causes, evidence) if is_source else min(_since(game, causes, evidence) for game in games)
     again = max(recent, key=lambda each: each.ended_at or 0.0, default=None)
     if again is None:
         blank = Incident(new_id(), finding, games, None, since, None, None, "late", evidence.now)
@@ -202,6 +246,9 @@ def _source_since(causes: Causes, evidence: Evidence) -> float:
     ingest = evidence.source.seen.ingest
     if not ingest.is_live and ingest.since is not None:
         return min(ingest.since, evidence.now)
+    newest = evidence.source.seen.newest_at
+    if causes.source is not None and key_of(causes.source.finding) == _SILENT and newest is not None:
+        return min(newest, evidence.now)
     return evidence.now if causes.source is None else causes.source.since
 
 

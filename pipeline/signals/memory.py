@@ -25,7 +25,7 @@ _USUAL_SECONDS: Final = 600.0  # the time constant of what is usual
 _CLIPPED_TIMES: Final = 1.5
 _KNOWN_AFTER_SECONDS: Final = 120.0
 _TREND_POINTS: Final = 128  # of 1,000 games in trouble they take 13 MB
-_POINT_SECONDS: Final = 5.0  # between two points of a trend
+_POINT_SECONDS: Final = 5.0  # half of it is the least between two points of a trend, but for the newest
 _COMMIT_SECONDS: Final = 300.0  # so long the last commits of a group say how fast its storage is
 
 
@@ -164,7 +164,7 @@ class Memory:
 
 
 def _add(points: deque[Point], point: Point) -> None:
-    if points and point.at - points[-1].at < _POINT_SECONDS / 2:
-        points[-1] = point
-    else:
-        points.append(point)
+    """Add the newest point; the one before it is kept where it is far enough from its own, whatever time looks take."""
+    if len(points) > 1 and points[-1].at - points[-2].at < _POINT_SECONDS / 2:
+        points.pop()
+    points.append(point)

@@ -18,8 +18,12 @@ from pipeline.signals.texts import (
 )
 
 REFUSED_SHARE: Final = 0.02
+PLAIN_SHARE: Final = 0.05
 REFUSED_LEAST: Final = 10
-"""From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual."""
+"""From this share and this number on, refused rows within five minutes have a cause; single bad rows are usual.
+
+From the plain share on one look is enough: it is not the chance of a small game.
+"""
 
 HELD_SHARE: Final = 0.002
 """Likewise of rows whose schema version is kept out of its table: none of them is usual."""
@@ -120,26 +124,32 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
     is_held = seen.schema is not None and seen.schema.quarantined is not None and held > 0
     well = neighbours(window, group, evidence)
+    is_fact = is_kept_out or seen.refused_share >= PLAIN_SHARE
     is_only_kept_out = is_kept_out and not (is_mostly or is_many)  # the others are the usual ones
     if 2 * of_schema >= seen.refused_rows or changed is not None or is_only_kept_out:
-        pattern, label = "Rows of {} refused for their schema", "Compare versions…"
+        pattern = "Rows of {} refused for their schema"
+        action = Action("Compare versions…", "schemas", {"game": seen.game_key})
         if is_held and seen.schema is not None:
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
             pattern = f"Rows of {{}} refused since schema version {version}"
-        elif "unknown_schema" in seen.refused:
-            pattern, label = "Rows of {} refused for a schema that is not registered", "Register a schema…"
+        elif seen.schema is not None and 2 * held >= seen.refused_rows:  # somebody has registered a better one since
+            evidences.append(f"version {version}, the newest, is not kept out of its table: an older one was")
+            action = Action("Replay…", "repairs", {"repair": "replay", "games": seen.game_key})
+        elif 2 * seen.refused.get("unknown_schema", 0) >= seen.refused_rows:
+            pattern = "Rows of {} refused for a schema that is not registered"
+            action = Action("Register a schema…", "schemas", {"game": seen.game_key})
         elif changed is not None:
             evidences.append(changed)
             pattern = f"Rows of {{}} refused since schema version {version}"
         return of_game(
             Cause.SCHEMA, pattern, window, evidences, (*well, "its stream runs"),
-            Action(label, "schemas", {"game": seen.game_key}), "turnoutrejectratiohigh", is_fact=True,
+            action, "turnoutrejectratiohigh", is_fact=is_fact,
         )  # fmt: skip
     return of_game(
         Cause.POISON, "Rows of {} refused as damaged", window, evidences,
         (*well, "no schema was registered shortly before", "its stream runs"),
         Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
-        is_fact=True,
+        is_fact=is_fact,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from pipeline.health.liveness import START_LIMIT_SECONDS, Liveness
 from pipeline.health.upkeep import duration
 from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupWindow, OpenOperation, Point
+from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupSeen, GroupWindow, OpenOperation, Point
 from pipeline.signals.own import is_storage
 from pipeline.signals.texts import (
     MAX_NAME,
@@ -24,6 +24,12 @@ from pipeline.signals.texts import (
 
 FALLING: Final = -0.05
 """A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""
+
+LEAST_TREND: Final = 3
+"""So many looks at a backlog tell whether it falls."""
+
+_FALL_SECONDS: Final = 60.0
+_LEAST_FALL_SECONDS: Final = 8.0  # ages jump by a batch: of less, as of looks half a second apart, they say nothing
 
 SLOW_COMMIT_SECONDS: Final = 2.0
 SLOW_COMMIT_TIMES: Final = 4.0
@@ -46,6 +52,8 @@ RESTART_SECONDS: Final = 60.0
 """A driver that ended in order gets so long to be started again, and an operation so long to be done."""
 
 CONTROLLER: Final = "(controller)"
+_ENDS_A_DRIVER: Final = frozenset({"stop", "restart"})
+_BEAT_SECONDS: Final = 15.0  # of a driver that is silent the last heartbeat is known, not its end
 
 
 # ------------------------------------------------------------------------------------------------ what people have done
@@ -70,12 +78,17 @@ def wanted(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
 
 
 def operation(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
-    """Judge a game that is late while a person has it, or its group, changed."""
+    """Judge a game that is late while a person has it, or its group, changed.
+
+    That its driver is gone is another cause, of all games of the group, unless the operation ended the driver.
+    """
     seen = window.seen
     operation = seen.operation or (None if group is None else group.seen.operation)
     if operation is None or operation.actor == CONTROLLER:
         return None
     if not seen.in_trouble or seen.waits_for_ingest or seen.failure is not None:
+        return None
+    if group is not None and not _is_explained(group, evidence.now):
         return None
     who = cut(operation.actor, MAX_NAME)
     since = duration(evidence.now - operation.requested_at)
@@ -88,6 +101,27 @@ def operation(window: GameWindow, group: GroupWindow | None, evidence: Evidence)
     is_its_work = seen.since is not None and seen.since >= operation.requested_at
     is_young = evidence.now - operation.requested_at < RESTART_SECONDS
     return replace(found, is_expected=is_its_work and is_young and not operation.is_stuck)
+
+
+def _is_explained(group: GroupWindow, now: float) -> bool:
+    """Return whether a group's driver is there, or is gone by the work of an operation that is at it now."""
+    driver, liveness, operation = group.seen, group.seen.liveness, group.seen.operation
+    ended_at = liveness.since
+    if _starts_after_death(driver):
+        ended_at = driver.last_death_at
+    elif liveness.is_live or liveness.state == "not_started":
+        return True
+    if operation is None or operation.is_stuck or operation.is_planned or operation.kind not in _ENDS_A_DRIVER:
+        return False
+    latest = operation.requested_at - (_BEAT_SECONDS if liveness.state == "unknown" else 0.0)
+    return (now if ended_at is None else ended_at) >= latest
+
+
+def _starts_after_death(driver: GroupSeen) -> bool:
+    liveness, died_at = driver.liveness, driver.last_death_at
+    if liveness.state != "starting" or died_at is None or liveness.since is None:
+        return False
+    return liveness.since - died_at <= START_LIMIT_SECONDS
 
 
 def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
@@ -128,12 +162,22 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
     titles = {
         "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
     }  # fmt: skip
-    evidences.append("the controller starts it again" if driver.is_started_here else "turnout does not start it")
+    evidences.append(_who_starts(driver))
+    if driver.operation is not None:
+        evidences.append(f"{driver.operation.kind} by {cut(driver.operation.actor, MAX_NAME)} is not done yet")
     found = of_group(
         Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
         "turnoutgroupdown", is_fact=liveness.state != "unknown",
     )  # fmt: skip
     return replace(found, is_expected=restarts(liveness, evidence.now))
+
+
+def _who_starts(driver: GroupSeen) -> str:
+    if not driver.is_started_here:
+        return "turnout does not start it"
+    if not driver.controller_runs:
+        return "no controller runs that starts it again"
+    return "the controller has given it up" if driver.is_given_up else "the controller starts it again"
 
 
 def restarts(liveness: Liveness, now: float) -> bool:
@@ -143,13 +187,10 @@ def restarts(liveness: Liveness, now: float) -> bool:
 
 def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
     """Judge a driver that is being started after a death: between two looks it may have been dead for a second."""
-    seen, driver, liveness = window.seen, group.seen, group.seen.liveness
-    if liveness.state != "starting" or driver.last_death_at is None or liveness.since is None:
+    seen, driver = window.seen, group.seen
+    if not _starts_after_death(driver) or not (seen.in_trouble or seen.status in RECOVERING):
         return None
-    if liveness.since - driver.last_death_at > START_LIMIT_SECONDS or not (
-        seen.in_trouble or seen.status in RECOVERING
-    ):
-        return None
+    assert driver.last_death_at is not None, "it starts after it"
     ago = duration(evidence.now - driver.last_death_at)
     evidences = [f"its driver ended {ago} ago: {cut(driver.last_death or 'how is not known')}", "it starts again"]
     if driver.deaths > 1:
@@ -292,16 +333,21 @@ def _surge(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
 
 
 def is_falling(trend: tuple[Point, ...]) -> bool:
-    """Return whether the age of a backlog fell over the last minute; unknown is not falling."""
+    """Return whether the age of a backlog fell over the last minute, or the last three looks where they are rare.
+
+    Unknown is not falling.
+    """
     known = [(each.at, each.backlog_seconds) for each in trend if each.backlog_seconds is not None]
     if not known or trend[-1].backlog_seconds is None:
         return False
     last_at, last = known[-1]
-    earlier = [each for each in known[:-1] if last_at - each[0] <= 60.0]
-    if len(earlier) < 2:
+    earlier = [each for each in known[:-1] if last_at - each[0] <= _FALL_SECONDS]
+    if len(earlier) < LEAST_TREND - 1:
+        earlier = [each for each in known[-3:-1] if last_at - each[0] <= 2 * _FALL_SECONDS]  # heartbeats of 30 s
+    if len(earlier) < LEAST_TREND - 1:
         return False
     at, age = earlier[0]
-    return (last - age) / (last_at - at) <= FALLING if last_at > at else False
+    return last_at - at >= _LEAST_FALL_SECONDS and (last - age) / (last_at - at) <= FALLING
 
 
 def _open(operation: OpenOperation) -> Action:

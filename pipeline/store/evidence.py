@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
+from pipeline.health.condition import MOST_DEATHS
 from pipeline.health.liveness import Driver
 from pipeline.health.reported import ReportedStream
 from pipeline.placement.capacity import Load
@@ -20,7 +21,7 @@ from pipeline.signals.evidence import (
     SourceSeen,
     StreamFailure,
 )
-from pipeline.signals.gaps import longest_gap
+from pipeline.signals.gaps import Commit, longest_gap
 from pipeline.store.database.states import OPEN, OperationState
 from pipeline.store.database.tables import (
     bronze_commits,
@@ -124,8 +125,9 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
     deaths = () if condition is None else condition.deaths
     return GroupSeen(
         name, state.liveness, "running" if condition is None else condition.desired,
-        condition is not None and condition.backend != "none", driver is not None and driver.state == "skewed",
-        len(deaths), deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
+        condition is not None and condition.backend != "none", fleet.judgement.controller_runs,
+        len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
+        deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation,
     )  # fmt: skip
 
@@ -185,7 +187,9 @@ def _operations(connection: Connection) -> dict[str, OpenOperation]:
         .where(operations.c.state.in_(OPEN))
     )
     return {
-        target: OpenOperation(operation_id, kind, actor, at, state == OperationState.NEEDS_HUMAN)
+        target: OpenOperation(
+            operation_id, kind, actor, at, state == OperationState.NEEDS_HUMAN, state == OperationState.PLANNED
+        )
         for target, operation_id, kind, actor, at, state in connection.execute(query)
     }
 
@@ -220,12 +224,16 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
 
 def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
     commits = bronze_commits.c
-    newest = select(commits.committed_at, commits.rows).order_by(commits.seq.desc()).limit(_COMMITS)
+    newest = (
+        select(commits.committed_at, commits.rows, commits.oldest_source_at)
+        .order_by(commits.seq.desc())
+        .limit(_COMMITS)
+    )
     rows = connection.execute(newest).all()
     recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
     source, state = fleet.judgement.source, next(each for each in fleet.judgement.drivers if each.kind == "ingest")
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
-        fleet.newest_bronze_at, longest_gap([(each.committed_at, each.rows) for each in rows]),
+        fleet.newest_bronze_at, longest_gap([Commit(*each) for each in rows]),
         sum(recent) / _ARRIVAL_SECONDS if rows else None,
     )  # fmt: skip

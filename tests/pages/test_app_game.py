@@ -29,7 +29,7 @@ from pipeline.store.operations import Operation
 from tests.browser.game_world import failing_game
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.repair_world import CHESS
-from tests.unit.app_world import drawn_alive, name_roles, texts
+from tests.unit.app_world import again, drawn_alive, name_roles, texts
 
 Opening = Callable[..., AppTest]
 NOW = 1_800_000_000.0
@@ -240,6 +240,23 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert len(neighbours) == 20
     landed = opening("game", game=failing, rows="landed").dataframe[0].value
     assert next(iter(landed["Decoded as far as it goes"])) == "match_id=45487493 move=e7 clock_ms=51645"
+
+
+def test_rows_that_a_link_asked_for_stand_above_the_charts(failing: str, opening: Opening) -> None:
+    """The next action of refused rows leads to them: they are seen without scrolling, also at the next refresh."""
+
+    def places(app: AppTest) -> tuple[int, int]:
+        drawn = [each.value for each in app.html]
+        rows = next(at for at, each in enumerate(drawn) if "payloads are shown to operators" in each)
+        return rows, next(at for at, each in enumerate(drawn) if "What can be done" in each)
+
+    app = opening("game", game=failing)
+    rows, actions = places(app)
+    assert rows > actions
+    app.session_state["links_asked"] = {"game": failing, "rows": "refused"}
+    for _ in range(2):
+        rows, actions = places(again(app))
+        assert rows < actions
 
 
 def test_payloads_are_not_on_the_page_of_a_viewer(failing: str, opening: Opening, tmp_path: Path) -> None:

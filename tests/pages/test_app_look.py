@@ -128,6 +128,8 @@ def test_one_failing_stream_of_a_thousand_is_seen() -> None:
     assert 'class="t-bad" style="height:30%"' in drawn
     assert 'class="t-late" style="height:22%"' in drawn
     assert '<i class="t-none"' in drawn
+    starting = parts.strip([parts.Slot(0, 0.0, 0.0, True, "", starting=0.5)], "", "", "", "x")
+    assert 'class="t-none" style="height:50%"' in starting
     both = parts.strip([parts.Slot(0, 1.0, 0.5, True, "")], "", "", "", "x")
     assert "height:78%" in both
     assert "height:22%" in both

@@ -16,7 +16,7 @@ from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, pages_of, texts
+from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, links, pages_of, texts
 from tests.unit.test_store_catalogue import avro, register
 
 CHESS = game_key("Chess")
@@ -98,6 +98,7 @@ def test_the_newest_change_is_compared_by_default_and_choices_reach_the_url(stor
     app = opening("schemas", game=CHESS)
     assert "What changes from version 2 to version 3" in texts(app)
     assert "✗ Rows of version 3 go to quarantine since " in texts(app)
+    assert "Replay its refused rows, once they can land" in links(app)
     app.selectbox(key=f"schema_from_{CHESS}").set_value("1").run()
     assert "What changes from version 1 to version 3" in texts(app)
     assert {name: app.query_params[name] for name in app.query_params} == {"game": CHESS, "from": "1"}

@@ -93,7 +93,7 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
     sentence = {
         "groups": "No cluster group yet",
         "schemas": "No schema is registered yet",
-        "repairs": "Nothing to repair",
+        "repairs": "No stream needs a repair",
         "access": "The catalog was never read",
         "operations": "No operation is open",
         "audit": "Audit log",

@@ -60,7 +60,7 @@ class Keeper:
 
     def see(self, seen: Look) -> tuple[Incident, ...]:
         self.evidence = self.memory.remember(seen)
-        self.causes.settle(*judge_all(self.evidence), seen.now)
+        self.causes.settle(*judge_all(self.evidence), self.evidence)
         before = [each for each in self.kept.values() if each.ended_at is None or seen.now - each.ended_at <= 300]
         found = group_incidents(before, self.causes, self.evidence, lambda: f"i{len(self.kept)}")
         self.kept |= {each.incident_id: each for each in found}

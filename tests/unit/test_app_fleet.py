@@ -107,6 +107,18 @@ def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
     assert slot.title == "07:30 UTC: 1 failing, 1 silent"
 
 
+def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
+    """Of a stream that starts nothing is known: it is not green in a slot, and nothing is called calm beside it."""
+    hour = series([game_key("a"), game_key("b")])
+    hour.status[0, 30] = STATUSES.index("STARTING")
+    seen = fleet([Game("a", "STARTING"), Game("b")])
+    made = strip.slots(hour, seen, NOW)
+    for slot in (made[30 - 1], made[-1]):
+        assert (slot.bad, slot.late, slot.starting) == (0.0, 0.0, 0.5)
+        assert slot.title.endswith("1 starting")
+    assert "calm" not in headline.headline(signals([Game("a", "STARTING"), Game("b")], series=hour)).meta
+
+
 def test_a_paused_game_may_be_silent() -> None:
     """The silence of a game that is paused, or whose group is stopped, is no trouble of a slot."""
     hour = series([game_key("a"), game_key("b")])

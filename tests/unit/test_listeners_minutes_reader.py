@@ -133,6 +133,16 @@ def test_a_driver_with_a_clock_ahead_is_unknown(world: World) -> None:
     assert world.read(NOW + 7800, slots=30).games == ()
 
 
+def test_a_dashboard_whose_clock_was_ahead_shows_all_again(world: World) -> None:
+    """One reading an hour ahead loses no minute, and the window ends now again; a minute to and fro reads nothing."""
+    write(world, *(replace(MINUTE, at=NOW + 60 * number) for number in range(-30, 10)))
+    right = world.read()
+    assert world.read(NOW + 600 + 3600, 1.0).rows.sum() < right.rows.sum()
+    again = world.read(NOW + 600, 2.0)
+    assert (again.until, again.rows.tolist()) == (right.until, right.rows.tolist())
+    assert world.read(NOW + 540, 3.0) is again
+
+
 def test_old_slots_and_their_games_are_forgotten(world: World) -> None:
     """Bounded: what leaves the window is gone, also for a game that never comes back, and the rest keeps its place."""
     writer = write(world, MINUTE, replace(MINUTE, at=NOW + 600, game_key="go_b"), IngestMinute(NOW, 1, 0, 1))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import AGREEING_LOOKS, CLEARING_LOOKS, Cause, Finding, Settled, settle
+from pipeline.signals.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Cause, Finding, Settled, settle
 from pipeline.signals.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
 from pipeline.signals.judging import judge_cause, judge_source
 from tests.unit.signals_world import FAULTS, LEVEL, LIVE, NOW, Fleet, Keeper, cause_after, evidence, game, look
@@ -92,11 +92,21 @@ def test_rows_refused_since_a_schema_change_name_the_version() -> None:
     assert finding.runbook == "turnoutrejectratiohigh"
 
 
+def test_the_version_that_mends_is_not_accused() -> None:
+    """Rows that wait since an older version is kept out are no work of the newest; a replay is what is left."""
+    mended = NewestSchema(7, NOW - 37, "ann", None)
+    finding = found(game(refused={"quarantined_schema": 400, "unknown_schema": 2}, schema=mended))
+    assert (finding.cause, finding.title) == (Cause.SCHEMA, "Rows of Chess refused for their schema")
+    assert "version 7, the newest, is not kept out of its table: an older one was" in finding.evidence
+    assert finding.action == Action("Replay…", "repairs", {"repair": "replay", "games": "chess"})
+
+
 def test_refused_rows_are_raised_at_the_first_look() -> None:
-    """They are counted, not inferred: a second look would only be later."""
-    for rows in ({"malformed_payload": 400}, {"unknown_schema": 400}):
+    """They are counted, not inferred: a second look would only be later. Little more than usual waits for it."""
+    for rows in ({"malformed_payload": 1200}, {"unknown_schema": 1200}):
         (incident,) = Keeper().see(look(game(refused=rows)))
         assert incident.games == ("chess",)
+    assert Keeper().see(look(game(refused={"malformed_payload": 400}))) == ()
 
 
 def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
@@ -173,6 +183,36 @@ def test_an_operation_explains_trouble_of_its_games() -> None:
     assert found(game(status="UNKNOWN"), a=of_group).cause == Cause.OPERATOR
     evacuated = GroupSeen("a", DEAD, operation=replace(operation, actor="(controller)"))
     assert found(game(status="UNKNOWN"), a=evacuated).cause == Cause.DRIVER_GONE
+
+
+def test_a_dead_driver_is_no_work_of_an_operation_that_did_not_end_it() -> None:
+    """One death is one cause for all games, whatever people have open about them or their group."""
+    restart = OpenOperation("0af3" * 8, "restart", "ann", NOW - 30)
+    others = (
+        replace(restart, is_stuck=True), replace(restart, is_planned=True), replace(restart, requested_at=NOW - 5),
+        replace(restart, kind="start"),
+    )  # fmt: skip
+    for operation in others:
+        gone = found(game(status="UNKNOWN"), a=GroupSeen("a", DEAD, operation=operation))
+        assert (gone.cause, gone.evidence[2]) == (Cause.DRIVER_GONE, f"{operation.kind} by ann is not done yet")
+    move = replace(restart, kind="move")
+    half = [game(f"g{each}", status="UNKNOWN", operation=move if each < 5 else None) for each in range(10)]
+    (incident,) = Keeper().see(look(*half, a=GroupSeen("a", DEAD)))
+    assert (incident.finding.cause, len(incident.games)) == (Cause.DRIVER_GONE, 10)
+    starting = GroupSeen("a", Liveness("starting", NOW - 1, "is starting"), last_death="killed", last_death_at=NOW - 3)
+    again = found(game(status="UNKNOWN", operation=move), a=replace(starting, deaths=1))
+    assert (again.cause, again.title) == (Cause.DRIVER_GONE, "Group a lost its driver")
+
+
+def test_the_evidence_names_the_starter_of_a_dead_driver() -> None:
+    """Nobody waits for a controller that is not there, or that has given up."""
+    dead = GroupSeen("a", DEAD, is_started_here=True)
+    cases = ((dead, "the controller starts it again"),
+             (replace(dead, is_started_here=False), "turnout does not start it"),
+             (replace(dead, controller_runs=False), "no controller runs that starts it again"),
+             (replace(dead, is_given_up=True), "the controller has given it up"))  # fmt: skip
+    for driver, said in cases:
+        assert found(game(status="UNKNOWN"), a=driver).evidence[1] == said
 
 
 def test_a_pause_is_known_and_no_trouble() -> None:

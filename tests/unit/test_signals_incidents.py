@@ -5,10 +5,23 @@ from dataclasses import replace
 import pytest
 
 from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import Cause
+from pipeline.signals.causes import Cause, Finding
 from pipeline.signals.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
-from pipeline.signals.incidents import JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
-from tests.unit.signals_world import LEVEL, LIVE, NOW, Keeper, game, look
+from pipeline.signals.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
+from tests.unit.signals_world import (
+    LEVEL,
+    LIVE,
+    NOW,
+    Fault,
+    Fleet,
+    Keeper,
+    driver_slow,
+    game,
+    look,
+    pass_hangs,
+    storage_slow,
+    surge,
+)
 
 DEAD = Liveness("dead", NOW, "ended 9 s ago: killed by signal 9", is_over=True)
 FULL = StreamFailure("transient", "OSError: [Errno 28] No space left on device", 2, NOW)
@@ -130,6 +143,17 @@ def test_a_recovering_incident_ends_when_its_games_are_level() -> None:
     assert (ended.ended_at, ended.outlook) == (time.now - 5, None)
 
 
+def test_a_game_that_reads_its_whole_past_leaves_its_incident() -> None:
+    """That takes days and is no trouble: an incident must not recover for as long."""
+    time = Time()
+    time.see(unknown("x"), unknown("y"), a=GroupSeen("a", DEAD))
+    alive = GroupSeen("a", replace(LIVE, since=time.now))
+    past = game("x", status="BACKFILLING", backlog_seconds=90_000.0)
+    (found,) = time.see(past, game("y", status="CATCHING_UP", backlog_seconds=90.0), a=alive, times=3)
+    assert (found.tone, found.games) == ("recovering", ("y",))
+    assert time.see(past, game("y"), a=alive) == ()
+
+
 def test_no_outlook_where_an_age_is_unknown() -> None:
     """Silence, where one game of the incident may be any age."""
     time = Time()
@@ -158,14 +182,16 @@ def test_a_cause_that_comes_back_soon_opens_the_same_incident() -> None:
 
 
 def test_a_silent_source_is_one_incident_of_all_games() -> None:
-    """Nothing arrives for anyone: one line, with every game that has no trouble of its own."""
+    """Nothing arrives for anyone: one line since the last row, with every game that has no trouble of its own."""
     time = Time()
+    time.see(game("y"), game("z", "b"))  # since then they are well, which is not since when the source is silent
     quiet = replace(LEVEL, newest_at=NOW - 400)
     failing = game("x", status="FAILED", failure=FULL)
     found = time.see(failing, game("y"), game("z", "b"), source=quiet, times=2)
     assert [(each.finding.cause, each.games) for each in found] == [
         (Cause.STORAGE, ("x",)), (Cause.SOURCE_SILENT, ("y", "z"))
     ]  # fmt: skip
+    assert found[1].since == NOW - 400
 
 
 def test_ingest_that_dies_before_there_is_a_game_is_an_incident() -> None:
@@ -209,6 +235,64 @@ def test_a_new_process_goes_on_with_what_is_open() -> None:
     keeper.kept[first.incident_id] = first
     (found,) = keeper.see(look(refused("chess"), now=time.now))
     assert (found.incident_id, found.since) == (first.incident_id, first.since)
+
+
+@pytest.mark.parametrize("fault", [storage_slow, driver_slow, surge, pass_hangs])
+@pytest.mark.proves("G210")
+def test_a_new_process_keeps_a_cause_that_it_cannot_judge_yet(fault: Fault) -> None:
+    """Amid trouble it never learns what is usual: a deployment must not make an undetermined cause of a known one."""
+    fleet, keeper = Fleet.made(7), Keeper()
+    for _ in range(40):
+        keeper.see(fleet.look())
+    fault(fleet)
+    for _ in range(40):
+        known = keeper.see(fleet.look())
+    successor = Keeper()
+    successor.kept = dict(keeper.kept)
+    successor.causes.adopt(known, fleet.now)
+    for _ in range(60):
+        found = successor.see(fleet.look())
+        assert [(each.incident_id, each.finding.cause) for each in found] == [
+            (each.incident_id, each.finding.cause) for each in known
+        ]
+
+
+def test_an_adopted_cause_ends_with_the_trouble_or_another_cause() -> None:
+    """It says that it is old, gives way to what is seen now, and is not taken for trouble after all was well."""
+    slow = Finding(Cause.STORAGE, "Slow", ("8 s",), (), None, None, scope="group a")
+    late, well = game(status="LAGGING", backlog_seconds=90.0), game()
+    begun = Incident("i0", slow, ("chess",), "a", NOW - 600, None, None, "late")
+
+    def after(*seen: GameSeen) -> Finding | None:
+        keeper, now = Keeper(), NOW
+        keeper.causes.adopt([begun], now)
+        for each in seen:
+            now += 5
+            keeper.see(look(each, source=replace(LEVEL, newest_at=now - 2), now=now))
+        return keeper.causes.games["chess"].finding
+
+    kept = after(*[late] * 60)
+    assert kept is not None
+    assert (kept.cause, kept.evidence) == (Cause.STORAGE, ("8 s", ADOPTED))
+    for seen in ([late, late, replace(late, failure=StreamFailure("poison", "row 3", 1, NOW)), late, late],
+                 [late, late, *[well] * 3, late, late], [replace(late, group="b")] * 3):  # fmt: skip
+        other = after(*seen)
+        assert other is not None
+        assert other.cause == Cause.UNDETERMINED
+
+
+def test_a_recovery_goes_on_in_a_new_process() -> None:
+    """Three looks tell it that the backlog falls; until then no new cause begins."""
+    gone = Finding(Cause.DRIVER_GONE, "Gone", (), (), None, None, scope="group a")
+    begun = Incident("i0", gone, ("chess",), "a", NOW - 600, None, None, "recovering")
+    keeper = Keeper()
+    keeper.kept["i0"] = begun
+    keeper.causes.adopt([begun], NOW)
+    for number in range(20):
+        at = NOW + 5 * number
+        falls = game(status="LAGGING", backlog_seconds=400.0 - 10 * number)
+        (found,) = keeper.see(look(falls, source=replace(LEVEL, newest_at=at), now=at))
+        assert (found.incident_id, found.tone) == ("i0", "recovering")
 
 
 def test_a_retired_game_leaves_its_incident() -> None:

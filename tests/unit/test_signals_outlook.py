@@ -5,7 +5,10 @@ from random import Random
 import pytest
 
 from pipeline.signals.evidence import Point
+from pipeline.signals.memory import Memory
 from pipeline.signals.outlook import Outlook, look_ahead
+from pipeline.signals.shared import is_falling
+from tests.unit.signals_world import NOW, game, look
 
 STEP = 5.0
 
@@ -86,3 +89,17 @@ def test_the_sentence_has_minutes_and_the_band() -> None:
     assert Outlook(240, 170, 340).sentence() == "level in about 4 min at this rate (3 to 6)"
     assert Outlook(240, 235, 245).sentence() == "level in about 4 min at this rate"
     assert Outlook(30, 20, 50).sentence() == "level in less than a minute at this rate"
+
+
+@pytest.mark.parametrize("heartbeat_seconds", [0.5, 1.0, 2.4, 5.0, 20.1, 30.0])
+def test_a_trend_is_one_at_each_allowed_heartbeat(heartbeat_seconds: float) -> None:
+    """However often a look comes, a backlog that falls is seen to fall, with an outlook, in bounded memory."""
+    memory, trend = Memory(), tuple[Point, ...]()
+    for number in range(int(400 / heartbeat_seconds)):
+        seconds = number * heartbeat_seconds * 1.01
+        late = game(status="LAGGING", backlog_seconds=600 - seconds)
+        trend = memory.remember(look(late, now=NOW + seconds)).games["chess"].trend
+    assert is_falling(trend)
+    assert look_ahead(trend) is not None
+    assert len(trend) <= 128
+    assert trend[-1] == Point(NOW + seconds, 600 - seconds), "the newest look counts"

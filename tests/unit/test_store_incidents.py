@@ -166,7 +166,8 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
     assert go.failure is not None
     assert (go.failure.kind, go.failure.text, go.failure.in_a_row) == ("transient", "OSError: full", 2)
     assert go.operation is not None
-    assert (go.operation.kind, go.operation.actor, go.operation.is_stuck) == ("move", "ann", False)
+    assert (go.operation.kind, go.operation.actor) == ("move", "ann")
+    assert (go.operation.is_stuck, go.operation.is_planned) == (False, True)
     assert (ludo.paused_by, ludo.schema) == ("bob", None)
     assert ludo.need is not None
     assert (ludo.need.registry, ludo.need.schemas, ludo.need.state) == ("main", 1, "away")
@@ -238,6 +239,17 @@ def test_refused_rows_and_slow_commits_reach_the_store(fleet_store: Engine) -> N
     seen = read_evidence(fleet_store, read_fleet(fleet_store), 60.0).games[CHESS]
     assert seen.refused == {"empty_payload": 3, "unknown_schema": 4}
     assert seen.commit_seconds == 1.0
+
+
+def test_a_look_knows_whether_a_controller_runs(fleet_store: Engine) -> None:
+    """A group that the controller should start waits for nobody while none runs."""
+    with fleet_store.begin() as connection:
+        connection.execute(update(tables.groups).values(backend="local"))
+    seen = read_evidence(fleet_store, read_fleet(fleet_store), 60.0).groups["a"]
+    assert (seen.is_started_here, seen.controller_runs, seen.is_given_up, seen.is_skewed) == (True, False, False, False)
+    start_driver(fleet_store, "controller", "main", None)
+    heartbeat(fleet_store, "controller", "main", "running", None)
+    assert read_evidence(fleet_store, read_fleet(fleet_store), 60.0).groups["a"].controller_runs
 
 
 @pytest.mark.long

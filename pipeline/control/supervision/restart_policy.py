@@ -11,14 +11,13 @@ from typing import Final, Literal
 
 from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.health.condition import GroupCondition, is_within
+from pipeline.health.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.liveness import ProcessRun
 from pipeline.store.processes.liveness import Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0
 _HEALTHY_SECONDS: Final = 600.0  # a run that lived so long is no death in a row
-_BUDGET: Final = 30  # deaths of a group within the window after which a person is needed
 _AT_ONCE: Final = 3  # groups that start at the same time
 _UNSEEN_SECONDS: Final = 30.0  # a start whose process nobody knows is given up then
 _PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
@@ -152,9 +151,9 @@ def _wants_start(seen: GroupObservation) -> bool:
 def _start(seen: GroupObservation, now: float, starting: int, alarm: str | None, newest_death: float | None) -> Action:
     """Return a start, or what it has to wait for."""
     name, condition = seen.group.name, seen.condition
-    if len(condition.deaths) >= _BUDGET:
+    if len(condition.deaths) >= MOST_DEATHS:
         hint = f", then `turnout groups restart {name}`" if seen.group.kind == "group" else ""
-        reason = f"it died {_BUDGET} times within an hour. Read its log{hint}"
+        reason = f"it died {MOST_DEATHS} times within an hour. Read its log{hint}"
         return Action("wait", name, reason)
     if (ended_at := _ended_at(seen)) is not None:
         pause = pause_after(condition.ended)
