@@ -19,14 +19,17 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
-    """An environment with trouble of all kinds, and with a controller and drivers."""
+    """An environment with trouble of all kinds, and with a controller and drivers in threads of this process.
+
+    It ends with its module: other tests count leases, threads and hits of fail-points.
+    """
     with on_call(tmp_path_factory.mktemp("oncall")) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def oncall_address(world: OnCall) -> Iterator[str]:
     with served(world.folder) as started:
         yield started
