@@ -88,6 +88,13 @@ def take(page: Page, box: str, name: str) -> None:
     pytest.fail(f"{box} never offered {name}")
 
 
+def chosen_again(page: Page) -> None:
+    """Choose the group again where the page has let go of it: on a busy machine it does; see docs/plan.md."""
+    settled(page)
+    if "steer=spring" not in page.url:
+        take(page, "Group", "spring")
+
+
 def operations_of(store: Engine, name: str) -> list[str]:
     return [each.kind for each in list_operations(store) if f"game:{game_key(name)}" in each.targets]
 
@@ -227,6 +234,7 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
         page.get_by_role("button", name=f"Submit {kind}").click()
         expect(page.get_by_text(f"✓ succeeded: {said} and seen: spring.")).to_be_visible(timeout=60_000)
         dismiss(page)
+        chosen_again(page)
     driver = active_drivers(store)["spring"]
     assert driver.state == "running"
     assert driver.process.pid != os.getpid()
