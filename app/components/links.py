@@ -81,7 +81,7 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     st.switch_page(f"views/{page}.py", query_params={**kept, **query})
 
 
-def asked() -> Mapping[str, str]:
+def choice_of_link() -> Mapping[str, str]:
     """Return once what the link of ours that opened this page chose; nothing where none did.
 
     It has what a widget's default equals as well, which leaves the URL at the first run.

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from app import formatting
+from app.look.lines import gapped
 from app.look.parts import Figure
 from app.look.tokens import Tone
 from app.state.control_queries import ControlState
@@ -54,8 +53,7 @@ def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
     if series is None:
         why = formatting.shown(hour.why or "not read", _LONGEST)
         return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", why, [], "blind")
-    total = series.total("refused")
-    points = [float(value) if np.isfinite(value) else None for value in total]
+    points = gapped(series.total("refused"))
     if all(each is None for each in points):
         return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", "nobody reported", points, "blind")
     sums = series.refused.sum(axis=1)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from app import formatting
 from app.game.signals import GameSignals, short
+from app.look import lines
 from app.look.parts import Figure, Slot
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
@@ -36,18 +37,17 @@ def figures(signals: GameSignals) -> list[Figure]:
 
 def per_second(series: Series, name: Literal["rows", "refused"]) -> Points:
     """Return counts of slots as rates; None where nobody reported, which is not the same as no row."""
-    pairs = zip(series.total(name).tolist(), series.seconds.tolist(), strict=True)
-    return _finite([total / seconds if seconds else math.nan for total, seconds in pairs])
+    return lines.per_second(series, series.total(name))
 
 
 def backlog(series: Series) -> Points:
     """Return the largest age of the oldest waiting event by slot."""
-    return _finite(series.total("backlog").tolist())
+    return lines.gapped(series.total("backlog"))
 
 
 def quantiles(series: Series) -> dict[str, Points]:
     """Return p50, p95 and p99 of latency by slot; None without rows."""
-    return {f"p{share}": _finite(series.latency(share / 100).tolist()) for share in (50, 95, 99)}
+    return {f"p{share}": lines.gapped(series.latency(share / 100)) for share in (50, 95, 99)}
 
 
 def _backlog(signals: GameSignals) -> Figure:
@@ -106,10 +106,10 @@ def refused_rows(signals: GameSignals) -> int | None:
 def _latency(signals: GameSignals) -> Figure:
     """Show what the driver reported of the last minute, as commands do; else the newest minute of the series."""
     objective, recent, live = signals.objective_seconds, signals.recent, signals.row.live
-    points = [] if signals.series is None else _finite(signals.series.latency(0.99).tolist())
+    points = [] if signals.series is None else lines.gapped(signals.series.latency(0.99))
     now = live.latency_p99_last_minute_seconds if live is not None else None
     if now is None and recent is not None:
-        now = _newest(_finite(recent.latency(0.99).tolist()))
+        now = _newest(lines.gapped(recent.latency(0.99)))
     if now is None:
         return _unknown("Latency p99", _why_no_latency(signals), points, objective)
     value, unit = _split(formatting.duration(now))
@@ -120,7 +120,7 @@ def _latency(signals: GameSignals) -> Figure:
 def _why_no_latency(signals: GameSignals) -> str:
     if signals.recent is None:
         return _why(signals, "recent")
-    caught_up = any(_finite(signals.recent.total("caught_up").tolist())[-_LATEST_SLOTS:])
+    caught_up = any(lines.gapped(signals.recent.total("caught_up"))[-_LATEST_SLOTS:])
     return "only caught-up rows" if caught_up else "no row lately"
 
 
@@ -142,7 +142,7 @@ def since_commit(series: Series) -> Points:
     """Return for the end of each slot how long ago the last commit within the series was; None before the first."""
     points: Points = []
     last: float | None = None
-    for commits, seconds in zip(_finite(series.total("commits").tolist()), series.seconds.tolist(), strict=True):
+    for commits, seconds in zip(lines.gapped(series.total("commits")), series.seconds.tolist(), strict=True):
         if commits:
             last = 0.0
         elif last is not None:
@@ -156,7 +156,7 @@ def slots(signals: GameSignals) -> list[Slot]:
     series, now = signals.series, signals.now
     made: list[Slot] = []
     if series is not None:
-        for place, code in enumerate(_finite(series.total("status").tolist())):
+        for place, code in enumerate(lines.gapped(series.total("status"))):
             at = series.since + place * series.slot_seconds
             made.append(_slot(at, None if code is None else STATUSES[int(code)], in_utc(at, "%H:%M UTC")))
         end = series.since + series.slots * series.slot_seconds
@@ -193,10 +193,6 @@ def _unknown(label: str, why: str, points: Points, objective: float | None = Non
 
 def _why(signals: GameSignals, name: str) -> str:
     return signals.whys.get(name, _SILENT)
-
-
-def _finite(values: Sequence[float]) -> Points:
-    return [value if math.isfinite(value) else None for value in values]
 
 
 def _newest(points: Points) -> float | None:

@@ -41,7 +41,7 @@ def offered(me: Person, settings: Settings, paths: Paths, roles: Roles) -> tuple
     return known
 
 
-def seen(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
+def shown_person(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
     """Return who acts, as a page shows it.
 
     Raises:
@@ -50,7 +50,7 @@ def seen(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
     return _as(chosen(), me, offered(me, settings, paths, roles) if chosen() is not None else ())
 
 
-def acting(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
+def acting_person(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
     """Return who acts at this moment, by a fresh answer of the demo.
 
     Raises:

@@ -65,7 +65,7 @@ def actor() -> str:
     Raises:
         Refused: it does not offer them any more.
     """
-    return identity.person().name if demo_people.chosen() is None else _seen(open_environment()).name
+    return identity.person().name if demo_people.chosen() is None else _shown_person(open_environment()).name
 
 
 def offered_people(environment: Environment) -> tuple[str, ...]:
@@ -73,13 +73,13 @@ def offered_people(environment: Environment) -> tuple[str, ...]:
     return demo_people.offered(identity.person(), environment.settings, environment.paths, roles(environment))
 
 
-def _seen(environment: Environment) -> Person:
+def _shown_person(environment: Environment) -> Person:
     """Return who acts, as a page shows it.
 
     Raises:
         Refused: a demo does not offer them any more.
     """
-    return demo_people.seen(identity.person(), environment.settings, environment.paths, roles(environment))
+    return demo_people.shown_person(identity.person(), environment.settings, environment.paths, roles(environment))
 
 
 def roles(environment: Environment) -> Roles:
@@ -96,7 +96,7 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
     With None for the kind it is about an act that needs no role, such as a request.
     """
     try:
-        known, who_acts = roles(environment), _seen(environment)
+        known, who_acts = roles(environment), _shown_person(environment)
     except Refused as refused:
         return str(refused)
     if only_look(known, who_acts):
@@ -120,7 +120,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
     if now.store != environment.store:
         raise Refused("The control store was replaced after the page loaded. Reload the page.")
     known = roles(now)
-    who_acts = demo_people.acting(identity.person(), now.settings, now.paths, known)
+    who_acts = demo_people.acting_person(identity.person(), now.settings, now.paths, known)
     if only_look(known, who_acts):
         raise Refused(_NO_ROLES)
     if kind is not None:

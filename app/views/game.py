@@ -46,9 +46,9 @@ def _live(environment: Environment) -> None:
             panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
         panels.draw_alerts(signals)
     panels.draw_strip(signals)
-    asked = links.asked()
-    if "rows" in asked:
-        st.session_state[_ROWS_FIRST] = asked.get("game")
+    linked = links.choice_of_link()
+    if "rows" in linked:
+        st.session_state[_ROWS_FIRST] = linked.get("game")
     if rows_first := st.session_state.get(_ROWS_FIRST) == game_key:
         rows_panel.draw(environment, signals)  # where they were asked for, they are seen without scrolling
     left, right = st.columns([1.55, 1], gap="small")

@@ -132,7 +132,7 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
         if is_held and seen.schema is not None:
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
             pattern = f"Rows of {{}} refused since schema version {version}"
-        elif seen.schema is not None and 2 * held >= seen.refused_rows:  # somebody has registered a better one since
+        elif seen.schema is not None and 2 * held >= seen.refused_rows:  # a better one was registered since
             evidences.append(f"version {version}, the newest, is not kept out of its table: an older one was")
             action = Action("Replay…", "repairs", {"repair": "replay", "games": seen.game_key})
         elif 2 * seen.refused.get("unknown_schema", 0) >= seen.refused_rows:

@@ -100,7 +100,7 @@ def test_nobody_gets_rights_by_it(why: str, opening: Opening, paths: Paths, monk
             assert services.offered_people(environment) == ()
         me = identity.person()
         with pytest.raises(Refused, match="does not offer"):
-            demo_people.acting(me, environment.settings, environment.paths, services.roles(environment))
+            demo_people.acting_person(me, environment.settings, environment.paths, services.roles(environment))
         assert "does not offer" in str(services.missing_role(environment, None))
         if why in {"platform", "roles"}:
             assert switches(opening("fleet")) == []

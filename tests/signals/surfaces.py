@@ -116,17 +116,17 @@ def _compare_page_and_command(history: History, page: Fleet, command: Mapping[st
     judgement = page.judgement
     assert command["healthy"] == judgement.healthy
     assert command["headline"] == judgement.headline
-    told = {each["game_key"]: each for each in command["games"]}
-    assert told.keys() == {row.game_key for row in page.rows}
-    assert {key: each["status"] for key, each in told.items()} == {r.game_key: r.verdict.status for r in page.rows}
+    reported = {each["game_key"]: each for each in command["games"]}
+    assert reported.keys() == {row.game_key for row in page.rows}
+    assert {key: each["status"] for key, each in reported.items()} == {r.game_key: r.verdict.status for r in page.rows}
     counts = Counter(each["status"] for each in command["games"])
     assert choice.counts(page.rows) == counts, "the filters count what the command lists"
     found = read_incidents(history.engine)
     signals = Signals(page, OBJECTIVE, None, None, found)
     _compare_head(signals, command)
-    _compare_lists(page, told, signals)
+    _compare_lists(page, reported, signals)
     for row in page.rows:
-        _compare_game(page, row, told[row.game_key])
+        _compare_game(page, row, reported[row.game_key])
 
 
 def _compare_head(signals: Signals, command: Mapping[str, Any]) -> None:
@@ -147,37 +147,37 @@ def _compare_head(signals: Signals, command: Mapping[str, Any]) -> None:
             assert any(each["name"] in line or first in line for line in lines), f"{each} is not printed"
 
 
-def _compare_lists(page: Fleet, told: Mapping[str, Mapping[str, Any]], signals: Signals) -> None:
+def _compare_lists(page: Fleet, reported: Mapping[str, Mapping[str, Any]], signals: Signals) -> None:
     listed = table.table(page, page.rows, choice.labels(page.rows), None, signals.incidents)
-    words_of = [formatting.status_text(told[row.game_key]["status"]) for row in page.rows]
+    words_of = [formatting.status_text(reported[row.game_key]["status"]) for row in page.rows]
     assert [each[0] for each in listed["status"].to_pylist()] == words_of
-    p99 = [told[row.game_key]["latency_seconds"]["p99"] for row in page.rows]
+    p99 = [reported[row.game_key]["latency_seconds"]["p99"] for row in page.rows]
     assert listed["p99"].to_pylist() == [None if each is None else formatting.duration(each) for each in p99]
-    lag = [told[row.game_key]["lag_seconds"] for row in page.rows]
+    lag = [reported[row.game_key]["lag_seconds"] for row in page.rows]
     assert listed["backlog"].to_pylist() == [None if each is None else formatting.duration(each) for each in lag]
     cells = {each.key: each for block in blocks.blocks(page, page.rows, {}, (), stale=False) for each in block.cells}
-    assert {key: cell.status for key, cell in cells.items()} == {key: each["status"] for key, each in told.items()}
+    assert {key: cell.status for key, cell in cells.items()} == {key: each["status"] for key, each in reported.items()}
     now = strip._now(page, page.read_at, known=True)
     if page.rows:
-        ill = sum(each["status"] in TROUBLE for each in told.values())
+        ill = sum(each["status"] in TROUBLE for each in reported.values())
         assert round((now.bad + now.late) * len(page.rows)) == ill
-    running = [each for each in told.values() if each["status"] != "PAUSED"]
+    running = [each for each in reported.values() if each["status"] != "PAUSED"]
     known = [each["lag_seconds"] for each in running if each["lag_seconds"] is not None]
     shown = figure(figures.figures(signals), "Oldest backlog")
     assert shown.value == (formatting.duration(max(known)) if known else formatting.UNKNOWN_VALUE)
 
 
-def _compare_game(page: Fleet, row: GameRow, told: Mapping[str, Any]) -> None:
-    latency, live = told["latency_seconds"], row.live
+def _compare_game(page: Fleet, row: GameRow, reported: Mapping[str, Any]) -> None:
+    latency, live = reported["latency_seconds"], row.live
     for name in ("p50", "p95", "p99"):
         assert latency[name] == (None if live is None else getattr(live, f"latency_{name}_seconds"))
     shown = game_figures.figures(GameSignals(page, row, OBJECTIVE))
-    for label, value in (("Oldest backlog", told["lag_seconds"]), ("Latency p99", latency["p99_last_minute"])):
+    for label, value in (("Oldest backlog", reported["lag_seconds"]), ("Latency p99", latency["p99_last_minute"])):
         one = figure(shown, label)
         text = f"{one.value} {one.unit}".strip()
         assert text == (formatting.duration(value) if value is not None else formatting.UNKNOWN_VALUE), label
     assert game_figures.slots(GameSignals(page, row, OBJECTIVE))[-1].title.endswith(
-        formatting.STATUS_STYLES[told["status"]].word
+        formatting.STATUS_STYLES[reported["status"]].word
     )
 
 
