@@ -19,6 +19,8 @@ _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
 _CARRIED = ("range",)  # what a link to another page takes along
+_ONCE = ("do",)  # what a link of ours chooses that a reload of its page must not do again: it stays out of the URL
+_FILTERS = ("status", "group", "q", "sort", "trouble")  # of the page Fleet: a link to a game takes them along, too
 _ASKED: Final = "links_asked"  # key of what the last link of ours chose
 _SLOTS: Final = "links_slots"  # key of the parameters of the page on screen
 _PAGE: Final = "links_page"
@@ -76,9 +78,13 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     """
     if page not in _PAGES:
         return
-    kept = {name: st.query_params[name] for name in _CARRIED if name in st.query_params}
     st.session_state[_ASKED] = dict(query)
-    st.switch_page(f"views/{page}.py", query_params={**kept, **query})
+    _switch(page, {name: value for name, value in query.items() if name not in _ONCE})
+
+
+def filters() -> Mapping[str, list[str]]:
+    """Return the filters of the page Fleet that came along to a game, for a link back."""
+    return {name: st.query_params.get_all(name) for name in _FILTERS if name in st.query_params}
 
 
 def choice_of_link() -> Mapping[str, str]:
@@ -253,7 +259,7 @@ def _offer(key: str, what: str, choices: Mapping[str, str], to: tuple[str, str])
 
 def _open(key: str, page: str, param: str) -> None:
     """Open what was clicked by what its cell says: its row may hold another one by now."""
-    st.switch_page(f"views/{page}.py", query_params={param: st.session_state[key]["label"]})
+    _switch(page, {param: st.session_state[key]["label"]})
 
 
 def _open_named(key: str, table: str) -> None:
@@ -261,13 +267,24 @@ def _open_named(key: str, table: str) -> None:
     known: Mapping[str, str] = st.session_state.get(f"{table}_named", {})
     game_key = known.get(st.session_state[key]["label"])
     if game_key is not None:
-        st.switch_page("views/game.py", query_params={"game": game_key})
+        _switch("game", {"game": game_key})
 
 
 def _open_chosen(key: str, page: str, param: str) -> None:
     chosen, st.session_state[key] = st.session_state[key], None
     if chosen is not None:
-        st.switch_page(f"views/{page}.py", query_params={param: chosen})
+        _switch(page, {param: chosen})
+
+
+def _switch(page: str, query: Mapping[str, str]) -> None:
+    """Open a page with its parameters and those that go along.
+
+    Streamlit writes the new parameters beside the old page's path first, and Back leads there: with its filters in the
+    URL, Fleet looks as it was left. The page Game leaves them as they are.
+    """
+    along = (*_CARRIED, *_FILTERS) if page == "game" and st.session_state.get(_PAGE) == "" else _CARRIED
+    kept = {name: st.query_params.get_all(name) for name in along if name in st.query_params and name not in query}
+    st.switch_page(f"views/{page}.py", query_params={**query, **kept})
 
 
 def _some(values: tuple[str, ...]) -> str:

@@ -44,7 +44,7 @@ def head(signals: GameSignals) -> str:
 def draw_crumb(signals: GameSignals) -> None:
     """Draw the way to the game: the fleet, its group, its key, which tells apart names that look alike."""
     row = signals.row
-    st.page_link("views/fleet.py", label="Fleet")
+    st.page_link("views/fleet.py", label="Fleet", query_params=links.filters())
     if row.group is not None:
         st.text("/", width="content")
         label = formatting.escaped(formatting.shown(f"group {row.group}", 60))

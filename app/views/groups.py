@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +11,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import cards, confirm, group_cards, group_forms, group_load, header, links, log_panel, pills
+from app.components.cards import Card
 from app.fleet import timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
@@ -251,9 +253,18 @@ def _draw_group(environment: Environment, steering: ControlState) -> None:
             offered = cards.of_group(str(chosen), steering, partial(services.missing_role, environment))
             title = f"Group {formatting.shown(str(chosen), 40)} and its games"
             cards.draw({3: title}, offered, on_click=_offer_group, args=(environment, str(chosen)))
+            _offer_linked(environment, str(chosen), offered)
         confirm.draw_confirmation(environment, _PLACE_GROUP)
         if chosen in names:
             group_forms.draw_change(environment, steering, str(chosen))
+
+
+def _offer_linked(environment: Environment, chosen: str, offered: Sequence[Card]) -> None:
+    """Open, once, what an incident's button leads to: it stands below the fold."""
+    linked = links.choice_of_link()
+    wanted = [card for card in offered if card.can.name == linked.get("do") and card.disabled_reason is None]
+    if wanted and linked.get("steer") == chosen:
+        _offer_group(environment, chosen, wanted[0].can.name)
 
 
 def _offer_group(environment: Environment, group: str, kind: str) -> None:

@@ -72,7 +72,7 @@ def wanted(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         name = group.seen.name
         return of_all(
             Cause.OPERATOR, f"Group {name} is stopped on purpose", (f"its {group.games} games stand still",), (),
-            Action("Start group…", "groups", {"steer": name}), None, scope=f"group {name}", is_fact=True,
+            Action("Start group…", "groups", {"steer": name, "do": "start"}), None, scope=f"group {name}", is_fact=True,
         )  # fmt: skip
     return None
 
@@ -307,7 +307,7 @@ def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
             evidences.append(f"{arriving:,.0f} rows/s reach bronze, {times}")
         return of_group(
             Cause.CAPACITY, f"Group {name} reached its limit", group, evidences, evidence,
-            "turnoutlatencyoverobjective", label="Plan a move…",
+            "turnoutlatencyoverobjective", label="Plan a move…", act=None,
         )  # fmt: skip
     is_less = rate is not None and usual is not None and rate < SLOW_SHARE * usual
     is_fed = arriving is None or usually is None or arriving >= SLOW_SHARE * usually

@@ -22,7 +22,7 @@ def of_game(  # noqa: PLR0913 - the parts of a finding
 
 def of_group(
     cause: Cause, title: str, group: GroupWindow, evidence: Sequence[str], all_of: Evidence,
-    runbook: str, *, label: str = "Restart group…", is_fact: bool = False,
+    runbook: str, *, label: str = "Restart group…", act: str | None = "restart", is_fact: bool = False,
 ) -> Finding:  # fmt: skip
     """Return a finding about all games of a group."""
     name = group.seen.name
@@ -36,7 +36,8 @@ def of_group(
     elif others:
         well = "the other group is" if len(others) == 1 else f"the {len(others):,} other groups are"
         excludes = (f"{well} well", *excludes)
-    action = Action(label, "groups", {"steer": name})
+    query = {"steer": name} if act is None else {"steer": name, "do": act}
+    action = Action(label, "groups", query)
     return of_all(
         cause, title, (*evidence, *source_trouble(all_of)), excludes, action, runbook, scope=f"group {name}",
         is_fact=is_fact,

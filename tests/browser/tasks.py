@@ -94,7 +94,6 @@ def _restart(hand: Hand) -> None:
     hand.page.goto("/")
     hand.see(f"Group {HUNG} lost its driver")
     hand.press("Restart group…")
-    hand.press("Restart…")
     hand.click(hand.page.get_by_label("Reason", exact=True))
     hand.write("hangs", "Tab")
     hand.write("RESTART 3")

@@ -87,14 +87,22 @@ def test_a_cell_of_the_grid_opens_its_game(page: Page) -> None:
     page.wait_for_url(lambda url: f"game={game_key('Harbor quest')}" in url, timeout=SOON)
 
 
-def test_a_row_opens_its_game_in_place(page: Page) -> None:
-    """The name in a row opens that game's page in the same tab."""
+def test_a_row_opens_its_game_in_place_and_back_leads_to_the_filtered_rows(page: Page) -> None:
+    """The name in a row opens that game's page in the same tab; Back, and the way at its head, lead to what was left."""
     page.goto("/?q=harbor+quest")
     expect(page.get_by_text("1 of 40")).to_be_visible(timeout=SOON)
     expect(cell(page, "Harbor quest")).to_be_attached(timeout=SOON)
     page.locator('[data-testid="stDataFrame"]').first.click(position={"x": 170, "y": 53})
     page.wait_for_url(lambda url: f"/game?game={game_key('Harbor quest')}" in url, timeout=SOON)
     assert len(page.context.pages) == 1
+    crumb = page.locator(".st-key-crumb").get_by_role("link", name="Fleet", exact=True)
+    expect(crumb).to_be_visible(timeout=SOON)
+    page.go_back()
+    expect(page.get_by_text("1 of 40")).to_be_visible(timeout=SOON)
+    page.go_forward()
+    crumb.click(timeout=SOON)
+    expect(page.get_by_text("1 of 40")).to_be_visible(timeout=SOON)
+    expect(page.get_by_placeholder("Name or key")).to_have_value("harbor quest", timeout=SOON)
 
 
 def test_the_keyboard_alone_opens_a_game_of_the_table(page: Page) -> None:

@@ -75,6 +75,16 @@ def test_what_is_chosen_for_a_move_is_in_the_link_and_back(store: Engine, openin
     assert "2 to move" in texts(shared)
 
 
+def test_what_an_incident_leads_to_is_opened_once(store: Engine, opening: Opening) -> None:
+    """What a button elsewhere asks of a group is previewed at once; dropped, it does not come back."""
+    app = opening("groups", steer="a")
+    app.session_state["links_asked"] = {"steer": "a", "do": "drain"}
+    assert "What drain would do" in texts(app.run())
+    app.button(key="dropped_groups_group").click().run()
+    assert "What drain would do" not in texts(app.run())
+    assert app.query_params == {"steer": "a"}
+
+
 def test_a_choice_that_is_taken_back_leaves_the_link(store: Engine, opening: Opening) -> None:
     """The URL says what is chosen now, and nothing where nothing is."""
     app = choose(link(opening, "groups", games=[KEY["Chess"], KEY["Go"]]), ["Go"]).run()

@@ -49,7 +49,7 @@ def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
     assert "the other group is well" in finding.excludes
     assert finding.action is not None
     assert (finding.action.label, finding.action.page, finding.action.query) == (
-        "Restart group…", "groups", {"steer": "a"}
+        "Restart group…", "groups", {"steer": "a", "do": "restart"}
     )  # fmt: skip
     assert finding.is_fact
 
