@@ -5,12 +5,14 @@ before the pages. Who may reach them is decided in `app/gate.py`.
 """
 
 import argparse
+import gc
 import os
 import re
 import signal
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +30,8 @@ _HERE: Final = Path(__file__).parent
 _LOOPBACK: Final = "127.0.0.1"
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - a Databricks App's own network, which only the proxy reaches
 _STOP_SECONDS: Final = 5
+_OF_PAGES: Final = ("app.fleet.glance", "app.fleet.listing", "app.game.panels", "app.components.group_cards")
+"""What the pages load that takes long."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,6 +80,7 @@ def _serve(identity: Identity, host: str, port: int) -> None:
     with (_HERE / "streamlit.toml").open("rb") as file:
         options = dict(_flat(tomllib.load(file)))
     load_config_options({**options, "server.address": host, "server.port": port})
+    _load_pages()
     page = Path(streamlit.__file__).parent / "static" / "index.html"
     scripts = re.findall(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
     config = uvicorn.Config(
@@ -90,6 +95,17 @@ def _serve(identity: Identity, host: str, port: int) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     uvicorn.Server(config).run()
+
+
+def _load_pages() -> None:
+    """Load what pages need before anybody opens one.
+
+    Streamlit collects garbage after each refresh of each viewer; what is loaded by then is none, and is not looked at.
+    """
+    for module in _OF_PAGES:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
 
 
 def _runbooks() -> dict[str, str]:

@@ -46,11 +46,12 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
         with started(command, port, log) as app:
             url = printed_url(log)
-            paints = {"cold": [_first_paint(browser, url, complaints)]}
-            paints["warm, alone"] = [_first_paint(browser, url, complaints) for _ in range(3)]
+            paints = {"cold": _first_paints(browser, url, complaints, 1)}
+            paints["a new browser"] = [_first_paints(browser, url, complaints, 1)[0] for _ in range(3)]
+            paints["warm"] = _first_paints(browser, url, complaints, 6)[1:]
             with _viewers(browser, url, options, complaints) as pages:
                 looks, wall, used = _watch(app.pid, pages, options.minutes * 60)
-                paints["warm, with the viewers"] = [_first_paint(browser, url, complaints) for _ in range(3)]
+                paints["warm, with the viewers"] = _first_paints(browser, url, complaints, 6)[1:]
         browser.close()
     return {
         "machine": machine.describe(),
@@ -73,7 +74,8 @@ def held(result: dict[str, Any]) -> dict[str, bool]:
         f"memory grows ≤ {_FLAT} MiB a minute": slope is not None and slope <= _FLAT,
         "no complaint in a console": not result["complaints"] and not result["problems"],
         f"first paint cold ≤ {MOST_COLD} s": max(paints["cold"]) <= MOST_COLD,
-        f"first paint warm ≤ {MOST_WARM} s": max(paints["warm, alone"]) <= MOST_WARM,
+        f"first paint of a new browser ≤ {MOST_COLD} s": max(paints["a new browser"]) <= MOST_COLD,
+        f"first paint warm ≤ {MOST_WARM} s": max(paints["warm"]) <= MOST_WARM,
     }
 
 
@@ -124,14 +126,17 @@ def _page(browser: Browser, url: str, complaints: list[str]) -> Page:
     return page
 
 
-def _first_paint(browser: Browser, url: str, complaints: list[str]) -> float:
+def _first_paints(browser: Browser, url: str, complaints: list[str], visits: int) -> list[float]:
+    """Return the seconds to the first paint of each visit of one browser, which keeps what it got at the first."""
     page = _page(browser, url, complaints)
     page.add_init_script(_PAINTED)
-    page.goto("/")
-    page.wait_for_function("() => window.paintedAfter !== undefined", timeout=120_000)
-    seconds = float(page.evaluate("window.paintedAfter")) / 1000
+    took = []
+    for _ in range(visits):
+        page.goto("/")
+        page.wait_for_function("() => window.paintedAfter !== undefined", timeout=120_000)
+        took.append(float(page.evaluate("window.paintedAfter")) / 1000)
     page.context.close()
-    return seconds
+    return took
 
 
 def _watch(pid: int, pages: list[Page], seconds: float) -> tuple[list[tuple[float, float]], float, float]:

@@ -1,6 +1,6 @@
 """Numbers of games and ingest by slots of time, as the dashboard draws them. Pure; `minutes.reader` makes them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -58,28 +58,25 @@ class Series:
 
     def of(self, games: Collection[str]) -> "Series":
         """Return the same for these games only; a game without any report is left out."""
-        wanted = set(games)
-        return self._picked([at for at, game in enumerate(self.games) if game in wanted])
+        return self._picked(self._places(games))
 
-    def total(self, name: Name) -> FloatArray:
+    def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
         """Return one number per slot: the games' sum, of backlog and status the largest; nan: nobody reported."""
         if name == "events":
             return self.events
         if name == "refused_early":
             return self.refused_early
-        if name == "backlog":
-            return _largest(self.backlog)
-        if name == "status":
-            return _largest(np.where(self.status < 0, np.nan, self.status))
-        sums: IntArray = getattr(self, name).sum(axis=0)
-        return np.where(self.known.any(axis=0), sums, np.nan)
+        return self._total(name, slice(None) if games is None else self._places(games), self.known)
 
     def by_group(self, name: Name) -> dict[str, FloatArray]:
         """Return `total` of each group's games, by group; a game counts to the group that last reported it."""
+        if name in {"events", "refused_early"}:
+            return {group: self.total(name) for group in sorted(set(self.groups))}
         members: dict[str, list[int]] = {}
         for at, group in enumerate(self.groups):
             members.setdefault(group, []).append(at)
-        return {group: self._picked(members[group]).total(name) for group in sorted(members)}
+        known = self.known
+        return {group: self._total(name, members[group], known) for group in sorted(members)}
 
     def latency(self, share: float, games: Collection[str] | None = None) -> FloatArray:
         """Return the quantile (share: 0 to 1) of each slot's rows in seconds; nan without rows.
@@ -89,10 +86,28 @@ class Series:
         Raises:
             ValueError: the share is not between 0 and 1.
         """
-        if not 0 <= share <= 1:
-            raise ValueError(f"expected a share from 0 to 1, got {share}")
-        counts = self.counts if games is None else self.of(games).counts
-        return _quantiles(counts.sum(axis=0), share)
+        (found,) = self.latencies((share,), games)
+        return found
+
+    def latencies(self, shares: Sequence[float], games: Collection[str] | None = None) -> list[FloatArray]:
+        """Return `latency` of several shares, for which the rows are added up once."""
+        if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"expected shares from 0 to 1, got {list(shares)}")
+        counts = (self.counts if games is None else self.counts[self._places(games)]).sum(axis=0)
+        return [_quantiles(counts, share) for share in shares]
+
+    def _places(self, games: Collection[str]) -> list[int]:
+        wanted = set(games)
+        return [at for at, game in enumerate(self.games) if game in wanted]
+
+    def _total(self, name: Name, places: list[int] | slice, known: BoolArray) -> FloatArray:
+        if name == "backlog":
+            return _largest(self.backlog[places])
+        if name == "status":
+            status = self.status[places]
+            return _largest(np.where(status < 0, np.nan, status))
+        sums: IntArray = getattr(self, name)[places].sum(axis=0)
+        return np.where(known[places].any(axis=0), sums, np.nan)
 
     def _picked(self, places: list[int]) -> "Series":
         return replace(

@@ -159,7 +159,7 @@ def _median(points: Sequence[float | None]) -> float | None:
 def _largest(series: Series, rows: Sequence[GameRow]) -> FloatArray:
     """Return the oldest backlog of each slot among the games that should run; nan where nobody knows one."""
     idle = {row.game_key for row in rows if row.verdict.status in IDLE}
-    return series.of([key for key in series.games if key not in idle]).total("backlog")
+    return series.total("backlog", [key for key in series.games if key not in idle])
 
 
 def _refusals(series: Series) -> list[float | None]:

@@ -15,6 +15,7 @@ from app.state.control_queries import OperationList
 from app.state.readings import Reading, reading
 from app.state.series import series
 from app.state.services import Environment
+from app.state.shared import once
 from listeners.series import Series
 from pipeline.ingest.pending import Pending
 from pipeline.signals.incidents import Incident
@@ -79,26 +80,48 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     names = reading("nameless", store, lambda: schema_queries.nameless(environment), paused=paused)
     alerts = firing_alerts(environment)
     now = time.time()
-    whys = {
-        "series": hour.why,
-        "incidents": found.why,
-        "operations": operations.why,
-        "alerts": _why_no_alerts(environment, alerts),
-    }
     known = None
     if seen.value is not None:
-        known = Signals(
+        known = once(  # viewers of one moment share them, and so what is made of them
+            _signals,
             seen.value,
             environment.settings.metrics.latency_objective_seconds,
             hour.value,
             recent.value if not recent.failed else None,
             found.value if not found.failed else None,
-            None if alerts.firing is None else tuple(each.name for each in alerts.firing),
+            alerts,
             operations.value if not operations.failed else None,
-            {name: why for name, why in whys.items() if why is not None},
+            hour.why,
+            found.why,
+            operations.why,
+            _why_no_alerts(environment, alerts),
         )
     since = stale_since(seen, refresh_seconds, now)
     return Gathered(now, seen, hour, found, operations, schemas, names, known, since)
+
+
+def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page
+    fleet: Fleet,
+    objective_seconds: float,
+    hour: Series | None,
+    recent: Series | None,
+    found: tuple[Incident, ...] | None,
+    alerts: Alerts,
+    operations: OperationList | None,
+    why_no_series: str | None,
+    why_no_incidents: str | None,
+    why_no_operations: str | None,
+    why_no_alerts: str | None,
+) -> Signals:
+    whys = {
+        "series": why_no_series,
+        "incidents": why_no_incidents,
+        "operations": why_no_operations,
+        "alerts": why_no_alerts,
+    }
+    firing = None if alerts.firing is None else tuple(each.name for each in alerts.firing)
+    known = {name: why for name, why in whys.items() if why is not None}
+    return Signals(fleet, objective_seconds, hour, recent, found, firing, operations, known)
 
 
 def _why_no_alerts(environment: Environment, alerts: Alerts) -> str | None:

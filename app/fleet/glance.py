@@ -1,7 +1,7 @@
 """Draws what is read at a glance: sentence, health strip, figures, incidents, and the two charts over time."""
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import streamlit as st
@@ -14,9 +14,12 @@ from app.fleet.incidents import IncidentRow
 from app.fleet.signals import Signals, short
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.tokens import Mode
 from app.state import services
+from app.state.control_queries import OperationList
 from app.state.readings import Reading
 from app.state.services import Environment
+from app.state.shared import once
 from listeners.series import Series
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
@@ -68,7 +71,7 @@ def _value(seen: Reading[Fleet]) -> Fleet:
 
 def _draw_sentence(known: Gathered, signals: Signals) -> None:
     if known.stale_since is None:
-        said = headline.headline(signals)
+        said = once(headline.headline, signals)
     else:
         said = headline.stale_headline(signals.fleet, known.at, "the control store does not answer")
     header.headline(said.text, meta=said.meta, tone=said.tone)
@@ -90,13 +93,27 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
     if signals.series is None:
         st.html(parts.silence("No history", formatting.shown(signals.whys.get("series", "not read"), _LONGEST)))
     else:
-        made = strip.slots(signals.series, signals.fleet, signals.fleet.read_at, known.stale_since)
-        st.html(parts.strip(made, *strip.edges(made, known.at), strip.label(made)))
-    st.html(parts.figures(figures.figures(signals), faded=known.stale_since is not None))
+        st.html(once(_strip, signals, known.stale_since, _now(known, signals)))
+    st.html(once(_figures, signals, known.stale_since is not None))
+
+
+def _strip(signals: Signals, stale_since: float | None, now: float) -> str:
+    assert signals.series is not None
+    made = strip.slots(signals.series, signals.fleet, signals.fleet.read_at, stale_since)
+    return parts.strip(made, *strip.edges(made, now), strip.label(made))
+
+
+def _figures(signals: Signals, faded: bool) -> str:
+    return parts.figures(figures.figures(signals), faded=faded)
+
+
+def _now(known: Gathered, signals: Signals) -> float:
+    """Return the moment that the page is about: when the store answered, or now, where it does not answer."""
+    return signals.fleet.read_at if known.stale_since is None else known.at
 
 
 def _draw_incidents(known: Gathered, signals: Signals) -> None:
-    rows = incidents.rows(signals) if known.stale_since is None else []
+    rows = once(incidents.rows, signals) if known.stale_since is None else []
     if known.fleet.failed:
         rows = [_store_row(known.fleet), *rows]
     if not rows:
@@ -185,12 +202,13 @@ def _draw_row(row: IncidentRow, now: float) -> None:
 
 def _draw_throughput(known: Gathered, signals: Signals) -> None:
     series = signals.series
-    legend = [] if series is None else vega.legend(timeline.by_group(series))
+    legend = [] if series is None else once(_legend, series)
     st.html(parts.section("Throughput", f"rows landed per second, by group{_until(known)}", legend))
     if series is None or not timeline.has_rows(series):
         _draw_silence(known, "series_throughput")
         return
-    _draw_chart(timeline.throughput(series, _frame(known, series)), "throughput", "Rows landed per second, by group.")
+    chart = once(_throughput, signals, *_around(known, signals))
+    _draw_chart(chart, "throughput", "Rows landed per second, by group.")
 
 
 def _draw_latency(known: Gathered, signals: Signals) -> None:
@@ -199,7 +217,7 @@ def _draw_latency(known: Gathered, signals: Signals) -> None:
     if series is None or not series.counts.any():
         _draw_silence(known, "series_latency")
         return
-    chart = timeline.latency(series, _frame(known, series), signals.objective_seconds)
+    chart = once(_latency, signals, *_around(known, signals))
     _draw_chart(chart, "latency", "Latency from the source to the table's commit: p50, p95 and p99 of all games.")
 
 
@@ -209,12 +227,37 @@ def _until(known: Gathered) -> str:
     return f" until {short(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
 
 
-def _frame(known: Gathered, series: Series) -> Frame:
-    assert known.signals is not None
-    operations = known.operations.value.operations if known.operations.value is not None else ()
-    marks = timeline.events(known.signals.fleet, operations, known.schemas.value or (), series.since)
-    now = known.signals.fleet.read_at if known.stale_since is None else known.at
-    return timeline.frame(series, now, tokens.mode_of(st.context.theme.type), marks)
+def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:
+    """Return what `_frame` needs besides the signals."""
+    mode = tokens.mode_of(st.context.theme.type)
+    return known.operations.value, known.schemas.value, _now(known, signals), mode
+
+
+def _frame(
+    signals: Signals,
+    operations: OperationList | None,
+    schemas: tuple[timeline.Registered, ...] | None,
+    now: float,
+    mode: Mode,
+) -> Frame:
+    assert signals.series is not None
+    done = () if operations is None else operations.operations
+    marks = timeline.events(signals.fleet, done, schemas or (), signals.series.since)
+    return timeline.frame(signals.series, now, mode, marks)
+
+
+def _legend(series: Series) -> list[tuple[str, str]]:
+    return vega.legend(once(timeline.by_group, series))
+
+
+def _throughput(signals: Signals, *around: Any) -> Chart:
+    assert signals.series is not None
+    return vega.throughput(_frame(signals, *around), once(timeline.by_group, signals.series))
+
+
+def _latency(signals: Signals, *around: Any) -> Chart:
+    assert signals.series is not None
+    return timeline.latency(signals.series, _frame(signals, *around), signals.objective_seconds)
 
 
 def _draw_chart(chart: Chart, key: str, alt: str) -> None:

@@ -22,7 +22,7 @@ from pipeline.store.loads import read_loads
 _MOST_SCHEMAS: Final = 5_000  # the newest of a range
 
 
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def incidents(environment: Environment) -> tuple[Incident, ...]:
     """Read the open incidents and those that ended within a day, at most 2 s old.
 
@@ -62,7 +62,7 @@ def loads(environment: Environment) -> Mapping[str, str]:
     }
 
 
-@st.cache_data(ttl=30, max_entries=8, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=30, max_entries=8, show_spinner=False, hash_funcs=BY_STORE)
 def registered(environment: Environment, seconds: float) -> tuple[Registered, ...]:
     """Read which schemas were registered in the last `seconds`, newest first, at most 30 s old.
 

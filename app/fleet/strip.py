@@ -10,6 +10,7 @@ import numpy as np
 
 from app.fleet.signals import IDLE, LATE, short
 from app.look.parts import Slot
+from app.state.shared import once
 from listeners.sample import STATUSES
 from listeners.series import IntArray, Series
 from pipeline.health.judgement import FAILING
@@ -52,7 +53,7 @@ def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = 
 
     `stale_since` is when the store last answered, where it does not: from then on no slot is known.
     """
-    counts, seconds = _count(series, _idle(fleet)), series.slot_seconds
+    counts, seconds = once(_count, series, fleet), series.slot_seconds
     begins = [series.since + place * seconds for place in range(series.slots)]
     made = [
         _slot(counts, place, at, known=stale_since is None or at + seconds <= stale_since)
@@ -87,7 +88,7 @@ def label(made: list[Slot]) -> str:
 
 def calm_since(series: Series, fleet: Fleet) -> Calm | None:
     """Return since when no game was in trouble; None where the newest slot had some, or nobody knows."""
-    counts = _count(series, _idle(fleet))
+    counts = once(_count, series, fleet)
     troubled = (counts.bad + counts.late + counts.silent > 0) | (counts.reported == 0)
     places = np.flatnonzero(troubled)
     if not series.slots or (len(places) and places[-1] == series.slots - 1):
@@ -102,9 +103,9 @@ def _idle(fleet: Fleet) -> frozenset[str]:
     return frozenset(row.game_key for row in fleet.rows if row.verdict.status in IDLE)
 
 
-def _count(series: Series, idle: frozenset[str]) -> _Counts:
+def _count(series: Series, fleet: Fleet) -> _Counts:
     status = series.status
-    reported = status >= 0
+    reported, idle = status >= 0, _idle(fleet)
     wanted = np.array([key not in idle for key in series.games], dtype=bool)
     heard_before = np.logical_or.accumulate(reported, axis=1) & wanted[:, np.newaxis]
     return _Counts(

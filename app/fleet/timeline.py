@@ -43,16 +43,11 @@ def by_group(series: Series) -> dict[str, list[float | None]]:
     return {group or "(no group)": per_second(series, rows) for group, rows in series.by_group("rows").items()}
 
 
-def throughput(series: Series, axis: Frame) -> Chart:
-    """Return rows landed per second, stacked by group."""
-    return vega.throughput(axis, by_group(series))
-
-
 def latency(series: Series, axis: Frame, objective_seconds: float) -> Chart:
     """Return the quantiles of the latency of all games, without rows that were caught up."""
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     return vega.latency(
-        axis, {name: gapped(series.latency(share)) for name, share in shares.items()}, objective_seconds
+        axis, dict(zip(shares, map(gapped, series.latencies(tuple(shares.values()))), strict=True)), objective_seconds
     )
 
 

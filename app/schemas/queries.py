@@ -92,7 +92,7 @@ def writers(environment: Environment, game: GameVersions) -> GameWriters:
         return read_writers(engine(environment), game)
 
 
-@st.cache_data(ttl=5, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=5, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def nameless(environment: Environment) -> Pending:
     """Read the names without a game that ingest refuses rows of, at most 5 s old; ingest counts them each ten seconds.
 

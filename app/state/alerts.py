@@ -55,7 +55,7 @@ def alerts(environment: Environment) -> Alerts:
     return _read(environment, settings.alertmanager_url, settings.prometheus_url)
 
 
-@st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
 def _read(environment: Environment, alertmanager_url: str, prometheus_url: str) -> Alerts:  # noqa: ARG001 - the cache's key
     return read(AlertSettings(alertmanager_url, prometheus_url))
 

@@ -120,7 +120,7 @@ class Log:
     read_at: float
 
 
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def steering(environment: Environment) -> ControlState:
     """Read what pages that steer look at, at most 2 s old.
 
@@ -158,7 +158,7 @@ def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, GameFac
         return read_all_facts(control_store, environment.paths, keys, now, heartbeat_seconds=heartbeat_seconds)
 
 
-@st.cache_data(ttl=1, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=1, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def journal(environment: Environment) -> OperationList:
     """Read the open operations and the latest ones, at most 1 s old.
 

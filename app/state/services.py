@@ -181,7 +181,7 @@ def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     return Environment(settings, paths, f"{paths.control_db}#{paths.control_db.stat().st_ino}")
 
 
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@st.cache_resource(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def fleet(environment: Environment) -> Fleet:
     """Read all games and drivers, at most 2 s old.
 

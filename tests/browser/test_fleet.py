@@ -88,7 +88,7 @@ def test_a_cell_of_the_grid_opens_its_game(page: Page) -> None:
 
 
 def test_a_row_opens_its_game_in_place_and_back_leads_to_the_filtered_rows(page: Page) -> None:
-    """The name in a row opens that game's page in the same tab; Back, and the way at its head, lead to what was left."""
+    """The name in a row opens that game's page in the same tab; Back and the crumb lead to the rows again."""
     page.goto("/?q=harbor+quest")
     expect(page.get_by_text("1 of 40")).to_be_visible(timeout=SOON)
     expect(cell(page, "Harbor quest")).to_be_attached(timeout=SOON)

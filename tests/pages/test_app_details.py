@@ -29,7 +29,18 @@ from pipeline.store.onboarding import write_sketch
 from pipeline.store.operations import Intent, submit
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.test_delta_usage import AT, commit
-from tests.unit.app_world import KEY, Opening, again, drawn_alive, drawn_html, four_games, name_roles, pages_of, texts
+from tests.unit.app_world import (
+    KEY,
+    Opening,
+    again,
+    drawn_alive,
+    drawn_html,
+    forget_readings,
+    four_games,
+    name_roles,
+    pages_of,
+    texts,
+)
 from tests.unit.fleet_world import incident, series
 from tests.unit.test_store_catalogue import avro, register
 
@@ -156,7 +167,7 @@ def test_without_such_names_pages_are_silent_and_report_a_broken_count(store: En
     for page in ("schemas", "fleet"):
         assert "no game" not in texts(opening(page))
     write_sketch(store, "not a sketch")
-    st.cache_data.clear()
+    forget_readings()
     for page in ("schemas", "fleet"):
         assert "Names without a game are not known: " in texts(opening(page))
 

@@ -23,7 +23,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app_world import Opening, drawn_html, pages_of
+from tests.unit.app_world import Opening, drawn_html, forget_readings, pages_of
 from tests.unit.fleet_world import incident, series
 
 UNKNOWN = "–"
@@ -254,7 +254,7 @@ def test_a_store_that_breaks_keeps_the_last_data_and_then_knows_nothing(
     with engine.begin() as connection:
         tables.bronze_commits.drop(connection)
     engine.dispose()
-    st.cache_data.clear()
+    forget_readings()
     app.run()
     assert "The control store does not answer" in words(app)
     assert "no such table" in words(app)
@@ -280,7 +280,7 @@ def test_paused_data_stays_and_its_age_turns_amber(
     seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
     app = opening("fleet")
     app.toggle(key="paused").set_value(True).run()
-    st.cache_data.clear()
+    forget_readings()
     later = time.time() + 60
     monkeypatch.setattr(time, "time", lambda: later)
     app.run()

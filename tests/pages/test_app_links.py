@@ -75,8 +75,8 @@ def test_what_is_chosen_for_a_move_is_in_the_link_and_back(store: Engine, openin
     assert "2 to move" in texts(shared)
 
 
-def test_what_an_incident_leads_to_is_opened_once(store: Engine, opening: Opening) -> None:
-    """What a button elsewhere asks of a group is previewed at once; dropped, it does not come back."""
+def test_an_act_of_an_incident_is_previewed_once(store: Engine, opening: Opening) -> None:
+    """A button elsewhere opens the preview of an act on a group, once: dropped, it does not come back."""
     app = opening("groups", steer="a")
     app.session_state["links_asked"] = {"steer": "a", "do": "drain"}
     assert "What drain would do" in texts(app.run())

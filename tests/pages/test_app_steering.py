@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,7 +30,7 @@ from pipeline.store.operations import Intent, Operation, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, forget_readings, links, texts
 
 PAGES = ("groups", "schemas", "repairs", "access", "operations", "audit")
 
@@ -138,7 +137,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
     with store.begin() as connection:
         for table in (tables.operation_targets, tables.operation_steps, tables.operations, tables.audit, tables.games):
             table.drop(connection)
-    st.cache_data.clear()
+    forget_readings()
     queries.forget()
     app.run()
     assert not app.exception

@@ -16,8 +16,10 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
 from app.access import queries
+from app.fleet import readers
 from app.gate import Person
-from app.state import control_queries, identity
+from app.schemas import queries as schema_queries
+from app.state import alerts, control_queries, identity, services
 from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
@@ -71,6 +73,15 @@ def _known() -> AppTest:
 def sign_in(monkeypatch: pytest.MonkeyPatch, name: str, *, by_platform: bool = False) -> None:
     """Let somebody act on the pages, as the gate before them would: no server runs in these tests."""
     monkeypatch.setattr(identity, "person", lambda: Person(name, by_platform=by_platform))
+
+
+def forget_readings() -> None:
+    """Let pages read again what viewers share."""
+    st.cache_data.clear()
+    shared = (services.fleet, readers.incidents, readers.registered, alerts._read, schema_queries.nameless)
+    for each in (*shared, control_queries.steering, control_queries.journal):
+        if hasattr(each, "clear"):  # a test may have put a function in its place
+            each.clear()
 
 
 def again(app: AppTest) -> AppTest:
