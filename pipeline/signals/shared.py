@@ -307,7 +307,7 @@ def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
             evidences.append(f"{arriving:,.0f} rows/s reach bronze, {times}")
         return of_group(
             Cause.CAPACITY, f"Group {name} reached its limit", group, evidences, evidence,
-            "turnoutlatencyoverobjective", label="Plan a move…", act=None,
+            "turnoutlatencyoverobjective", restarts=False,
         )  # fmt: skip
     is_less = rate is not None and usual is not None and rate < SLOW_SHARE * usual
     is_fed = arriving is None or usually is None or arriving >= SLOW_SHARE * usually

@@ -22,9 +22,9 @@ def of_game(  # noqa: PLR0913 - the parts of a finding
 
 def of_group(
     cause: Cause, title: str, group: GroupWindow, evidence: Sequence[str], all_of: Evidence,
-    runbook: str, *, label: str = "Restart group…", act: str | None = "restart", is_fact: bool = False,
+    runbook: str, *, restarts: bool = True, is_fact: bool = False,
 ) -> Finding:  # fmt: skip
-    """Return a finding about all games of a group."""
+    """Return a finding about all games of a group, with its restart as the next action, or else a move."""
     name = group.seen.name
     others = [each for each in all_of.groups.values() if each.seen.name != name]
     ill = sum(each.troubled > 0 or not each.seen.liveness.is_live for each in others)
@@ -36,8 +36,8 @@ def of_group(
     elif others:
         well = "the other group is" if len(others) == 1 else f"the {len(others):,} other groups are"
         excludes = (f"{well} well", *excludes)
-    query = {"steer": name} if act is None else {"steer": name, "do": act}
-    action = Action(label, "groups", query)
+    restart = Action("Restart group…", "groups", {"steer": name, "do": "restart"})
+    action = restart if restarts else Action("Plan a move…", "groups", {"steer": name})
     return of_all(
         cause, title, (*evidence, *source_trouble(all_of)), excludes, action, runbook, scope=f"group {name}",
         is_fact=is_fact,
