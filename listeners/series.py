@@ -54,7 +54,7 @@ class Series:
     @property
     def known(self) -> BoolArray:
         """Where a game was reported; elsewhere its sums are 0 because nobody knows."""
-        return (self.status >= 0) | (self.rows > 0) | (self.refused > 0) | (self.commits > 0)
+        return self._known(slice(None))
 
     def of(self, games: Collection[str]) -> "Series":
         """Return the same for these games only; a game without any report is left out."""
@@ -66,7 +66,7 @@ class Series:
             return self.events
         if name == "refused_early":
             return self.refused_early
-        return self._total(name, slice(None) if games is None else self._places(games), self.known)
+        return self._total(name, slice(None) if games is None else self._places(games))
 
     def by_group(self, name: Name) -> dict[str, FloatArray]:
         """Return `total` of each group's games, by group; a game counts to the group that last reported it."""
@@ -75,8 +75,7 @@ class Series:
         members: dict[str, list[int]] = {}
         for at, group in enumerate(self.groups):
             members.setdefault(group, []).append(at)
-        known = self.known
-        return {group: self._total(name, members[group], known) for group in sorted(members)}
+        return {group: self._total(name, members[group]) for group in sorted(members)}
 
     def latency(self, share: float, games: Collection[str] | None = None) -> FloatArray:
         """Return the quantile (share: 0 to 1) of each slot's rows in seconds; nan without rows.
@@ -100,14 +99,18 @@ class Series:
         wanted = set(games)
         return [at for at, game in enumerate(self.games) if game in wanted]
 
-    def _total(self, name: Name, places: list[int] | slice, known: BoolArray) -> FloatArray:
+    def _known(self, places: list[int] | slice) -> BoolArray:
+        reported = self.status[places] >= 0
+        return reported | (self.rows[places] > 0) | (self.refused[places] > 0) | (self.commits[places] > 0)
+
+    def _total(self, name: Name, places: list[int] | slice) -> FloatArray:
         if name == "backlog":
             return _largest(self.backlog[places])
         if name == "status":
             status = self.status[places]
             return _largest(np.where(status < 0, np.nan, status))
         sums: IntArray = getattr(self, name)[places].sum(axis=0)
-        return np.where(known[places].any(axis=0), sums, np.nan)
+        return np.where(self._known(places).any(axis=0), sums, np.nan)
 
     def _picked(self, places: list[int]) -> "Series":
         return replace(

@@ -20,7 +20,9 @@ _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "operations", "audit"})
 _CARRIED = ("range",)  # what a link to another page takes along
 _ONCE = ("do",)  # what a link of ours chooses that a reload of its page must not do again: it stays out of the URL
-_FILTERS = ("status", "group", "q", "sort", "trouble")  # of the page Fleet: a link to a game takes them along, too
+FILTERS: Final = ("status", "group", "q", "sort", "trouble")
+"""Of the page Fleet, by parameter: a link to a game takes them along, too."""
+
 _ASKED: Final = "links_asked"  # key of what the last link of ours chose
 _SLOTS: Final = "links_slots"  # key of the parameters of the page on screen
 _PAGE: Final = "links_page"
@@ -84,7 +86,7 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
 
 def filters() -> Mapping[str, list[str]]:
     """Return the filters of the page Fleet that came along to a game, for a link back."""
-    return {name: st.query_params.get_all(name) for name in _FILTERS if name in st.query_params}
+    return {name: st.query_params.get_all(name) for name in FILTERS if name in st.query_params}
 
 
 def choice_of_link() -> Mapping[str, str]:
@@ -282,7 +284,7 @@ def _switch(page: str, query: Mapping[str, str]) -> None:
     Streamlit writes the new parameters beside the old page's path first, and Back leads there: with its filters in the
     URL, Fleet looks as it was left. The page Game leaves them as they are.
     """
-    along = (*_CARRIED, *_FILTERS) if page == "game" and st.session_state.get(_PAGE) == "" else _CARRIED
+    along = (*_CARRIED, *FILTERS) if page == "game" and st.session_state.get(_PAGE) == "" else _CARRIED
     kept = {name: st.query_params.get_all(name) for name in along if name in st.query_params and name not in query}
     st.switch_page(f"views/{page}.py", query_params={**query, **kept})
 

@@ -24,13 +24,7 @@ from pipeline.store.fleet import Fleet, GameRow
 AT_LEAST_SECONDS: Final = 15.0
 """Time between two drawings; a filter is answered at once."""
 
-_WIDGETS: Final = {
-    "status": "fleet_status",
-    "group": "fleet_group",
-    "q": "fleet_q",
-    "sort": "fleet_sort",
-    "trouble": "fleet_trouble",
-}
+_WIDGETS: Final = {param: f"fleet_{param}" for param in links.FILTERS}
 _ROW_HEIGHT: Final = 36  # px
 _MOST_HEIGHT: Final = 720
 _ONLY: Final = "true"  # the value of `trouble`

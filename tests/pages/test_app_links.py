@@ -85,6 +85,17 @@ def test_an_act_of_an_incident_is_previewed_once(store: Engine, opening: Opening
     assert app.query_params == {"steer": "a"}
 
 
+def test_an_act_of_an_incident_stays_out_of_the_url(
+    store: Engine, opening: Opening, went: list[tuple[str, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reload of the page, or a link that is shared, opens no preview by itself."""
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(st, "session_state", asked)
+    links.open_page("groups", {"steer": "a", "do": "drain"})
+    assert went == [("views/groups.py", {"steer": "a"})]
+    assert asked["links_asked"] == {"steer": "a", "do": "drain"}
+
+
 def test_a_choice_that_is_taken_back_leaves_the_link(store: Engine, opening: Opening) -> None:
     """The URL says what is chosen now, and nothing where nothing is."""
     app = choose(link(opening, "groups", games=[KEY["Chess"], KEY["Go"]]), ["Go"]).run()
