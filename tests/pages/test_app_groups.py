@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from click.testing import CliRunner
 from sqlalchemy import Connection, Engine, delete, insert, update
 from streamlit.testing.v1 import AppTest
@@ -20,7 +19,17 @@ from pipeline.store import audit
 from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, choose, drawn_alive, four_games, name_roles, pages_of, texts
+from tests.unit.app_world import (
+    Opening,
+    again,
+    choose,
+    drawn_alive,
+    forget_readings,
+    four_games,
+    name_roles,
+    pages_of,
+    texts,
+)
 
 
 @pytest.fixture
@@ -96,7 +105,7 @@ def test_groups_and_fleet_say_the_same_of_a_group(
     assert "All 2 groups' drivers are alive" in texts(opening("groups"))
     with store.begin() as connection:
         happens(connection)
-    st.cache_data.clear()
+    forget_readings()
     fleet, groups = texts(opening("fleet")), texts(opening("groups"))
     assert said in fleet
     assert f"{said[0].upper()}{said[1:]}" in groups
