@@ -20,7 +20,9 @@ Values = Sequence[float | None]
 FONT: Final = "'Source Sans', sans-serif"
 WHEN: Final = {"calculate": "utcFormat(datum.t, '%d %b %H:%M')", "as": "when"}
 _MOST_EVENTS: Final = 6
-_CLOSE: Final = 0.12  # of the range: the words of two events would overlap
+_MOST_MARKS: Final = 20
+_LETTER: Final = 0.011  # of the range: a letter, in the narrowest chart
+_ROOM: Final = 3  # letters between the words of two events, or for a count of the others
 _IN_SECONDS: Final = 120
 _LOW: Final = 150  # a chart below this height has few ticks
 
@@ -204,23 +206,29 @@ def _aim(seconds: float) -> str:
 
 
 def _events(frame: Frame) -> pa.Table:
-    """Return the events within the axis, the words of those close together on two lanes; at most six, then how many.
+    """Return the events within the axis, with words on two lanes where they find room; the last words count the others.
 
     The words of an event near the end of the axis stand left of it, towards those of the event before.
     """
     whole = max(1.0, frame.until - frame.since)
     inside = sorted((each for each in frame.events if frame.since <= each.at <= frame.until), key=lambda each: each.at)
     rows: list[dict[str, Any]] = []
-    last, lane, was_near = -math.inf, 0, False
-    for number, each in enumerate(inside[: _MOST_EVENTS + 1]):
+    taken = [-math.inf, -math.inf]
+    said: list[int] = []
+    for each in inside[:_MOST_MARKS]:
         words = formatting.shown(each.label, 24)
-        if number == _MOST_EVENTS:
-            words = f"+{len(inside) - _MOST_EVENTS}"
-        near = each.at > frame.until - _CLOSE * whole
-        reach = 2 * _CLOSE if near and not was_near else _CLOSE
-        lane = 1 - lane if each.at - last < reach * whole else 0
-        last, was_near = each.at, near
+        wide = (len(words) + _ROOM) * _LETTER * whole
+        near = each.at + wide > frame.until
+        begin, end = (each.at - wide, each.at) if near else (each.at, each.at + wide)
+        lane = next((lane for lane, last in enumerate(taken) if last <= begin), None)
+        if lane is not None and len(said) < _MOST_EVENTS:
+            taken[lane] = end
+            said.append(len(rows))
+        else:
+            words, lane = " ", 0
         rows.append({"t": each.at * 1000, "label": words, "lane": lane, "near": near})
+    if said and len(said) < len(inside):
+        rows[said[-1]]["label"] += f" +{len(inside) - len(said)}"
     return table(rows, {"t": pa.float64(), "label": pa.string(), "lane": pa.int8(), "near": pa.bool_()})
 
 

@@ -198,11 +198,28 @@ def test_small_groups_are_folded_in_grey() -> None:
 
 
 def test_many_events_are_counted_not_heaped() -> None:
-    """Law: at most six events have words, close ones on two lanes; the rest is a number."""
+    """Law: words stand on two lanes where there is room, and the last words count the events without any."""
     events = [vega.Event(1_700_000_000.0 + 60 * n, f"event {n}") for n in range(10)]
     chart = vega.backlog(vega.Frame(1_700_000_000.0, 60, 1_700_003_600.0, events=events), [1.0], None)
-    assert (chart.datasets["events"]["label"].to_pylist()[-1], chart.datasets["events"].num_rows) == ("+4", 7)
-    assert chart.datasets["events"]["lane"].to_pylist()[:4] == [0, 1, 0, 1]
+    words = ["event 0", "event 1", *[" "] * 5, "event 7", "event 8 +6", " "]
+    assert chart.datasets["events"]["label"].to_pylist() == words
+    assert chart.datasets["events"]["lane"].to_pylist()[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("gap", [0.0, 20.0, 90.0, 200.0, 500.0])
+def test_words_of_events_never_lie_over_each_other(gap: float) -> None:
+    """Law: whatever the distance of events, no two words of one lane share a place, and at most six have words."""
+    made = [vega.Event(100.0 + gap * n, "b restarts") for n in range(18)]
+    chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
+    ends, words = {0: 0.0, 1: 0.0}, 0
+    for row in chart.datasets["events"].to_pylist():
+        if row["label"].strip():
+            at, wide = row["t"] / 1000, len(row["label"]) * 0.011 * 3600
+            begin, end = (at - wide, at) if row["near"] else (at, at + wide)
+            assert begin >= ends[row["lane"]]
+            assert end <= 3600.0
+            ends[row["lane"]], words = end, words + 1
+    assert 1 <= words <= 6
 
 
 def test_words_at_the_end_of_the_axis_do_not_meet_those_before() -> None:
