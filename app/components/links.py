@@ -40,6 +40,7 @@ class _Slot:
     default: str | None = None
     unknown: tuple[str, ...] = ()
     on_its_way: set[tuple[str, ...]] = field(default_factory=set)  # what the URL was before: a run may still bring it
+    laid_over: tuple[str, ...] | None = None  # what the browser's widget holds until one with `chosen` was drawn
 
 
 def game_column(label: str, table: str, width: int) -> Any:
@@ -143,7 +144,10 @@ def take(
     url, slot = tuple(st.query_params.get_all(param)), _slot(param, widget)
     slot.default = default
     drawn = widget in st.session_state
-    if drawn and _values(st.session_state[widget], default) != slot.chosen:
+    held = _values(st.session_state[widget], default) if drawn else ()
+    if slot.laid_over is not None and held in (slot.laid_over, slot.chosen):
+        drawn = False  # the run that laid it was interrupted: Streamlit sends only what this run lays
+    elif drawn and held != slot.chosen:
         return slot.unknown  # just changed by hand: `keep` writes the URL
     if url == slot.url:
         slot.on_its_way.clear()
@@ -155,6 +159,7 @@ def take(
         slot.on_its_way.clear()
         drawn = False
     if not drawn:
+        slot.laid_over = held if slot.laid_over is None else slot.laid_over
         st.session_state[widget] = list(slot.chosen) if many else next(iter(slot.chosen), default)
     return slot.unknown
 
@@ -188,7 +193,7 @@ def keep(widgets: Mapping[str, str]) -> None:
     """
     for param, widget in widgets.items():
         slot = _slot(param, widget)
-        slot.chosen = _values(st.session_state.get(widget), slot.default)
+        slot.chosen, slot.laid_over = _values(st.session_state.get(widget), slot.default), None
         url = (*slot.chosen, *slot.unknown)
         if url != slot.url:
             slot.on_its_way.add(slot.url)

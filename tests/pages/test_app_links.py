@@ -114,6 +114,43 @@ def test_a_new_group_takes_no_choice_back(store: Engine, opening: Opening) -> No
     assert app.query_params == {"steer": "a", "to": "b"}
 
 
+def interrupted() -> None:
+    """Draw a page; with `held` a click elsewhere ends the run between what a link lays into a box and the box."""
+    import streamlit as st
+    from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+    from streamlit.runtime.scriptrunner import RerunData, RerunException
+
+    from app.components import links
+
+    links.take("steer", "box", ["a", "b"])
+    held = st.session_state.pop("held", None)
+    if held is not None:
+        sent = WidgetStates(widgets=[WidgetState(id=box, string_value=value) for box, value in held.items()])
+        raise RerunException(RerunData(query_string="steer=b", widget_states=sent))
+    st.selectbox("Group", ["a", "b"], index=None, key="box")
+    links.keep({"steer": "box"})
+
+
+@pytest.mark.parametrize("before", [None, "a"])
+def test_a_run_that_is_interrupted_loses_nothing_of_a_link(before: str | None) -> None:
+    """Law: the browser is sent what a link lays into a box until a run has drawn it; what the box held is no choice.
+
+    It would show the old box, and send that back as if a person had chosen it: the choice left the URL.
+    """
+    app, held = AppTest.from_function(interrupted), {}
+    if before is not None:
+        app.query_params["steer"] = before
+        app.run()
+        held = {app.selectbox(key="box").id: before}
+    app.session_state["held"] = held
+    app.query_params["steer"] = "b"
+    app.run()
+    assert app.selectbox(key="box").proto.set_value
+    assert (app.selectbox(key="box").value, app.query_params) == ("b", {"steer": "b"})
+    app.selectbox(key="box").set_value("a").run()
+    assert app.query_params == {"steer": "a"}, "what a person chooses goes on to count"
+
+
 def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Opening) -> None:
     """A run that the browser asked for before it knew the new URL changes nothing; a link that is opened does."""
     app = choose(opening("groups"), ["Chess"]).run()
