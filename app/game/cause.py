@@ -19,7 +19,6 @@ from pipeline.store.database.states import OperationKind
 
 FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {
     Cause.SCHEMA: (OperationKind.REPLAY, "then replay its refused rows"),
-    Cause.POISON: (OperationKind.REPLAY, "then replay its refused rows"),
 }
 """What can be done once the cause is gone, and how a person reads it."""
 

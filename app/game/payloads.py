@@ -4,7 +4,7 @@ Nothing here raises for what a row holds. A row that killed a worker is never op
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ class Payload:
     fields: tuple[tuple[str, str], ...]  # name and value, as far as they decode
     stopped: str | None  # why no further field follows; None: these are all
     begin: bytes  # its first bytes, or the record's where the payload is not known
+    producer: str | None = None  # the id that its producer wrote into the record, if any
 
 
 def payload_of(schema_set: SchemaSet, schema_id: int | None, payload: bytes | None) -> Payload:
@@ -59,7 +60,7 @@ def decode(rows: Sequence[Mapping[str, Any]], key: str, schema_set: SchemaSet) -
 
     Args:
         rows: with `reason`, `size`, the record `raw` or its beginning, and where bronze still has them, `profile`,
-            `registry` and `writer`.
+            `registry`, `writer` and `producer_id`.
         key: the game's.
         schema_set: the schemas of today.
     """
@@ -75,12 +76,13 @@ def _one(row: Mapping[str, Any], key: str, schema_set: SchemaSet) -> Payload:
     if row["size"] > len(raw):
         return Payload((), f"it is not opened, as the record has {row['size']} bytes", raw[:SHOWN_BYTES])
     if row.get("profile") is not None:
-        return _foreign(row, key, schema_set)
+        return replace(_foreign(row, key, schema_set), producer=row.get("producer_id"))
     opened = open_wrappers(pa.array([raw], pa.binary()))
     if opened.refused[0].is_valid:
         return Payload((), opened.detail[0].as_py(), raw[:SHOWN_BYTES])
-    wrapped = {name: opened.batch.column(name)[0].as_py() for name in ("schema_id", "payload")}
-    return payload_of(schema_set, wrapped["schema_id"], wrapped["payload"] or None)
+    wrapped = {name: opened.batch.column(name)[0].as_py() for name in ("schema_id", "payload", "producer_id")}
+    found = payload_of(schema_set, wrapped["schema_id"], wrapped["payload"] or None)
+    return replace(found, producer=wrapped["producer_id"] or None)
 
 
 def _foreign(row: Mapping[str, Any], key: str, schema_set: SchemaSet) -> Payload:

@@ -20,7 +20,7 @@ from pipeline.moments import in_utc
 _KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
 _CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
-_WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Bytes": 250, "Size": 80}
+_WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Producer": 130, "Bytes": 250, "Size": 80}
 
 
 def draw(environment: Environment, signals: GameSignals) -> None:
@@ -52,11 +52,11 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             st.html(parts.silence(none, _left(found)))
             return
         numbers = {each.schema_id: each.version for each in signals.versions or ()}
-        columns = ["At, UTC", "Seq", "Schema", "Reason", "Decoded as far as it goes", "Bytes", "Size"]
+        columns = ["At, UTC", "Seq", "Schema", "Reason", "Producer", "Decoded as far as it goes", "Bytes", "Size"]
         if kind == "landed":
-            columns = [each for each in columns if each not in {"Reason", "Bytes", "Size"}]
+            columns = [each for each in columns if each not in {"Reason", "Producer", "Bytes", "Size"}]
         if not found.shows_payloads:
-            columns = [each for each in columns if not each.startswith("Decoded") and each != "Bytes"]
+            columns = [each for each in columns if not each.startswith("Decoded") and each not in {"Producer", "Bytes"}]
         rows = [_row(each, numbers, signals.now) for each in found.rows]
         st.dataframe(
             pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns}),
@@ -98,6 +98,7 @@ def _row(row: LastRow, numbers: dict[int, int], now: float) -> dict[str, str]:
         "Seq": f"{formatting.count(row.seq)} · {row.pos}",
         "Schema": str(version) if version is not None else unnumbered,
         "Reason": reason,
+        "Producer": "" if payload is None or payload.producer is None else formatting.shown(payload.producer, 60),
         "Decoded as far as it goes": "" if payload is None else _decoded(row),
         "Bytes": "" if payload is None else payload.begin.hex(" "),
         "Size": formatting.count(row.size),

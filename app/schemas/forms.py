@@ -98,9 +98,7 @@ def _planned(environment: Environment, game: GameVersions | None, own: str) -> P
     again = _again(game, str(state.get(f"register_what_{own}") or _FILE))
     policies = parse_policies(state.get(f"register_policies_{own}") or ())
     if game is not None and again is not None:
-        definition = previews.definition_of(environment, again)
-        given = Registration(game.game, again.message, definition, policies, format=again.format)
-        return previews.preview_registration(environment, given)
+        return previews.preview_again(environment, game, again, policies)
     name = str(state.get(f"register_game_{own}") or "") if game is None else game.game
     message, file = str(state.get(f"register_message_{own}") or "").strip(), state.get(f"register_file_{own}")
     if not name or not message or file is None:

@@ -8,9 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import links
+from app.components import confirm, links
 from app.look import parts
-from app.schemas import listing, queries
+from app.schemas import listing, previews, queries
+from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
 from pipeline.contracts.catalogue.condition import Catalogue
@@ -18,7 +19,9 @@ from pipeline.contracts.catalogue.differences import Line
 from pipeline.contracts.catalogue.fields import FieldLine
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
+from pipeline.contracts.policies import landing
 from pipeline.contracts.writer_ids import shown_writer
+from pipeline.control.acts import DirectAct
 from pipeline.delta.usage import SchemaRows, Usage
 from pipeline.errors import Refused
 
@@ -60,10 +63,8 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
         st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
     st.caption(f"key {game.key}")
     for each in game.quarantined:
-        st.text(
-            f"✗ Rows of version {each.version} go to quarantine since {formatting.moment(each.created_at)}: "
-            f"{formatting.shown(each.quarantined or '', 300)}"
-        )
+        _draw_quarantined(environment, game, each)
+    confirm.draw_confirmation(environment, f"land_{game.key}")  # also once the version's rows land: it says so
     if game.versions:  # also once all land: what was refused before waits in quarantine until it is replayed
         st.page_link(
             "views/repairs.py",
@@ -80,6 +81,28 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
     _draw_or_say(partial(_draw_version, environment, game, second))
     _draw_versions(environment, game, catalogue.read_at)
     _draw_or_say(partial(_draw_writers, environment, game))
+
+
+def _draw_quarantined(environment: Environment, game: GameVersions, version: Version) -> None:
+    """Draw why the rows of a version do not land, and how they can."""
+    st.text(
+        f"✗ Rows of version {version.version} go to quarantine since {formatting.moment(version.created_at)}: "
+        f"{formatting.shown(version.quarantined or '', 300)}"
+    )
+    policies = landing(version.policies)
+    if policies is None:
+        return
+    words = ", ".join(f"{kind}={policy}" for kind, policy in policies.chosen)
+    needs = services.missing_role(environment, DirectAct.REGISTER_SCHEMA)
+    st.button(
+        "Let its next rows land…",
+        key=f"land_{game.key}_{version.version}",
+        icon=":material/alt_route:",
+        on_click=confirm.stage_preview,
+        args=(f"land_{game.key}", partial(previews.preview_again, environment, game, version, policies)),
+        disabled=needs is not None,
+        help=f"Registers version {version.version} again with {words}." if needs is None else formatting.escaped(needs),
+    )
 
 
 def _draw_or_say(draw_part: Callable[[], None]) -> None:

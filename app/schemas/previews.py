@@ -14,7 +14,8 @@ from app.state import previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.versions import Version
+from pipeline.contracts.catalogue.versions import GameVersions, Version
+from pipeline.contracts.policies import Policies
 from pipeline.contracts.registrations import Registration
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals, requests, trust
@@ -31,14 +32,17 @@ _LAST_LINES: Final = 4
 _INDENT: Final = " " * 4  # of what a plan says below a change
 
 
-def definition_of(environment: Environment, version: Version) -> bytes:
-    """Return the definition of a registered version, to register it again with other policies.
+def preview_again(environment: Environment, game: GameVersions, version: Version, policies: Policies) -> Preview:
+    """Plan to register a version again with other policies.
 
     Raises:
-        Refused: the control store cannot be read, or lacks it.
+        Refused: as `preview_registration`.
     """
     with services.reading():
-        return read_definitions(services.engine(environment), {version.schema_id})[version.schema_id].definition
+        read = read_definitions(services.engine(environment), {version.schema_id})
+    definition = read[version.schema_id].definition
+    given = Registration(game.game, version.message, definition, policies, format=version.format)
+    return preview_registration(environment, given)
 
 
 def preview_registration(environment: Environment, registration: Registration) -> Preview:

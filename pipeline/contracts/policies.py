@@ -55,3 +55,15 @@ def parse_policies(words: Iterable[str]) -> Policies:
         lines = "".join(f"\n  - {problem}" for problem in problems)
         raise Refused(f"{len(problems)} invalid policy choice(s), write each as kind=policy:{lines}")
     return Policies(tuple(sorted(chosen.items())))
+
+
+def landing(policies: Policies) -> Policies | None:
+    """Return policies by which rows land that these send to quarantine; None where there are none such."""
+    chosen = dict(policies.chosen)
+    for kind in [kind for kind, policy in policies.chosen if policy == "quarantine"]:
+        lands = [policy for policy in CHOICES[kind] if policy not in {"quarantine", "refuse"}]
+        if not lands:
+            return None
+        chosen[kind] = lands[0]
+    made = Policies(tuple(sorted(chosen.items())))
+    return None if made == policies else made

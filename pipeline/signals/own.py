@@ -147,7 +147,7 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
         )  # fmt: skip
     return of_game(
         Cause.POISON, "Rows of {} refused as damaged", window, evidences,
-        (*well, "no schema was registered shortly before", "its stream runs"),
+        (*well, "no schema was registered shortly before", "its stream runs", "a replay lands no damaged row"),
         Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
         is_fact=is_fact,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from pipeline.delta import newest
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
+from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
 from tests.tables.test_streams_held import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.unit.app_world import name_roles
@@ -87,6 +88,19 @@ def test_refused_rows_decode_as_far_as_they_go(world: World) -> None:
     late = read(world, "refused").rows[0].payload
     assert late is not None
     assert (late.fields, late.stopped) == ((("points", "4"), ("player", "player 4")), None)
+
+
+def test_a_refused_row_names_its_producer(world: World) -> None:
+    """A row whose payload is damaged still tells who sent it, as far as its wrapper opens."""
+    sent = Wrapper(game=CHESS.name, schema_id=1, payload=b"\xff" * 11, producer_id="studio 7").SerializeToString()
+    refuse(world, 9, sent)
+    (row,) = read(world, "refused", 1).rows
+    assert row.payload is not None
+    assert (row.payload.producer, row.payload.fields) == ("studio 7", ())
+    refuse(world, 10, b"no wrapper")
+    (row,) = read(world, "refused", 1).rows
+    assert row.payload is not None
+    assert row.payload.producer is None
 
 
 @pytest.mark.proves("G207")

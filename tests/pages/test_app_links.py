@@ -133,7 +133,7 @@ def interrupted() -> None:
 
 @pytest.mark.parametrize("before", [None, "a"])
 def test_a_run_that_is_interrupted_loses_nothing_of_a_link(before: str | None) -> None:
-    """Law: the browser is sent what a link lays into a box until a run has drawn it; what the box held is no choice.
+    """Law: the browser is sent what a link lays into a box until a run has drawn it; its old value is no choice.
 
     It would show the old box, and send that back as if a person had chosen it: the choice left the URL.
     """

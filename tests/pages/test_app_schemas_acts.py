@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from app.schemas import queries
 from app.state import services
 from pipeline.contracts.catalogue.versions import read_versions
+from pipeline.contracts.policies import landing, parse_policies
 from pipeline.control.registering.requests import list_requests
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -147,6 +148,25 @@ def test_a_version_whose_rows_are_refused_is_registered_again_with_other_policie
     app.button(key=f"ask_{PLACE}").click().run()
     assert "is version 3 of the game" in texts(app)
     assert "go to quarantine since" not in texts(renewed(app))
+
+
+def test_rows_that_are_refused_land_again_by_one_button(store: Engine, opening: Opening) -> None:
+    """Beside the reason stands the act that lands a version's next rows; it shows its plan before."""
+    register(store, avro(player="int", rating="int"), "incompatible=quarantine")
+    app = opening("schemas", game=CHESS)
+    app.button(key=f"land_{CHESS}_2").click().run()
+    assert versions(store) == [(1, "ann"), (2, None)]
+    app.button(key=f"ask_land_{CHESS}").click().run()
+    assert "is version 3 of the game" in texts(app)
+    assert "go to quarantine since" not in texts(renewed(app))
+
+
+def test_no_button_lands_rows_that_no_policy_lands() -> None:
+    """Law: policies that send rows to quarantine become those that land them, unless a kind of change has none."""
+    chosen = parse_policies(["incompatible=quarantine", "add=refuse", "value=quarantine"])
+    assert landing(chosen) == parse_policies(["incompatible=side-column", "add=refuse", "value=add"])
+    assert landing(parse_policies(["reuse=quarantine", "add=quarantine"])) is None
+    assert landing(parse_policies(["incompatible=side-column"])) is None
 
 
 def test_a_breaking_change_waits_for_another_person(

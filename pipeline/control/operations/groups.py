@@ -76,7 +76,10 @@ def _changes(kind: str, desired: str) -> bool:
 
 def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
     """Return what an operation does, as lines for people; `games` counts those of each group."""
-    lines = [f"group {name}: {facts[name][0]}, {games.get(name, 0)} games" for name in facts]
+    lines = [
+        f"group {name}: {'set to run' if facts[name][0] == 'running' else 'stopped'}, {games.get(name, 0)} games"
+        for name in facts
+    ]
     count = sum(games.get(name, 0) for name in facts)
     what = {
         OperationKind.START: f"{count} games go on from their tables' cursors.",
