@@ -21,8 +21,8 @@ FONT: Final = "'Source Sans', sans-serif"
 WHEN: Final = {"calculate": "utcFormat(datum.t, '%d %b %H:%M')", "as": "when"}
 _MOST_EVENTS: Final = 6
 _MOST_MARKS: Final = 20
-_LETTER: Final = 0.011  # of the range: a letter, in the narrowest chart
-_ROOM: Final = 3  # letters between the words of two events, or for a count of the others
+_LETTER: Final = 0.0095  # of the range: a letter, in the narrowest chart
+_ROOM: Final = 2  # letters between the words of two events, or for a count of the others
 _IN_SECONDS: Final = 120
 _LOW: Final = 150  # a chart below this height has few ticks
 
