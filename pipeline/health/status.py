@@ -23,7 +23,7 @@ RISK_HORIZON_SECONDS: Final = 1800.0
 WORSEN_AFTER: Final = 2
 IMPROVE_AFTER: Final = 3
 
-_AT_ONCE: Final = frozenset({"FAILED", "CRASH_LOOP", "UNKNOWN"})
+_AT_ONCE: Final = frozenset({"PAUSED", "FAILED", "CRASH_LOOP", "UNKNOWN"})  # facts, no judgement of a moment
 _RANK: Final = {status: rank for rank, status in enumerate(STATUSES)}
 
 
@@ -111,9 +111,10 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
 def settle(previous: Settled | None, verdict: StatusVerdict, now: float) -> Settled:
     """Return the settled status after one more verdict.
 
-    A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (FAILED, CRASH_LOOP and
-    UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one nearest to the
-    present status is taken: it is what all of them agree on, so differing bad news can never keep a status green.
+    A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (PAUSED, FAILED,
+    CRASH_LOOP and UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one
+    nearest to the present status is taken: it is what all of them agree on, so differing bad news can never keep a
+    status green.
     """
     if previous is None:
         return Settled(verdict.status, now, verdict.detail)

@@ -78,10 +78,8 @@ def words(scraped: Samples | None, group: str, now: float) -> dict[str, Word]:
 
     As docs/metrics.md has it: a stream's series count while their driver's heartbeat is young.
     """
-    if scraped is None:
-        return {}
-    beat = by_label(scraped, "turnout_group_heartbeat_timestamp_seconds", "cluster_group").get(group)
-    if beat is None or not -CLOCK_BOUND_SECONDS <= now - beat <= heartbeat_limit(HEARTBEAT_SECONDS):
+    beat = beat_of(scraped, group)
+    if scraped is None or beat is None or not _is_young(now - beat):
         return {}
     found = {}
     ages = by_label(scraped, "turnout_stream_backlog_age_seconds", "game")
@@ -97,6 +95,16 @@ def words(scraped: Samples | None, group: str, now: float) -> dict[str, Word]:
             counts = tuple(later - earlier for earlier, later in zip([0, *upto], upto, strict=False))
             found[of["game"]] = Word(of["status"], ages.get(of["game"]), counts, of["cluster_group"])
     return found
+
+
+def beat_of(scraped: Samples | None, group: str) -> float | None:
+    """Return the last heartbeat of a group's driver in /metrics (Unix seconds by its clock)."""
+    heard = "turnout_group_heartbeat_timestamp_seconds"
+    return None if scraped is None else by_label(scraped, heard, "cluster_group").get(group)
+
+
+def _is_young(age: float) -> bool:
+    return -CLOCK_BOUND_SECONDS <= age <= heartbeat_limit(HEARTBEAT_SECONDS)
 
 
 def figure(items: Sequence[Figure], label: str) -> Figure:
@@ -191,6 +199,8 @@ def _compare_metrics(history: History, page: Fleet) -> None:
             continue  # a moment ago it was killed, or the clock was set back: surfaces learn that at their own pace
         if process is not None and process.is_failing and abs(process.skew) > CLOCK_BOUND_SECONDS:
             continue  # the judgement knows the failure, Prometheus sees a heartbeat with a wrong clock
+        if process is not None and _is_dated_across_the_limit(process, page.read_at):
+            continue  # its clock is wrong by seconds: Prometheus calls it silent so many seconds earlier or later
         _compare_word(row, exported.get(row.group or "", {}).get(row.game_key), page)
     ingest = history.processes.get(("ingest", "main"))
     if ingest is None or ingest.is_hung or history.clock.is_store_away:
@@ -214,6 +224,15 @@ def _compare_metrics(history: History, page: Fleet) -> None:
             games[str(each.finding.cause)] += len(each.games)
         if page.judgement.controller_runs:  # else ingest keeps them itself, after it has exported
             assert {cause: amount for cause, amount in kept.items() if amount} == +games
+
+
+def _is_dated_across_the_limit(process: Running, now: float) -> bool:
+    """Tell whether a heartbeat is young by the clock of its driver and not by ours, or the other way round."""
+    beat, error = beat_of(scrape(process), process.name), process.skew
+    if beat is None:
+        return False
+    is_young, is_truly_young = _is_young(now - beat), _is_young(now - beat + error)
+    return is_young != is_truly_young and (is_young or abs(error) <= CLOCK_BOUND_SECONDS)
 
 
 def _is_before_start(row: GameRow, process: Running) -> bool:

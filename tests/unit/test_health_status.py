@@ -225,6 +225,7 @@ def _shown(statuses: Sequence[str]) -> list[str]:
         (["RUNNING", "LAGGING", "RUNNING", "LAGGING"], ["RUNNING"] * 4),
         (["LAGGING", "RUNNING", "RUNNING", "RUNNING"], ["LAGGING", "LAGGING", "LAGGING", "RUNNING"]),
         (["RUNNING", "FAILED"], ["RUNNING", "FAILED"]),
+        (["RUNNING", "PAUSED"], ["RUNNING", "PAUSED"]),
         (["LAGGING", "CRASH_LOOP"], ["LAGGING", "CRASH_LOOP"]),
         (["RUNNING", "UNKNOWN", "RUNNING", "RUNNING"], ["RUNNING", "UNKNOWN", "UNKNOWN", "UNKNOWN"]),
         (["RUNNING", "LAGGING", "STALLED"], ["RUNNING", "RUNNING", "LAGGING"]),
@@ -234,7 +235,7 @@ def _shown(statuses: Sequence[str]) -> list[str]:
     ],
 )
 def test_settle_worsens_after_two_and_improves_after_three(verdicts: list[str], expected: list[str]) -> None:
-    """Worse needs 2 agreeing verdicts, better 3, and FAILED, CRASH_LOOP and UNKNOWN none."""
+    """Worse needs 2 agreeing verdicts, better 3, and PAUSED, FAILED, CRASH_LOOP and UNKNOWN none."""
     assert expected == _shown(verdicts)
 
 
