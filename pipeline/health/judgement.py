@@ -191,6 +191,8 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
     if group is None or condition is None:
         return StreamVerdict("MISSING", None, "no cluster group carries this game")
     liveness = condition.liveness
+    if reported is not None and _is_failing_word(condition, reported, facts):  # also of a group that is to be stopped
+        return StreamVerdict(reported.status, reported.status_since, None, reported.waits_for)
     if condition.desired == "stopped" and not liveness.is_live:
         return StreamVerdict(
             "PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it"
@@ -198,8 +200,6 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
     if liveness.state == "not_started":
         return StreamVerdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
-    if reported is not None and _is_failing_word(condition, reported, facts):
-        return StreamVerdict(reported.status, reported.status_since, None, reported.waits_for)
     if not liveness.is_live:
         return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
     if reported is None:

@@ -195,7 +195,7 @@ def _compare_metrics(history: History, page: Fleet) -> None:
     exported = {name: words(scrape(process), name, page.read_at) for name, process in running.items()}
     for row in page.rows:
         process = running.get(row.group or "")
-        if row.group is not None and (process is None or _is_before_start(row, process)):
+        if row.group is not None and (process is None or _is_before_start(row, process, history)):
             continue  # a moment ago it was killed, or the clock was set back: surfaces learn that at their own pace
         if process is not None and process.is_failing and abs(process.skew) > CLOCK_BOUND_SECONDS:
             continue  # the judgement knows the failure, Prometheus sees a heartbeat with a wrong clock
@@ -235,8 +235,16 @@ def _is_dated_across_the_limit(process: Running, now: float) -> bool:
     return is_young != is_truly_young and (is_young or abs(error) <= CLOCK_BOUND_SECONDS)
 
 
-def _is_before_start(row: GameRow, process: Running) -> bool:
-    """Tell whether a set-back clock dates a report of this process before its start: then the judgement waits."""
+def _is_before_start(row: GameRow, process: Running, history: History) -> bool:
+    """Tell whether a set-back clock dates a report of this process before its start, or that before an earlier one's.
+
+    The judgement waits then.
+    """
+    if any(
+        (each.name, each.kind) == (process.name, "group") and each.started_at > process.started_at
+        for each in history.ended
+    ):
+        return True
     reported = row.reported
     return bool(process.published) and reported is not None and reported.updated_at < process.started_at + 0.01
 

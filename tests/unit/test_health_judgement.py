@@ -240,6 +240,9 @@ def test_a_group_that_was_stopped_on_purpose_is_no_problem() -> None:
     assert on_purpose.group()[0] == "stopped"
     assert (on_purpose.judge().stopped_groups, Given().judge().stopped_groups) == (("a",), ())
     assert on_purpose.game()[0] == "PAUSED"
+    word = replace(REPORTED, status="FAILED")
+    failing = replace(on_purpose, driver=replace(DRIVER, state="failed"), run=RUN, lease=LEASE, reported=word)
+    assert failing.game()[0] == "FAILED", "a driver that runs all the same has the last word"
     assert replace(on_purpose, games=0).judge().healthy
     assert not replace(on_purpose, intent=SUPERVISED).judge().healthy
     assert not replace(on_purpose, intent=BY_HAND).judge().healthy
