@@ -32,6 +32,7 @@ from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
+from pipeline.delta.log import exists
 from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store
@@ -320,7 +321,7 @@ def _transitions(environment: Environment, seconds: float) -> pa.Table:
 @contextmanager
 def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
     """Turn a missing or unreadable history into a reason for people."""
-    if not (folder / table.name / "_delta_log").is_dir():
+    if not exists(folder / table.name):
         raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
     try:
         yield

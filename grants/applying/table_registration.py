@@ -9,6 +9,7 @@ from deltalake.schema import ArrayType, MapType, StructType
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from pipeline.control.operations.definition import ControlContext
+from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey
@@ -30,7 +31,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
     problems = []
     for key in sorted(known_games(context.engine).keys() - registered):
         place = context.paths.table(GameKey(key))
-        if not (place / "_delta_log").is_dir():
+        if not exists(place):
             continue  # nothing has come of it yet
         try:
             columns = [(each.name, _type(each.type)) for each in open_table(place).schema().fields]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.delta.log import exists
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.terminal import say, say_json
@@ -80,7 +81,7 @@ def paths(env_dir: Path, as_json: bool) -> None:
     JSON: `bronze`, `quarantine`, `metrics`, `landing`, `logs`, and `games` with one path per game key.
     """
     _, known = load(env_dir)
-    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
+    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if exists(table)}
     places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
     if as_json:
         say_json({**places, "games": tables})

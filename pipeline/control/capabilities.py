@@ -15,6 +15,7 @@ from pipeline.control.operations import registry
 from pipeline.control.operations.definition import RETIRED, WAIT, Offer, describe_open
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
+from pipeline.delta.log import exists
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import GameKey
@@ -135,7 +136,7 @@ def read_all_facts(
             decision=decisions.get(key, _NOTHING),
             retired=assignment is not None and assignment.retired_at is not None,
             has_schema=key in schemas,
-            has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
+            has_table=exists(paths.table(GameKey(key))),
             quarantined=None,
             silence=driver.liveness.silence if driver else "nobody knows this group",
             backend=driver.backend if driver else None,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import durable_file
-from pipeline.delta.log import Action, commit_file, read_commit
+from pipeline.delta.log import Action, commit_file, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
 
@@ -120,18 +120,18 @@ def _as_parquet(content: pa.Table) -> bytes:
 
 def checkpoint_file(table: Path, version: int) -> Path:
     """Return the path of a version's checkpoint, None where it has none."""
-    return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
+    return log_folder(table) / f"{version:020}.checkpoint.parquet"
 
 
 def checkpoint_exists(table: Path, version: int) -> bool:
     """Return whether a version has a checkpoint, by any writer, in one file or in several."""
-    return any((table / "_delta_log").glob(f"{version:020}.checkpoint*"))
+    return any(log_folder(table).glob(f"{version:020}.checkpoint*"))
 
 
 def pointed_to(table: Path) -> int | None:
     """Return the version of the checkpoint to which the log sends its readers, None without a readable pointer."""
     try:
-        return int(json.loads((table / "_delta_log" / "_last_checkpoint").read_text("utf-8"))["version"])
+        return int(json.loads((log_folder(table) / "_last_checkpoint").read_text("utf-8"))["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -141,7 +141,7 @@ def newest_checkpoint(table: Path, version: int) -> int | None:
     pointer = pointed_to(table)
     if pointer is not None and pointer <= version and checkpoint_file(table, pointer).exists():
         return pointer
-    versions = (checkpoint_version(file.name) for file in (table / "_delta_log").iterdir())
+    versions = (checkpoint_version(file.name) for file in log_folder(table).iterdir())
     return max((each for each in versions if each is not None and each <= version), default=None)
 
 
@@ -155,7 +155,7 @@ def _point_to(table: Path, last: Mapping[str, int]) -> None:
     pointer = pointed_to(table)
     if pointer is not None and pointer >= last["version"] and checkpoint_exists(table, pointer):
         return  # a pointer to a checkpoint that was lost keeps every reader out
-    durable_file.replace(table / "_delta_log" / "_last_checkpoint", json.dumps(last))
+    durable_file.replace(log_folder(table) / "_last_checkpoint", json.dumps(last))
 
 
 def _bytes_of_commits(table: Path, first: int, last: int) -> int:

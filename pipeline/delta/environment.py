@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.delta.log import commits_after
+from pipeline.delta.log import commits_after, log_folder
 from pipeline.errors import Refused, first_line
 from pipeline.names import environment_of_bronze
 
@@ -48,7 +48,7 @@ def _last_seqs(bronze: Path) -> Mapping[str, int]:
 
 def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
     """Return the version of the newest checkpoint, by any writer, and its transactions; -1 where there is none."""
-    whole = _newest_checkpoint(sorted((bronze / "_delta_log").glob("*.checkpoint*.parquet"), reverse=True))
+    whole = _newest_checkpoint(sorted(log_folder(bronze).glob("*.checkpoint*.parquet"), reverse=True))
     if not whole:
         return -1, {}
     transactions: dict[str, int] = {}

@@ -7,7 +7,7 @@ of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not throu
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -16,6 +16,9 @@ from pipeline import durable_file
 from pipeline.failpoints import effect
 
 Action = dict[str, Any]
+
+LOG: Final = "_delta_log"
+"""The name of a log's folder in its table's."""
 
 
 def is_plain(table: DeltaTable) -> bool:
@@ -80,6 +83,21 @@ def changes(action: Action | None) -> bool:
     return action is not None and bool(action.get("dataChange", True))
 
 
+def exists(table: Path) -> bool:
+    """Return whether there is a table: whether it has a log."""
+    return log_folder(table).is_dir()
+
+
+def log_folder(table: Path) -> Path:
+    """Return the folder of a table's log."""
+    return table / LOG
+
+
+def listed_commits(table: Path) -> set[int]:
+    """Return the versions whose commits a listing of the log shows; of a growing log it may lack some."""
+    return {int(file.stem) for file in log_folder(table).glob("*.json") if file.stem.isdigit()}
+
+
 def has_version(table: Path, version: int) -> bool:
     """Return whether a log still has a version, as a commit or as a checkpoint."""
     commit = commit_file(table, version)
@@ -88,4 +106,4 @@ def has_version(table: Path, version: int) -> bool:
 
 def commit_file(table: Path, version: int) -> Path:
     """Return the path of a version's commit, None where it is missing."""
-    return table / "_delta_log" / f"{version:020}.json"
+    return log_folder(table) / f"{version:020}.json"

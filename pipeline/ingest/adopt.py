@@ -18,6 +18,7 @@ from pipeline.actor import current_user
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
+from pipeline.delta.log import exists
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
@@ -75,7 +76,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     source.check()
     described = source.description
     number = sources.generation(engine, described)
-    if number is None or not (paths.bronze / "_delta_log").exists():
+    if number is None or not exists(paths.bronze):
         raise Refused(f"Ingest never read {described} here, so there is nothing to adopt. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
     batches = names.ingest_app_id(settings.environment, number)
@@ -116,7 +117,7 @@ def take_over(settings: Settings, paths: Paths, engine: Engine, source: SourceKi
         Transient: a broker does not answer, or another process writes to bronze all the time.
     """
     number = sources.open_generation(engine, source.description)
-    is_new = sources.identity(engine, number) is None and (paths.bronze / "_delta_log").exists()
+    is_new = sources.identity(engine, number) is None and exists(paths.bronze)
     if not is_new or not (source.is_several or sources.has_parts(engine)):
         return number
     seen = source.observe(None)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
+from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -126,7 +127,7 @@ def refuse_closed(generation: int, batch: int | None) -> None:
 
 def forget_refused(quarantine: Path, first: int, last: int | None = None) -> None:
     """Delete the refused rows of seqs that bronze lacks, from `first` on up to `last`, or all."""
-    if not (quarantine / "_delta_log").exists():
+    if not exists(quarantine):
         return
     table = open_table(quarantine)
     stats = pa.table(table.get_add_actions(flatten=True))

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
-from pipeline.delta.log import is_plain
+from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.failpoints import effect, hit
@@ -84,7 +84,7 @@ def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) 
         pq.read_metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
     for name in plan.expendable_log(entries, keep, recent):
         with effect("delete_log_entry"):
-            (path / "_delta_log" / name).unlink(missing_ok=True)
+            (log_folder(path) / name).unlink(missing_ok=True)
         report.log_entries_deleted += 1
 
 
@@ -129,7 +129,7 @@ def _pointed_to(path: Path) -> int:
 
 def _entries(path: Path) -> dict[str, plan.LogFile]:
     entries = {}
-    for entry in os.scandir(path / "_delta_log"):
+    for entry in os.scandir(log_folder(path)):
         with suppress(FileNotFoundError):  # a draft that became a commit meanwhile
             if entry.is_file():
                 stat = entry.stat()

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 
 from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointed_to, write_checkpoint
-from pipeline.delta.log import Action, publish_commit, read_commit
+from pipeline.delta.log import LOG, Action, exists, log_folder, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
@@ -129,8 +129,8 @@ def publish(
 
 
 def _read(folder: Path) -> Remains:
-    if not (folder / "_delta_log").is_dir():
-        raise NotADirectoryError(f"{folder / '_delta_log'} is not a folder. Move it away and start the game's group")
+    if not exists(folder):
+        raise NotADirectoryError(f"{log_folder(folder)} is not a folder. Move it away and start the game's group")
     remains = Remains()
     versions = sorted(_versions(folder))
     readable = -1  # the newest version that can be read from its checkpoint
@@ -174,7 +174,7 @@ def _begins(folder: Path, version: int) -> bool:
 
 def _versions(folder: Path) -> set[int]:
     """Return the versions of which a log has a commit or a checkpoint."""
-    names = (file.name for file in (folder / "_delta_log").iterdir())
+    names = (file.name for file in log_folder(folder).iterdir())
     commits = [name for name in names if name[:20].isdecimal() and name[20:21] == "."]
     return {int(name[:20]) for name in commits if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
 
@@ -191,7 +191,7 @@ def _checkpointed(file: Path) -> list[Action]:
 
 def _data_files(folder: Path) -> set[str]:
     paths = (file.relative_to(folder) for file in folder.rglob("*.parquet"))
-    return {quote(path.as_posix()) for path in paths if path.parts[0] != "_delta_log"}
+    return {quote(path.as_posix()) for path in paths if path.parts[0] != LOG}
 
 
 def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.environment import require_own
+from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
@@ -270,7 +271,7 @@ def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | dama
     try:
         require_own(paths.bronze, environment)  # before anything is written
         # A log that opens may still have its damaged part, and the next writer of a checkpoint would fail on it.
-        if (folder / "_delta_log").is_dir():
+        if exists(folder):
             damaged_log.finish(folder)
     except OSError as cause:
         raise unreadable(game.key, cause) from cause

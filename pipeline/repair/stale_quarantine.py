@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from pipeline import names
 from pipeline.delta.environment import require_own
 from pipeline.delta.files import files_with, read_file
+from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Transient
@@ -52,8 +53,8 @@ def remove(paths: Paths, environment: str, *games: Game) -> int:
 
 
 def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
-    known = [game for game in games if (paths.table(game.key) / "_delta_log").exists()]  # most names are no games
-    if not known or not (paths.quarantine / "_delta_log").exists():
+    known = [game for game in games if exists(paths.table(game.key))]  # most names are no games
+    if not known or not exists(paths.quarantine):
         return 0
     # An environment's counters carry its name: under another name no other repair would be seen.
     require_own(paths.bronze, environment)

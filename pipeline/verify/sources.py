@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline import query_log
-from pipeline.delta.log import commit_file, commits_after
+from pipeline.delta.log import commit_file, commits_after, listed_commits
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
@@ -248,7 +248,7 @@ def _files(record: _Record, described: str) -> PassedFiles | str:
         return "Ingest still reads the landing table's snapshot of its first start."
     skipped = set() if start is None else set(start["skip"])
     end = offset["reservoirVersion"]
-    versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
+    versions = listed_commits(landing)
     first = table.version()
     # A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
     while first > begun and (first - 1 in versions or commit_file(landing, first - 1).exists()):

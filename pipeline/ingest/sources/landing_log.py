@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipeline.delta.log import Action, appended, changes, commit_file, commits_after
+from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, listed_commits
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingObservation
 
@@ -82,7 +82,7 @@ def first_commit(landing: Path, last: int) -> int:
 
     A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
     """
-    versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
+    versions = listed_commits(landing)
     first = last
     while first - 1 in versions or (first and commit_file(landing, first - 1).exists()):
         first -= 1

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipeline.delta.log import Action, appended, changes, commit_file, read_commit
+from pipeline.delta.log import Action, appended, changes, commit_file, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.errors import Transient
 
@@ -196,8 +196,8 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         else:
             self._looked_at = time.monotonic()
-            log = self._landing / "_delta_log"
-            newest = max((int(file.name[:20]) for file in log.iterdir() if file.name[:20].isdigit()), default=-1)
+            names = (file.name for file in log_folder(self._landing).iterdir())
+            newest = max((int(name[:20]) for name in names if name[:20].isdigit()), default=-1)
         if newest > version and not commit_file(self._landing, version).exists():
             raise Transient(f"The landing table {self._landing} lacks commit {version}: it has commit {newest}.")
         if newest < version - 1:
