@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
@@ -23,6 +22,7 @@ from listeners.sample import PassResult
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.signals import stop_on_signals
+from pipeline.delta.errors import DeltaError
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed

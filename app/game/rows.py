@@ -11,9 +11,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import streamlit as st
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.game.payloads import MOST_RECORD, SHOWN_BYTES, Payload, decode
 from app.gate import Person
@@ -23,7 +21,9 @@ from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.roles import Role, may
+from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import files_with, newest_files
 from pipeline.delta.newest import MOST_FILES, Newest, Query, newest_rows
 from pipeline.delta.opening import open_table
@@ -195,7 +195,7 @@ def _with_profiles(
     if not files:
         return rows
     schema = pa.schema([BRONZE.field(name) for name in _FOREIGN])
-    found = ds.dataset(files, schema=schema).to_table(filter=ds.field("seq").isin(seqs)).to_pylist()
+    found = parquet.dataset(files, schema).to_table(filter=pc.field("seq").isin(seqs)).to_pylist()
     by_place = {(row["game_key"], row["seq"], row["pos"]): row for row in found}
     return [{**by_place.get((row["game_key"], row["seq"], row["pos"]), {}), **row} for row in rows]
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import streamlit as st
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
@@ -21,6 +20,7 @@ from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
 from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import SchemaRequest, list_requests
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.opening import open_table
 from pipeline.delta.usage import Usage, usage
 from pipeline.errors import Refused, first_line

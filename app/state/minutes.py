@@ -4,13 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import pyarrow.fs as pafs
-from deltalake import DeltaTable
-
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.minutes.fold import GRACE_SECONDS
 from listeners.minutes.reader import Place, SeriesReader
-from pipeline.delta.opening import open_table
+from pipeline.delta.log import exists
+from pipeline.delta.opening import DeltaTable, files_below, open_table
 from pipeline.settings import Metrics, Paths
 
 RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
@@ -35,8 +33,8 @@ def settled_seconds(metrics: Metrics) -> float:
 
 def _place(folder: Path, table: MetricsTable) -> Place:
     path = folder / table.name
-    return Place(_opener(path), pafs.SubTreeFileSystem(str(path), pafs.LocalFileSystem()))
+    return Place(_opener(path), files_below(path))
 
 
 def _opener(path: Path) -> Callable[[], DeltaTable | None]:
-    return lambda: open_table(path) if DeltaTable.is_deltatable(str(path)) else None
+    return lambda: open_table(path) if exists(path) else None

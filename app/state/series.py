@@ -4,12 +4,12 @@ import time
 
 import pyarrow as pa
 import streamlit as st
-from deltalake.exceptions import DeltaError
 
 from app.state.minutes import RANGES, open_reader, settled_seconds
 from app.state.services import BY_STORE, Environment
 from listeners.minutes.reader import SeriesReader
 from listeners.series import Series
+from pipeline.delta.errors import DeltaError
 from pipeline.errors import Refused, first_line
 
 

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
-from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -32,7 +30,9 @@ from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import exists
+from pipeline.delta.scratch import DatabaseError
 from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store
@@ -325,7 +325,7 @@ def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
         raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
     try:
         yield
-    except (DeltaError, pa.ArrowException, duckdb.Error, OSError) as error:
+    except (DeltaError, pa.ArrowException, DatabaseError, OSError) as error:
         raise Refused(
             f"The history cannot be read: {first_line(error)}. Streams are not affected. Check {folder}."
         ) from error

@@ -3,12 +3,11 @@
 import logging
 from typing import Any, Final
 
-from deltalake.exceptions import DeltaError
-from deltalake.schema import ArrayType, MapType, StructType
-
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from pipeline.control.operations.definition import ControlContext
+from pipeline.delta.columns import ArrayType, MapType, StructType
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused

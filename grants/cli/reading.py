@@ -2,12 +2,10 @@
 
 from urllib.parse import unquote, urlsplit
 
-from deltalake.exceptions import DeltaError
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
 from grants.applying import proposals
 from grants.catalogs.opening import embedded
-from pipeline.delta.opening import open_table
+from pipeline.delta.errors import DeltaError
+from pipeline.delta.opening import files_below, open_table
 from pipeline.errors import Refused
 from pipeline.settings import Access, Paths
 
@@ -32,7 +30,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     location = catalog.location(catalog.token_of(principal), table.table_id)
     place = unquote(urlsplit(location).path)
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
-        files = SubTreeFileSystem(place, LocalFileSystem())
+        files = files_below(place)
         table_rows = open_table(place).to_pyarrow_dataset(filesystem=files).head(limit)
     except DeltaError as error:
         raise Refused(f"The table at {location} cannot be read: {error}") from error

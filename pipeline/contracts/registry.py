@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from deltalake.exceptions import TableNotFoundError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -27,6 +26,7 @@ from pipeline.contracts.registrations import (
 )
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
 from pipeline.delta.bronze import PROFILE, profile_texts
+from pipeline.delta.errors import TableNotFoundError
 from pipeline.errors import Refused, Transient
 from pipeline.names import GameKey
 from pipeline.store.database.engine import writing

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
@@ -17,6 +16,7 @@ from pipeline.control.capabilities import Capability, read_all_facts, with_quara
 from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.proposals import propose
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline import durable_file
+from pipeline.delta import parquet
 from pipeline.delta.log import Action, commit_file, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
@@ -114,7 +114,7 @@ def write_checkpoint(table: Path, version: int, now: float | None = None, *, who
 
 def _as_parquet(content: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(content, sink, compression="zstd", write_statistics=False, store_schema=False)
+    parquet.write(content, sink, "zstd")
     return bytes(sink.getvalue())
 
 
@@ -231,7 +231,7 @@ def _since(table: Path, last: int, version: int) -> _Since:
 def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     try:
-        rows = pq.read_table(checkpoint)
+        rows = parquet.read(checkpoint)
     except (
         OSError,
         pa.ArrowException,

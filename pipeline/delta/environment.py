@@ -11,8 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from pipeline.delta import parquet
 from pipeline.delta.log import commits_after, log_folder
 from pipeline.errors import Refused, first_line
 from pipeline.names import environment_of_bronze
@@ -54,9 +54,9 @@ def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
     transactions: dict[str, int] = {}
     for file in whole:
         try:
-            if "txn" not in pq.read_schema(file).names:
+            if "txn" not in parquet.schema(file).names:
                 continue
-            transactions_read = pq.read_table(file, columns=["txn"]).column("txn").combine_chunks().drop_null()
+            transactions_read = parquet.read(file, ["txn"]).column("txn").combine_chunks().drop_null()
         except (OSError, pa.ArrowException) as error:
             raise Refused(
                 f"{file} cannot be read, so the environment of this bronze is unknown: {first_line(error)}. Put the "

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from pipeline.delta import parquet
 from pipeline.errors import Refused
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
@@ -113,7 +113,7 @@ def pattern(path: str) -> str:
 
 def read_file(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a data file, also where delta-rs rewrote it; a folder `a=b` on its path adds no column."""
-    return without_views(pq.read_table(path, columns=columns, partitioning=None))
+    return without_views(parquet.read(path, columns))
 
 
 def without_views(rows: pa.Table) -> pa.Table:

@@ -5,6 +5,7 @@ of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not throu
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -53,10 +54,16 @@ def json_lines(text: str) -> list[str]:
 
 
 def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
-    """Write a commit unless its version is taken, or was before log cleanup; return whether it was written."""
+    """Write a commit unless its version is taken, or was before log cleanup; return whether it was written.
+
+    It has an id of its own: storage may have written it and lost the reply, and a repeated request then says that the
+    version is taken. A commit of ours is no lost race.
+    """
     target = commit_file(table, version)
-    text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
-    if not durable_file.create(target, text.encode(), drafted="draft_commit", published="publish_commit"):
+    own = str(uuid.uuid4())
+    text = "\n".join(json.dumps(_with_id(action, own), separators=(",", ":")) for action in actions)
+    written = durable_file.create(target, text.encode(), drafted="draft_commit", published="publish_commit")
+    if not written and not _holds(target, text):
         return False
     if version and not has_version(table, version - 1):
         # The log was cut from below, so it ends elsewhere: this writer had stood still and saw the old end.
@@ -64,6 +71,18 @@ def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool
             target.unlink(missing_ok=True)
         return False
     return True
+
+
+def _with_id(action: Action, own: str) -> Action:
+    """Give a commit its id, by the name that Spark gives its own."""
+    return {"commitInfo": {**action["commitInfo"], "txnId": own}} if "commitInfo" in action else action
+
+
+def _holds(target: Path, text: str) -> bool:
+    try:
+        return target.read_bytes() == text.encode()
+    except FileNotFoundError:  # a cleanup of the log took it
+        return False
 
 
 def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]]]:

@@ -3,16 +3,15 @@
 DuckDB sorts places first and reads the other columns of the chosen ones only, so a row costs little however wide it is.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 
 from pipeline.delta.files import pattern
+from pipeline.delta.scratch import Database, DatabaseError, scratch
 from pipeline.errors import Refused, first_line
 
 MOST_FILES: Final = 24
@@ -89,7 +88,7 @@ def _places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return sorted({(row["seq"], row["pos"]) for row in rows}, reverse=True)
 
 
-def _rows_of(database: duckdb.DuckDBPyConnection, path: str, query: Query, limit: int) -> list[dict[str, Any]]:
+def _rows_of(database: Database, path: str, query: Query, limit: int) -> list[dict[str, Any]]:
     database.read_parquet([pattern(path)], hive_partitioning=False).create_view("written", replace=True)
     if query.empty is None:
         database.execute("CREATE OR REPLACE VIEW rows AS FROM written")
@@ -104,12 +103,9 @@ def _rows_of(database: duckdb.DuckDBPyConnection, path: str, query: Query, limit
 
 
 @contextmanager
-def _database(label: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    with tempfile.TemporaryDirectory(prefix="turnout-newest-") as folder:
-        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 1})
+def _database(label: str) -> Iterator[Database]:
+    with scratch("newest", _MEMORY_LIMIT, threads=1) as database:
         try:
             yield database
-        except duckdb.Error as error:  # DuckDB raises several classes for a damaged file
+        except DatabaseError as error:  # DuckDB raises several classes for a damaged file
             raise Refused(f"{label} cannot be read: {first_line(error)}. Restore its damaged file.") from error
-        finally:
-            database.close()

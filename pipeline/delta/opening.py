@@ -1,11 +1,17 @@
-"""The one place where a Delta table is opened through delta-rs."""
+"""The one place where a Delta table is opened, or made, through delta-rs."""
 
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.schema import Schema
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from pipeline.errors import is_panic
+from pipeline.failpoints import effect
+
+__all__ = ["DeltaTable", "create_plain", "files_below", "open_table"]
 
 
 def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
@@ -28,3 +34,14 @@ def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
             raise DeltaError(f"delta-rs panicked on the log of {folder}: {error}") from error
         raise
     return table
+
+
+def create_plain(folder: Path, columns: pa.Schema) -> None:
+    """Make an empty table where there is none."""
+    with effect("create_table"):
+        DeltaTable.create(folder, Schema.from_arrow(columns), mode="ignore")
+
+
+def files_below(folder: str | Path) -> FileSystem:
+    """Return Arrow's file system of a table's folder, for readers that take one."""
+    return SubTreeFileSystem(str(folder), LocalFileSystem())

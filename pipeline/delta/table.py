@@ -16,12 +16,12 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
+from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
 from pipeline.delta.opening import open_table
@@ -90,7 +90,7 @@ def write_file(
 
 def _write_parquet(table: pa.Table, target: Path, compression: str) -> None:
     with effect("write_data_file"):
-        pq.write_table(table, target, compression=compression, write_statistics=False, store_schema=False)
+        parquet.write(table, target, compression)
 
 
 def _stats(table: pa.Table, columns: Sequence[str]) -> str:

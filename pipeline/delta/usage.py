@@ -3,18 +3,17 @@
 The table's log knows it of every file that one schema wrote; of the others few are read, the newest.
 """
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.delta.files import pattern, require_no_deletion_vectors
+from pipeline.delta.scratch import DatabaseError, scratch
 from pipeline.errors import Refused, first_line
 
 MOST_FILES: Final = 24
@@ -96,17 +95,14 @@ def _of_stats(file: Mapping[str, Any]) -> SchemaRows:
 def _read(paths: Sequence[str], label: str) -> list[tuple[int | None, SchemaRows]]:
     if not paths:
         return []
-    with tempfile.TemporaryDirectory(prefix="turnout-usage-") as folder:
-        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 1})
+    with scratch("usage", _MEMORY_LIMIT, threads=1) as database:
         try:
             files = [pattern(path) for path in paths]
             columns = database.read_parquet(files, hive_partitioning=False, union_by_name=True)
             columns.create_view("written", replace=True)
             found = database.execute(_READ).fetchall()
-        except duckdb.Error as error:  # DuckDB raises several classes for a damaged file
+        except DatabaseError as error:  # DuckDB raises several classes for a damaged file
             raise Refused(f"{label} cannot be read: {first_line(error)}. Restore its damaged file.") from error
-        finally:
-            database.close()
     return [(schema, SchemaRows(rows, _seconds(first), _seconds(last))) for schema, rows, first, last in found]
 
 

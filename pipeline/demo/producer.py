@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Event as StopEvent
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.demo.simulator import Event

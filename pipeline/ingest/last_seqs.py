@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from pipeline import durable_file
 from pipeline.delta.lost_seqs import LostSeqs
@@ -41,7 +41,7 @@ def read_last_seqs(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] =
     if (bronze.cursor or 0) <= kept.seq:
         return last_seqs
     dataset = open_table(bronze.path).to_pyarrow_dataset()
-    for batch in dataset.to_batches(columns=["game_key", "seq"], filter=ds.field("seq") > kept.seq):
+    for batch in dataset.to_batches(columns=["game_key", "seq"], filter=pc.field("seq") > kept.seq):
         last = pa.Table.from_batches([batch]).group_by("game_key").aggregate([("seq", "max")])
         for row in last.to_pylist():
             last_seqs[row["game_key"]] = max(row["seq_max"], last_seqs.get(row["game_key"], 0))

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.delta import generation, lost_seqs
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable

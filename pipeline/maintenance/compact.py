@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, PostCommitHookProperties
 
-from pipeline.delta.opening import open_table
+from pipeline.delta.commits import QUIET
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import DataFile, discard
 from pipeline.failpoints import effect, hit
@@ -28,9 +28,6 @@ _OPERATION: Final = "OPTIMIZE"
 
 Write = Callable[[Sequence[TableFile]], list[DataFile]]
 """Writes the rows of files into new ones; raises TooLarge."""
-
-QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
 
 GAME: Final = ("_seq", "_pos")
 """The row order of a game's file; metrics have none."""

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-
 from pipeline import durable_file
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import commits_after
+from pipeline.delta.opening import DeltaTable
 from pipeline.failpoints import effect
 
 _MARKED: Final = "_maintenance.json"

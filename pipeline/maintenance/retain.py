@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
+from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
+from pipeline.delta.commits import QUIET
 from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
-from pipeline.maintenance.compact import QUIET
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
 
@@ -81,7 +80,7 @@ def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) 
     window = plan.LogWindow(now - wanted.log_retention_hours * 3600, wanted.log_megabytes * 1_000_000, recent)
     keep = plan.first_kept(entries, window, _pointed_to(path))
     if keep is not None:
-        pq.read_metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
+        parquet.metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
     for name in plan.expendable_log(entries, keep, recent):
         with effect("delete_log_entry"):
             (log_folder(path) / name).unlink(missing_ok=True)

@@ -5,7 +5,6 @@ to a temporary folder, and cut into files by key.
 """
 
 import json
-import tempfile
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
+from pipeline.delta import parquet
+from pipeline.delta.opening import DeltaTable
+from pipeline.delta.parquet import Dataset
 from pipeline.delta.rewrite import TableFile
+from pipeline.delta.scratch import OutOfMemory, scratch
 from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
@@ -42,9 +41,9 @@ def columns_of(table: DeltaTable) -> pa.Schema:
     return pa.schema([field for field in pa.schema(table.schema().to_arrow()) if field.name not in partitions])
 
 
-def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dataset:
+def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> Dataset:
     """Return files of a table as a dataset; a column that a file lacks is null."""
-    return ds.dataset([str(path / file.path) for file in files], schema=columns, format="parquet")
+    return parquet.dataset([str(path / file.path) for file in files], columns)
 
 
 def packed(
@@ -92,7 +91,7 @@ def sorted_by_game(
             for batch in answer:
                 if batch.num_rows:
                     cutter.add(pa.Table.from_batches([batch]).select(columns.names).cast(columns))
-    except (duckdb.OutOfMemoryException, OSError) as error:
+    except (OutOfMemory, OSError) as error:
         if "Out of Memory" not in str(error):  # while the result streams, it comes as an OSError
             raise
         discard(path, cutter.finish())
@@ -101,16 +100,13 @@ def sorted_by_game(
 
 
 @contextmanager
-def queried(dataset: ds.Dataset, names: Sequence[str], query: str) -> Iterator[pa.RecordBatchReader]:
+def queried(dataset: Dataset, names: Sequence[str], query: str) -> Iterator[pa.RecordBatchReader]:
     """Yield the result of a query over columns of a dataset, named `rows`, with bounded memory."""
     # One batch after the other: a dataset read ahead by all threads would hold far more than the sort does.
     scanner = dataset.scanner(
         columns=list(names), batch_size=ROW_GROUP_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
     )
-    with (
-        tempfile.TemporaryDirectory(prefix="turnout-maintain-") as folder,
-        duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2}) as database,
-    ):
+    with scratch("maintain", _MEMORY_LIMIT, threads=2) as database:
         database.execute("SET TimeZone = 'UTC'")
         database.register("rows", scanner.to_reader())
         answer = database.sql(query).to_arrow_reader(ROW_GROUP_ROWS)
@@ -172,9 +168,7 @@ class _OpenFile:
         with effect("write_data_file"):
             self._sink = pa.OSFile(str(self._path), "wb")
         with effect("write_data_file"):
-            self._writer = pq.ParquetWriter(
-                self._sink, columns, compression="zstd", write_statistics=["game_key", "seq"], store_schema=False
-            )
+            self._writer = parquet.writer(self._sink, columns, ["game_key", "seq"])
         self._rows = 0
         self._games: list[str] = []
         self._seqs: list[int] = []

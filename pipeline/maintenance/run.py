@@ -11,12 +11,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
 from listeners.metrics_schema import MINUTES, TABLES, moment
 from pipeline import names
-from pipeline.delta.log import is_plain
-from pipeline.delta.opening import open_table
+from pipeline.delta.log import exists, is_plain
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.errors import first_line
 from pipeline.maintenance import retain
@@ -95,7 +93,7 @@ def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> It
 
 def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
     path = job.path
-    if not DeltaTable.is_deltatable(str(path)):
+    if not exists(path):
         return None
     report = TableReport(job.name)
     try:

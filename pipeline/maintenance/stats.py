@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+
+from pipeline.delta.opening import DeltaTable
 
 _LONGEST: Final = 32  # characters of a text; more would bloat the log
 _LAST_CHARACTER: Final = "\U0010ffff"

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
+from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE, text
 from pipeline.delta.environment import require_own
+from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
@@ -63,7 +63,7 @@ class BronzeRows:
         if not files:
             return
         was_unknown = (text("refused") == UNKNOWN_GAME) & (text("game") == self._game.name)
-        rows = ds.dataset(files, schema=_READ).scanner(
+        rows = parquet.dataset(files, _READ).scanner(
             filter=span & ((text("game_key") == self._game.key) | was_unknown),
             batch_size=_BATCH_ROWS,
             batch_readahead=1,

@@ -14,11 +14,11 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
-from deltalake.schema import Schema
 
+from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointed_to, write_checkpoint
+from pipeline.delta.columns import json_of
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import LOG, Action, exists, log_folder, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
@@ -182,7 +182,7 @@ def _versions(folder: Path) -> set[int]:
 def _checkpointed(file: Path) -> list[Action]:
     content = file.read_bytes()  # an error of storage is not damage
     try:
-        rows = pq.read_table(pa.BufferReader(content))
+        rows = parquet.read(content)
         actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:  # Arrow raises OSError for unreadable bytes, too
         raise DeltaError(f"{file} is damaged: {error}") from error
@@ -201,7 +201,7 @@ def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int)
         "name": before.get("name"),
         "description": before.get("description") or description,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": Schema.from_arrow(columns).to_json(),
+        "schemaString": json_of(columns),
         "partitionColumns": [],
         "configuration": dict(before.get("configuration") or {}),
         "createdTime": before.get("createdTime") or now_ms,

@@ -6,26 +6,24 @@ conflicts with other repairs and starts over; passes only append, and go on.
 """
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta import parquet
 from pipeline.delta.environment import require_own
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import without_views
 from pipeline.delta.opening import open_table
+from pipeline.delta.scratch import scratch
 from pipeline.delta.table import DataFile, TableConflict, discard, write_file
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
@@ -182,10 +180,7 @@ class _Dedupe:
         """Yield the copies of doubled rows by their places, a bounded number of places at once."""
         if not self._files:
             return
-        with (
-            tempfile.TemporaryDirectory(prefix="turnout-dedupe-") as folder,
-            duckdb.connect(str(Path(folder, "rows.duckdb")), config={"memory_limit": _MEMORY_LIMIT}) as database,
-        ):
+        with scratch("dedupe", _MEMORY_LIMIT, on_disk=True) as database:
             database.execute(_ROWS)
             paths = sorted(self._files)
             for number, path in enumerate(paths):
@@ -223,7 +218,7 @@ class _Dedupe:
 
     def _count(self, path: str) -> int:
         if path not in self._rows:
-            self._rows[path] = pq.read_metadata(path).num_rows
+            self._rows[path] = parquet.metadata(path).num_rows
         return self._rows[path]
 
     def _as_bronze_says(self, unlike: Mapping[Place, list[Copy]], values: "_Values") -> dict[Place, Copy]:
@@ -270,7 +265,7 @@ class _Dedupe:
         if len(rows) == self._count(path):
             return
         first = 0
-        for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS):
+        for batch in parquet.open_file(path).iter_batches(_FILE_ROWS):
             numbers = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
             kept = without_views(pa.Table.from_batches([batch])).filter(pa.array(~np.isin(numbers, rows)))
@@ -316,7 +311,7 @@ class _Values:
 def _places_of(number: int, path: str) -> Iterator[pa.Table]:
     """Yield file number, row number, seq and pos of a file's rows; a row without a place is no copy."""
     first = 0
-    for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS, columns=["_seq", "_pos"]):
+    for batch in parquet.open_file(path).iter_batches(_FILE_ROWS, columns=["_seq", "_pos"]):
         rows = pa.array(np.arange(first, first + batch.num_rows))
         first += batch.num_rows
         if batch.num_columns == len(PLACES):
@@ -328,7 +323,7 @@ def _places_of(number: int, path: str) -> Iterator[pa.Table]:
 def _rows_of(path: str, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return rows of a file by their numbers, which are in order."""
     places, first = [], 0
-    file = pq.ParquetFile(path)
+    file = parquet.open_file(path)
     for batch in file.iter_batches(_PLACES_AT_ONCE):
         inside = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
         first += batch.num_rows

@@ -5,10 +5,10 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
+from pipeline.delta import parquet
 from pipeline.delta.files import files_with
+from pipeline.delta.opening import DeltaTable
 
 PLACES: Final = pa.schema([("seq", pa.int64()), ("pos", pa.int32())])
 """The columns of a table of places."""
@@ -23,7 +23,7 @@ def landed(table: DeltaTable, folder: Path, wanted: pa.Table) -> pa.Table:
     if not files or not wanted.num_rows:
         return PLACES.empty_table()
     columns = {"seq": pc.field("_seq").cast(pa.int64()), "pos": pc.field("_pos").cast(pa.int32())}
-    rows = ds.dataset(files).to_table(columns=columns, filter=pc.field("_seq").isin(seqs))
+    rows = parquet.dataset(files).to_table(columns=columns, filter=pc.field("_seq").isin(seqs))
     return distinct(within(rows, wanted))
 
 

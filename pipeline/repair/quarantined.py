@@ -1,19 +1,18 @@
 """Reads quarantine as the set it is, without Spark: each place once, without places in the game's table (law L5)."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import paths_of, pattern
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
 from pipeline.repair.places import PLACES, landed
@@ -122,7 +121,7 @@ def moment(text: str) -> datetime:
 class Quarantined:
     """The refused rows of one selection, as of one moment."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, database: Database) -> None:
         """Use `opened`."""
         self._database = database
 
@@ -176,9 +175,8 @@ def opened(
     Raises:
         Refused: quarantine, or the table of one of these games, cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="turnout-quarantine-") as folder:
-        # Each thread holds rows beyond the limit, so their number does not depend on the machine's cores.
-        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2})
+    # The number of threads does not depend on the machine's cores, as each holds rows beyond the limit.
+    with scratch("quarantine", _MEMORY_LIMIT, threads=2) as database:
         try:
             if files := _files(paths):
                 database.read_parquet(files, union_by_name=True, hive_partitioning=False).create_view("written")
@@ -193,14 +191,12 @@ def opened(
             if not twins:
                 _leave_out_twins(paths, known, result)
             yield result
-        except duckdb.OutOfMemoryException:
+        except OutOfMemory:
             raise
-        except duckdb.Error as error:  # DuckDB raises several classes for a damaged file
+        except DatabaseError as error:  # DuckDB raises several classes for a damaged file
             raise Refused(
                 f"Quarantine cannot be read: {first_line(error)}. Restore its damaged file, then try again."
             ) from error
-        finally:
-            database.close()
 
 
 def _files(paths: Paths) -> list[str]:

@@ -14,16 +14,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.environment import require_own
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.log import exists
-from pipeline.delta.opening import open_table
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.errors import Conflict, Refused, Transient

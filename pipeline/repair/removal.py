@@ -3,21 +3,17 @@
 Used for quarantine (`stale_quarantine`) and for game tables (`dedupe`). Rows that others append meanwhile stay.
 """
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 
-from pipeline.delta.opening import open_table
+from pipeline.delta.commits import exchange
+from pipeline.delta.errors import CommitFailedError
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import DataFile, TableConflict, discard
-from pipeline.failpoints import effect
 from pipeline.lists import join_limited
-from pipeline.repair.switch import ONCE, QUIET
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +59,6 @@ def file_sizes(table: DeltaTable) -> dict[str, int]:
 
 
 def _commit(table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
-    now_ms = int(time.time() * 1000)
-    removes = [RemoveAction(path, True, now_ms, sizes[path], {}) for path in sorted(removal.removed)]
-    adds = [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in removal.added]
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, (version or 0) + 1) for app, version in removal.counters.items()],
-        custom_metadata={"turnout": removal.note},
-        max_commit_retries=ONCE,
-    )
-    with effect("remove_rows"):
-        table.create_write_transaction(
-            [*adds, *removes],
-            mode="append",
-            schema=table.schema(),
-            commit_properties=properties,
-            post_commithook_properties=QUIET,
-        )
+    removed = {path: sizes[path] for path in removal.removed}
+    counted = {app: (version or 0) + 1 for app, version in removal.counters.items()}
+    exchange(table, removed, removal.added, counted, removal.note)

@@ -14,11 +14,11 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard
 from pipeline.errors import Refused, Transient, first_line

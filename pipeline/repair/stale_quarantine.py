@@ -16,13 +16,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pipeline import names
 from pipeline.delta.environment import require_own
 from pipeline.delta.files import files_with, read_file
 from pipeline.delta.log import exists
-from pipeline.delta.opening import open_table
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal

@@ -1,31 +1,21 @@
 """The one commit of a rebuild: all files out, the new ones in, the new generation's cursor set (law L12)."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.schema import Schema
-from deltalake.transaction import AddAction
 
 from pipeline import names
 from pipeline.delta.accepted_gaps import VersionOf
+from pipeline.delta.commits import overwrite
+from pipeline.delta.errors import CommitFailedError, DeltaError
 from pipeline.delta.generation import RETIRED
-from pipeline.delta.opening import open_table
+from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
-from pipeline.failpoints import effect
 from pipeline.repair import damaged_log
 from pipeline.store.games import Game
-
-ONCE: Final = 0
-"""Commit retries: the commit follows the version that was read, or fails."""
-
-QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +116,9 @@ def _require_unchanged(folder: Path, switch: Switch, version_of: VersionOf) -> N
 
 
 def _commit(table: DeltaTable, switch: Switch) -> None:
-    now_ms = int(time.time() * 1000)
-    held, wanted = table.schema(), Schema.from_arrow(switch.columns)
     moved = {
         switch.old_app: RETIRED,
         switch.new_app: switch.cursor,
         names.repair_app_id(switch.environment, switch.game.key): (switch.repairs or 0) + 1,
     }
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, version) for app, version in moved.items()],
-        custom_metadata={"turnout": f"rebuild: generation {switch.generation + 1}"},
-        max_commit_retries=ONCE,
-    )
-    with effect("switch_generation"):
-        table.create_write_transaction(
-            [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in switch.files],
-            mode="overwrite",
-            schema=held if _types(held) == _types(wanted) else wanted,
-            commit_properties=properties,
-            post_commithook_properties=QUIET,
-        )
-
-
-def _types(schema: Schema) -> dict[str, object]:
-    return {field.name: field.type for field in schema.fields}
+    overwrite(table, switch.files, switch.columns, moved, f"rebuild: generation {switch.generation + 1}")

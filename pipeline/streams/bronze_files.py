@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
-from pipeline.delta import lost_seqs
+from pipeline.delta import lost_seqs, parquet
 from pipeline.delta.files import files_with
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
@@ -71,7 +69,7 @@ def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
     size = Path(file).stat().st_size
     if size <= part_bytes:
         return [(Piece(file), size)]
-    groups = pq.read_metadata(file).num_row_groups
+    groups = parquet.metadata(file).num_row_groups
     each = max(1, groups * part_bytes // size)
     return [
         (Piece(file, tuple(range(first, min(first + each, groups)))), size * each // groups)

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,6 +21,7 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient

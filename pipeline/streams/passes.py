@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta import parquet
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
@@ -234,7 +234,7 @@ class Passes:
     def _file_of(self, refused: RefusedRows, ready: KeysView[str], present: pa.Table | None) -> DataFile | None:
         """Return a file with only the rows that belong in quarantine; holds one file of refused rows in memory."""
         folder = self._quarantine.path
-        rows = pq.read_table(str(folder / refused.file.path), partitioning=None)
+        rows = parquet.read(folder / refused.file.path)
         kept = rows.filter(pc.is_in(rows.column("game_key"), pa.array(list(ready), pa.string())))
         kept = kept if present is None else without(kept, present).select(QUARANTINE.names)
         if kept.num_rows == rows.num_rows:

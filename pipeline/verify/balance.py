@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-import duckdb
-
+from pipeline.delta.scratch import Database
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
 from pipeline.verify import readings, replayable, routing, rules, sources
@@ -172,7 +171,7 @@ def verify(
 
 
 def _compare_source(
-    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, known: sources.Sources | None
+    database: Database, bronze: readings.TableSnapshot, known: sources.Sources | None
 ) -> sources.Lagging | None:
     if known is None or not bronze.files:
         database.execute(rules.NO_RECORDS)
@@ -182,7 +181,7 @@ def _compare_source(
     return None if known is None else sources.judge(database, bronze, known)
 
 
-def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, int | None]]:
+def _games(database: Database) -> dict[str, tuple[str | None, int | None]]:
     """Return each game's name and cursor by its key."""
     rows = database.execute(
         "SELECT game_key, min(game), any_value(cursor) FROM places LEFT JOIN titles USING (game_key) GROUP BY game_key"
@@ -190,7 +189,7 @@ def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, i
     return {key: (None if key == MALFORMED else game, cursor) for key, game, cursor in rows}
 
 
-def _counts(database: duckdb.DuckDBPyConnection) -> dict[str, Counts]:
+def _counts(database: Database) -> dict[str, Counts]:
     places = database.execute("SELECT game_key FROM places").fetchall()
     counted: dict[str, dict[str, int]] = {key: {} for (key,) in places}
     for sql in rules.COUNTS:
@@ -205,7 +204,7 @@ def _at_rest(counts: Counts) -> Counts:
     return replace(counts, pending=0, retired=counts.pending)
 
 
-def _problems(database: duckdb.DuckDBPyConnection, games: Mapping[str, tuple[str | None, int | None]]) -> list[Problem]:
+def _problems(database: Database, games: Mapping[str, tuple[str | None, int | None]]) -> list[Problem]:
     rows = database.execute(rules.PROBLEMS, [EVIDENCE_ROWS]).fetchall()
     return [
         _problem(kind, key, games[key][0] if key in games else None, seq, pos, detail)
@@ -219,7 +218,7 @@ def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos:
     return Problem(kind, key, game, known_seq, None if pos is None or pos < 0 else pos, detail)
 
 
-def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | None, int]]:
+def _wrong_keys(database: Database) -> list[tuple[str, str | None, int]]:
     """Return (key, name, rows) of bronze rows whose key is not their name's.
 
     Refused rows may have the malformed key whatever their name: it has no table. There may be millions of such names,
@@ -235,7 +234,7 @@ def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | No
 
 
 def _wrong_key_problems(
-    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, key: str, game: str | None
+    database: Database, bronze: readings.TableSnapshot, key: str, game: str | None
 ) -> list[Problem]:
     rows = readings.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
     detail = "bronze row without a game name" if game is None else f"bronze row whose name has the key {key_of(game)}"

@@ -4,21 +4,18 @@ Read from the Parquet files that delta-rs lists, with no code of the path that w
 entries; nothing here writes to an environment.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-
 from pipeline.delta import accepted_gaps
 from pipeline.delta.environment import require_own
+from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import paths_of, pattern
-from pipeline.delta.opening import open_table
+from pipeline.delta.opening import DeltaTable, open_table
+from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
@@ -117,7 +114,7 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
 
 
 @contextmanager
-def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(reading: Reading) -> Iterator[Database]:
     """Open a temporary database with the tables `places`, `gaps`, `reserved`, `titles`, `entries` and `chain`.
 
     It is deleted after the block.
@@ -125,22 +122,15 @@ def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         Refused: a data file cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="turnout-verify-") as folder:
-        database = duckdb.connect(
-            str(Path(folder, "books.duckdb")),
-            config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "preserve_insertion_order": False},
-        )
-        try:
-            database.execute(_SCHEMA)
-            database.execute("BEGIN")  # one commit to disk for all tables, not one each
-            _load(database, reading)
-            database.execute("COMMIT")
-            yield database
-        finally:
-            database.close()
+    with scratch("verify", _MEMORY_LIMIT, on_disk=True, ordered=False) as database:
+        database.execute(_SCHEMA)
+        database.execute("BEGIN")  # one commit to disk for all tables, not one each
+        _load(database, reading)
+        database.execute("COMMIT")
+        yield database
 
 
-def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: TableSnapshot, *values: object) -> list[Any]:
+def execute(database: Database, sql: str, snapshot: TableSnapshot, *values: object) -> list[Any]:
     """Run a statement that reads the snapshot's data files; return its rows, none when there are no files.
 
     Its parameters are the values, in order; the snapshot itself among them stands for its files.
@@ -153,9 +143,9 @@ def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: TableSnapsh
     parameters = [list(snapshot.files) if value is snapshot else value for value in values]
     try:
         return database.execute(sql, parameters).fetchall()
-    except duckdb.OutOfMemoryException:
+    except OutOfMemory:
         raise
-    except duckdb.Error as error:  # DuckDB raises this very class for a damaged page
+    except DatabaseError as error:  # DuckDB raises this very class for a damaged page
         reason = first_line(error)
         raise Refused(
             f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. If VACUUM has just run, verify "
@@ -163,7 +153,7 @@ def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: TableSnapsh
         ) from error
 
 
-def spans(database: duckdb.DuckDBPyConnection, table: TableSnapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
+def spans(database: Database, table: TableSnapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Return a game table's files with rows that have a place, each with its first and last seq, read from the rows.
 
     Not from the log's statistics: a writer with wrong statistics would hide rows.
@@ -174,7 +164,7 @@ def spans(database: duckdb.DuckDBPyConnection, table: TableSnapshot) -> tuple[tu
     return tuple((path, (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
 
 
-def _load(database: duckdb.DuckDBPyConnection, reading: Reading) -> None:
+def _load(database: Database, reading: Reading) -> None:
     bronze = reading.bronze
     execute(database, _READ_TITLES, bronze, bronze)
     keys = {key for (key,) in database.execute("SELECT DISTINCT game_key FROM titles").fetchall()} | set(reading.tables)

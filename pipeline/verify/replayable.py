@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import duckdb
-
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta.scratch import Database
 from pipeline.names import GameKey
 from pipeline.verify import readings
 
@@ -46,7 +45,7 @@ def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[st
 
 
 def count(
-    database: duckdb.DuckDBPyConnection, quarantine: readings.TableSnapshot | None, registered: Collection[Landing]
+    database: Database, quarantine: readings.TableSnapshot | None, registered: Collection[Landing]
 ) -> dict[str, int]:
     """Return by game key how many places in quarantine have a schema that lands today.
 

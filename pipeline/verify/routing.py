@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-import duckdb
-
+from pipeline.delta.scratch import Database
 from pipeline.names import MALFORMED
 from pipeline.verify import readings
 
@@ -54,9 +53,7 @@ WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 't
 """
 
 
-def reassign_rows(
-    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, key_of: Callable[[str], str]
-) -> None:
+def reassign_rows(database: Database, bronze: readings.TableSnapshot, key_of: Callable[[str], str]) -> None:
     """Count rows that were refused as of no known game with the game they name, if they have landed in its table.
 
     Raises:

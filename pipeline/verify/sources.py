@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-import duckdb
-import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline import query_log
+from pipeline.delta import parquet
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import commit_file, commits_after, listed_commits
 from pipeline.delta.opening import open_table
+from pipeline.delta.scratch import Database
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
@@ -115,7 +115,7 @@ def observe(
     return Sources(tuple(periods), mixed, known or None, " ".join(unknown) or None)
 
 
-def load_periods(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
+def load_periods(database: Database, sources: Sources) -> None:
     """Create the table `eras` for `rules.READ_TWICE`, without rows of topics with unknown eras."""
     database.execute("CREATE TABLE eras (source VARCHAR, since BIGINT, identity VARCHAR)")
     known = [each for each in sources.periods if each.topic not in sources.mixed]
@@ -130,7 +130,7 @@ def load_periods(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
         )
 
 
-def judge(database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, sources: Sources) -> Lagging:
+def judge(database: Database, bronze: readings.TableSnapshot, sources: Sources) -> Lagging:
     """Compare bronze with the part of its source that ingest has passed."""
     notes = tuple(
         f"Topic {topic!r} was read from several clusters, so records that were read twice cannot be found."
@@ -284,13 +284,13 @@ def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[s
         name = unquote(add["path"])
         rows = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
         if rows is None:
-            rows = pq.read_metadata(landing / name).num_rows
+            rows = parquet.metadata(landing / name).num_rows
         inside = name.partition(f"{landing}/")[2] or name
         yield inside.rsplit("/", 1)[-1] if re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*:/", inside) else inside, int(rows)
 
 
 def _lagging_files(
-    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, passed: PassedFiles, notes: tuple[str, ...]
+    database: Database, bronze: readings.TableSnapshot, passed: PassedFiles, notes: tuple[str, ...]
 ) -> Lagging:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
     in_bronze = dict(readings.execute(database, sql, bronze, bronze))
@@ -317,7 +317,7 @@ WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL GROUP BY "partition"
 
 
 def _lagging_offsets(
-    database: duckdb.DuckDBPyConnection, bronze: readings.TableSnapshot, passed: PassedOffsets, notes: tuple[str, ...]
+    database: Database, bronze: readings.TableSnapshot, passed: PassedOffsets, notes: tuple[str, ...]
 ) -> Lagging:
     """Find offsets that ingest has passed and bronze lacks; gaps of transactions and compaction are fine."""
     holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MAX_RANGES)
@@ -354,7 +354,7 @@ def _lagging_offsets(
 
 
 def _lacking(
-    database: duckdb.DuckDBPyConnection,
+    database: Database,
     bronze: readings.TableSnapshot,
     passed: PassedOffsets,
     holes: Sequence[tuple[int, int, int]],

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import Schema
+from pipeline.delta import parquet
 from pipeline.delta.files import without_views
 from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
@@ -150,7 +150,7 @@ def _portions(part: Part) -> Iterator[pa.Table]:
     """Yield bronze's rows in portions to decode together."""
     waiting: list[pa.Table] = []
     for path, group in part.groups:
-        file = pq.ParquetFile(path)
+        file = parquet.open_file(path)
         stored_names = [name for name in _READ.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=stored_names, use_threads=False):
             columns = [
@@ -271,7 +271,7 @@ class _Work:
         for path, (first, last) in self._subject.tables.get(key, ()):
             if first > high or last < low:
                 continue
-            for batch in pq.ParquetFile(path).iter_batches(_DECODED_ROWS, use_threads=False):
+            for batch in parquet.open_file(path).iter_batches(_DECODED_ROWS, use_threads=False):
                 landed = without_views(pa.Table.from_batches([batch]))
                 landed = landed.filter(pc.and_(pc.is_valid(landed.column("_seq")), pc.is_valid(landed.column("_pos"))))
                 landed_places = place(landed.column("_seq").to_numpy(), landed.column("_pos").to_numpy())

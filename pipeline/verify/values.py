@@ -17,12 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta import parquet
+from pipeline.delta.scratch import Database
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.verify import readings
@@ -73,7 +73,7 @@ class Values:
     undecodable: Mapping[str, int]  # likewise those that do not; rows that kill a worker are in neither
 
 
-def compare(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted) -> Values:
+def compare(database: Database, reading: readings.Reading, wanted: Wanted) -> Values:
     """Compare the values of all landed rows, or of a sample, with bronze.
 
     Args:
@@ -101,7 +101,7 @@ def compare(database: duckdb.DuckDBPyConnection, reading: readings.Reading, want
     )
 
 
-def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted, folder: Path) -> Subject:
+def _subject(database: Database, reading: readings.Reading, wanted: Wanted, folder: Path) -> Subject:
     chosen = None
     if wanted.sample is not None:
         sampled = database.execute(_CHOSEN, {"limit": wanted.sample}).fetchnumpy()
@@ -132,7 +132,7 @@ def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
     rows, size, groups = 0, 0, list[tuple[str, int]]()
     for path in sorted(bronze):
         try:
-            metadata = pq.read_metadata(path)
+            metadata = parquet.metadata(path)
         except (OSError, pa.ArrowException) as error:
             raise damaged(error) from error
         for number in range(metadata.num_row_groups):

@@ -7,6 +7,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
+from pipeline import durable_file
 from pipeline.delta import table as delta_table
 from pipeline.delta.log import is_plain, publish_commit, read_commit
 from pipeline.delta.table import CursorTable, TableConflict, write_file
@@ -160,3 +161,23 @@ def test_a_commit_with_line_separators_in_its_statistics_is_read(path: Path) -> 
     table.commit([write_file(_rows(2), path, ["_seq"])], None, 2)
     assert table.transaction_version(f"another {SEPARATORS}") == 1
     assert _read(path) == [1, 2]
+
+
+def test_a_commit_whose_reply_was_lost_is_no_lost_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L3: where storage wrote a commit and says that its version is taken, its writer reads it back as its own."""
+    table = CursorTable.create(tmp_path, SCHEMA, APP)
+    real = durable_file.create
+
+    def lossy(target: Path, content: bytes, **points: str) -> bool:
+        return real(target, content, **points) and False
+
+    monkeypatch.setattr(durable_file, "create", lossy)
+    table.commit([write_file(_rows(1), tmp_path)], None, 1)
+    assert (table.cursor, DeltaTable(tmp_path).version()) == (1, 1)
+    monkeypatch.undo()
+    zombie = CursorTable.open(tmp_path, APP)
+    assert zombie is not None
+    table.commit([write_file(_rows(2), tmp_path)], 1, 2)
+    with pytest.raises(TableConflict):
+        zombie.commit([write_file(_rows(2), tmp_path)], 1, 2)
+    assert _read(tmp_path) == [1, 2]

@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
@@ -26,7 +24,9 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
 from pipeline.control.operations.tries import worked
 from pipeline.control.roles import Role
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
+from pipeline.delta.scratch import DatabaseError
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import join_limited
@@ -76,7 +76,7 @@ def dedupe_each(
     for game in games:
         try:
             done.append(dedupe(paths, environment, schemas, game, dry_run=dry_run, shown=(shown or {}).get(game.key)))
-        except (Refused, Transient, DeltaError, OSError, pa.ArrowException, duckdb.Error) as error:
+        except (Refused, Transient, DeltaError, OSError, pa.ArrowException, DatabaseError) as error:
             reason = first_line(error)
             failed.append(reason if game.key in reason else f"{game.key}: {reason}")
     return done, failed

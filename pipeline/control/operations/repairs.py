@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from listeners.sample import Lane
@@ -32,6 +31,7 @@ from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.tries import worked
 from pipeline.control.roles import Role
 from pipeline.delta import generation
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line

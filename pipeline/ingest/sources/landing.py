@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
-from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.opening import open_table
+from pipeline.delta.errors import TableNotFoundError
+from pipeline.delta.opening import create_plain, open_table
 from pipeline.errors import Refused
-from pipeline.failpoints import effect
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import (
     Commits,
@@ -83,8 +80,7 @@ class Landing:
             if self.settings[0].path:
                 raise Refused(f"There is no landing table {self._landing}. Create it, or correct its path.") from error
             wanted = LANDING.append(BRONZE.field(HEADERS)) if self._needs_headers else LANDING
-            with effect("create_table"):
-                DeltaTable.create(self._landing, Schema.from_arrow(wanted), mode="ignore")
+            create_plain(self._landing, wanted)
             return
         wrong = any(columns.get(field.name) != field.type for field in LANDING)
         headers = columns.get(HEADERS)

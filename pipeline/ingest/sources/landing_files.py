@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.fs
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
+from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.opening import DeltaTable
 from pipeline.ingest.sources.kind import INPUT
 from pipeline.ingest.sources.landing_log import LANDING, file_name, place
 
@@ -67,8 +66,7 @@ def read_files(
 
 def _rows(path: str, landing: Path, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     where = place(landing, path)
-    system, name = pa.fs.FileSystem.from_uri(path) if where is None else (pa.fs.LocalFileSystem(), str(where))
-    with system.open_input_file(name) as stream, pq.ParquetFile(stream) as file:
+    with parquet.open_uri(path) if where is None else parquet.open_file(where) as file:
         meta = file.metadata
         size = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
         most = _BATCH_BYTES * meta.num_rows // max(1, size)

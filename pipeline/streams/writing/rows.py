@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE, text
+from pipeline.delta.parquet import Scanner
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing.split import READ, REPORT, Place, SplitJob, split
 
@@ -87,14 +87,11 @@ def _nulls(name: str) -> Column:
     return F.lit(None).cast(_SPARK_TYPES[BRONZE.field(name).type]).alias(name)
 
 
-def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> ds.Scanner:
+def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> Scanner:
     condition = (pc.field("seq") > low) & (pc.field("seq") <= high)
     if keys:
         condition &= text("game_key").isin(pa.array(keys, pa.string()))
-    form, local = ds.ParquetFileFormat(), LocalFileSystem()
-    fragments = [form.make_fragment(piece.path, local, row_groups=piece.groups) for piece in part]
-    dataset = ds.FileSystemDataset(fragments, _READ, form, local)
-    return dataset.scanner(
+    return parquet.pieces([(piece.path, piece.groups) for piece in part], _READ).scanner(
         columns=list(columns), filter=condition, use_threads=False, batch_readahead=0, fragment_readahead=1
     )
 

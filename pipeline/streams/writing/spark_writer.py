@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDelta
-from deltalake.schema import Schema
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +20,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.contracts.columns import merge
+from pipeline.delta.columns import arrow_of, json_of
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
@@ -78,7 +78,7 @@ class SparkTable:
             Refused: a column of the table has another type.
             Transient: Spark cannot do it now.
         """
-        held = pa.schema(Schema.from_json(self._schema).to_arrow())
+        held = arrow_of(self._schema)
         if merge(held, target) == held:
             return False
         hit("in_schema_change")
@@ -213,7 +213,7 @@ def _transactions(snapshot: Any) -> dict[str, int]:
 
 def _spark_schema(target: pa.Schema) -> StructType:
     """Return columns as Spark's type: Delta writes a schema just as Spark does."""
-    return StructType.fromJson(json.loads(Schema.from_arrow(target).to_json()))
+    return StructType.fromJson(json.loads(json_of(target)))
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""Commits of finished files through delta-rs, to tables of any protocol: a new generation, or files without some rows.
+
+`CursorTable` and `replace_files` write plain tables themselves; these two replace rows, which delta-rs checks better.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipeline.delta.table import DataFile
+from pipeline.failpoints import effect
+
+QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
+
+_ONCE: Final = 0  # retries: the commit follows the version that was read, or fails
+
+
+def overwrite(
+    table: DeltaTable, files: Iterable[DataFile], columns: pa.Schema, transactions: Mapping[str, int], note: str
+) -> None:
+    """Replace all files of a table, and its columns where they differ, in one commit.
+
+    Raises:
+        CommitFailedError: another commit was first, or storage refused it.
+    """
+    held, wanted = table.schema(), Schema.from_arrow(columns)
+    with effect("switch_generation"):
+        table.create_write_transaction(
+            _added(files),
+            mode="overwrite",
+            schema=held if _types(held) == _types(wanted) else wanted,
+            commit_properties=_properties(transactions, note),
+            post_commithook_properties=QUIET,
+        )
+
+
+def exchange(
+    table: DeltaTable,
+    removed: Mapping[str, int],
+    added: Iterable[DataFile],
+    transactions: Mapping[str, int],
+    note: str,
+) -> None:
+    """Replace some files, given with their sizes in bytes, by others in one commit.
+
+    Raises:
+        CommitFailedError: another commit was first, or storage refused it.
+    """
+    now_ms = int(time.time() * 1000)
+    removes = [RemoveAction(path, True, now_ms, size, {}) for path, size in sorted(removed.items())]
+    with effect("remove_rows"):
+        table.create_write_transaction(
+            [*_added(added), *removes],
+            mode="append",
+            schema=table.schema(),
+            commit_properties=_properties(transactions, note),
+            post_commithook_properties=QUIET,
+        )
+
+
+def _added(files: Iterable[DataFile]) -> list[AddAction | RemoveAction]:
+    now_ms = int(time.time() * 1000)
+    return [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files]
+
+
+def _properties(transactions: Mapping[str, int], note: str) -> CommitProperties:
+    return CommitProperties(
+        app_transactions=[Transaction(app, version) for app, version in transactions.items()],
+        custom_metadata={"turnout": note},
+        max_commit_retries=_ONCE,
+    )
+
+
+def _types(schema: Schema) -> dict[str, object]:
+    return {field.name: field.type for field in schema.fields}

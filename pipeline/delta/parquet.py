@@ -1,0 +1,79 @@
+"""The one place where Parquet files are opened, read and written: by their paths, wherever their table lies."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow.dataset import Dataset, Scanner
+from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.parquet import ParquetFile
+
+__all__ = [
+    "Dataset",
+    "ParquetFile",
+    "Scanner",
+    "dataset",
+    "metadata",
+    "open_file",
+    "open_uri",
+    "pieces",
+    "read",
+    "schema",
+    "write",
+    "writer",
+]
+
+
+def open_file(path: str | Path) -> ParquetFile:
+    """Open a file to read it in batches."""
+    return pq.ParquetFile(path)
+
+
+@contextmanager
+def open_uri(uri: str) -> Iterator[ParquetFile]:
+    """Open a file that another writer names by a URI."""
+    system, name = FileSystem.from_uri(uri)
+    with system.open_input_file(name) as stream, pq.ParquetFile(stream) as file:
+        yield file
+
+
+def metadata(path: str | Path) -> pq.FileMetaData:
+    """Read a file's row groups, their rows and sizes; raises where it is damaged."""
+    return pq.read_metadata(path)
+
+
+def schema(path: str | Path) -> pa.Schema:
+    """Read a file's columns."""
+    return pq.read_schema(path)
+
+
+def read(source: str | Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file, or one's bytes, as it is; a folder `a=b` on its path adds no column."""
+    given = pa.BufferReader(source) if isinstance(source, bytes) else source
+    return pq.read_table(given, columns=columns, partitioning=None)
+
+
+def dataset(files: Sequence[str], columns: pa.Schema | None = None) -> Dataset:
+    """Return the rows of files, to be scanned; of columns that a file lacks the values are null."""
+    return ds.dataset(list(files), schema=columns, format="parquet")
+
+
+def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema) -> Dataset:
+    """Return the rows of some row groups of files, or of all where None is given, in their order."""
+    form, system = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = [form.make_fragment(path, system, row_groups=groups) for path, groups in files]
+    return ds.FileSystemDataset(fragments, columns, form, system)
+
+
+def write(rows: pa.Table, target: Any, compression: str) -> None:
+    """Write rows as one file, without statistics: those that readers use stand in the log."""
+    pq.write_table(rows, target, compression=compression, write_statistics=False, store_schema=False)
+
+
+def writer(sink: pa.NativeFile, columns: pa.Schema, statistics: Sequence[str]) -> pq.ParquetWriter:
+    """Begin a file that is written row group by row group."""
+    return pq.ParquetWriter(sink, columns, compression="zstd", write_statistics=list(statistics), store_schema=False)
