@@ -163,6 +163,7 @@ def test_a_commit_with_line_separators_in_its_statistics_is_read(path: Path) -> 
     assert _read(path) == [1, 2]
 
 
+@pytest.mark.proves("G38")
 def test_a_commit_whose_reply_was_lost_is_no_lost_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L3: where storage wrote a commit and says that its version is taken, its writer reads it back as its own."""
     table = CursorTable.create(tmp_path, SCHEMA, APP)
