@@ -334,7 +334,16 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
     if word in _EXEMPT or late is True:
         return late
     behind = _behind_source(samples, number)
-    return True if behind is True else None if behind is None or late is None else False
+    if behind is True:
+        return True
+    return None if behind is None or late is None or _was_down(samples, number, game) else False
+
+
+def _was_down(samples: Sequence[Sample], number: int, game: str) -> bool:
+    """Tell whether the judgement found the game's group down within the last minute, which its rule looks back."""
+    row = _row(samples[number], game)
+    group = "" if row is None else row.group or ""
+    return any(each.page.judgement.wanted_groups.get(group, False) for each in samples[max(0, number - 5) : number])
 
 
 def _burns(missed: Sequence[Truth], pairs: Sequence[tuple[int, int, float]]) -> Truth:
