@@ -92,7 +92,7 @@ def test_a_seed_can_be_run_again(made: World, tmp_path: Path) -> None:
 @pytest.mark.timeout(3_600)
 @pytest.mark.proves("G131")
 def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, tmp_path: Path) -> None:
-    """The same for many more, in which each alert that a fleet can raise must fire somewhere."""
+    """The same for many more, in which each alert that short troubles raise must fire somewhere."""
     counted = follow(made, range(1_000, 1_000 + MANY), tmp_path)
     silent = {each.name for each in alerts()} - {name for name, times in counted.items() if times}
     print(dict(counted))  # noqa: T201 - the table of the long tier
@@ -100,4 +100,6 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
         "TurnoutFreshnessBurnSlow", "TurnoutFreshnessBudgetDrip",  # hours; tests/processes/test_burn_alerts.py has them
         "TurnoutRejectRatioHigh", "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift",
         "TurnoutAccessUnknown", "TurnoutListenerLagging",
+        # These need a trouble that lasts, which random histories end too soon; test_end_to_end.py has them.
+        "TurnoutSourceUnknown", "TurnoutSourceBacklog", "TurnoutStreamStalled", "TurnoutMaintenanceOverdue",
     }, silent  # fmt: skip
