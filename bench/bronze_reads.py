@@ -160,9 +160,9 @@ def _measure(state: str, settings: Settings, paths: Paths, key: str, options: ar
         ]
         about = Read(state, question, "", 0, len(may), len(files), None, 0.0)
         for reader in _READERS:
-            costs = [_read_elsewhere(reader, paths.bronze, key, after)]
+            costs = [_read_elsewhere(reader, Path(paths.bronze), key, after)]
             if costs[0]["seconds"] < _LONG_SECONDS:
-                costs += [_read_elsewhere(reader, paths.bronze, key, after) for _ in range(_REPEATS - 1)]
+                costs += [_read_elsewhere(reader, Path(paths.bronze), key, after) for _ in range(_REPEATS - 1)]
             yield replace(
                 about,
                 reader=reader,

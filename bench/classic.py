@@ -53,7 +53,7 @@ def run(
     Raises:
         StreamingQueryException: a query failed.
     """
-    queries = [start(spark, settings, paths.bronze, home, key) for key in keys]
+    queries = [start(spark, settings, Path(paths.bronze), home, key) for key in keys]
     try:
         while not stop.wait(_LOOK_SECONDS):
             for query in queries:

@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             for entrant in entrants[turn:] + entrants[:turn]:
                 windows.append(_window(entrant, load, options, near))
                 _say(f"window of {entrant.kind}: {json.dumps(asdict(windows[-1]))}")
-        result = _result(options, settings, entrants, windows, arrivals(paths.bronze))
+        result = _result(options, settings, entrants, windows, arrivals(Path(paths.bronze)))
     if "shared" in options.contenders:
         result["books"] = "in balance" if books(paths).returncode == 0 else "NOT in balance"
     return result

@@ -32,7 +32,7 @@ def configuration(kind: str, settings: Settings) -> dict[str, str]:
 
 def tables(kind: str, paths: Paths) -> Path:
     """Return the folder of a contender's game tables."""
-    return paths.tables if kind == "shared" else home(kind, paths) / "tables"
+    return Path(paths.tables if kind == "shared" else home(kind, paths) / "tables")
 
 
 def home(kind: str, paths: Paths) -> Path:

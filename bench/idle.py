@@ -82,7 +82,7 @@ class Fleet:
         return sum(len(files ^ now[key]) for key, files in self._before.items())
 
     def _files(self) -> dict[str, set[Path]]:
-        return {key: set(self.load.paths.table(key).rglob("*")) for key in self._idle}
+        return {key: set(Path(self.load.paths.table(key)).rglob("*")) for key in self._idle}
 
 
 def main() -> None:

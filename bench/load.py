@@ -150,7 +150,7 @@ class Load:
         """Return how many games' tables lag behind the control store's last bronze seqs."""
         behind = 0
         for key, head in self.last_seqs().items():
-            commits = Follower(self.paths.table(key)).read()
+            commits = Follower(Path(self.paths.table(key))).read()
             behind += max((each.seq_to or 0 for each in commits), default=0) < head
         return behind
 
@@ -181,7 +181,7 @@ def landed(paths: Paths) -> tuple[Floats, Floats]:
         for row in found.to_pylist():
             pairs[row["topic"]] = (row["source_time_min"].timestamp(), row["seq"])
     written, seqs = zip(*pairs.values(), strict=True)
-    return np.array(written), _had_at(paths.bronze, seqs)
+    return np.array(written), _had_at(Path(paths.bronze), seqs)
 
 
 def arrivals(bronze: Path) -> Arrivals:

@@ -286,8 +286,8 @@ def _used(load: Load) -> dict[str, float]:
 
 
 def _analyse(phases: Sequence[Phase], paths: Paths, victim: str) -> dict[str, Any]:
-    work = arrivals(paths.bronze)
-    logs = follow(paths.table(key) for key in work.keys)
+    work = arrivals(Path(paths.bronze))
+    logs = follow(Path(paths.table(key)) for key in work.keys)
     for log in logs.values():
         log.read()
     latency = done_at(work, {key: log.commits for key, log in logs.items()}) - work.source_at

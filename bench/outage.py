@@ -56,8 +56,8 @@ class Backlog:
 
     def __init__(self, paths: Paths, keys: Iterable[str]) -> None:
         """Watch these games."""
-        self._bronze = Follower(paths.bronze)
-        self._tables = follow(paths.table(key) for key in keys)
+        self._bronze = Follower(Path(paths.bronze))
+        self._tables = follow(Path(paths.table(key)) for key in keys)
 
     @property
     def commits(self) -> int:
@@ -218,7 +218,7 @@ def _fill(load: Load, options: argparse.Namespace, paths: Paths) -> float:
 
 def _missed(paths: Paths, seq: int) -> dict[str, int]:
     """Return how much bronze has got after this seq."""
-    commits = [each for each in Follower(paths.bronze).read() if (each.seq_to or 0) > seq]
+    commits = [each for each in Follower(Path(paths.bronze)).read() if (each.seq_to or 0) > seq]
     return {"missed_events": sum(each.rows for each in commits), "missed_commits": len(commits)}
 
 
@@ -227,7 +227,7 @@ def _limit_ingest(options: argparse.Namespace, paths: Paths, version: int) -> No
 
     Its limit is by whole landing files and soft: half a file less makes the mean right.
     """
-    files = [each for each in Follower(paths.landing).read() if each.version > version]
+    files = [each for each in Follower(Path(paths.landing)).read() if each.version > version]
     bytes_per_event = sum(each.bytes for each in files) / sum(each.rows for each in files)
     rows = max(1.0, options.rate * options.ingest_trigger - _LANDING_EVENTS / 2)
     ingest = {"trigger_seconds": _HASTY_SECONDS, "max_bytes": str(round(rows * bytes_per_event))}
@@ -235,7 +235,7 @@ def _limit_ingest(options: argparse.Namespace, paths: Paths, version: int) -> No
 
 
 def _last_seq(paths: Paths) -> int:
-    return max((each.seq_to or 0 for each in Follower(paths.bronze).read()), default=0)
+    return max((each.seq_to or 0 for each in Follower(Path(paths.bronze)).read()), default=0)
 
 
 def _wait(load: Load, seconds: float) -> None:
@@ -288,8 +288,8 @@ def _look(name: str, load: Load, paths: Paths) -> Look:
 
 def _analyse(options: argparse.Namespace, paths: Paths, looks: Sequence[Look]) -> dict[str, Any]:
     begin, live, end = looks[0].at, looks[2].at, looks[-1].at
-    work = arrivals(paths.bronze)
-    logs = follow(paths.table(key) for key in work.keys)
+    work = arrivals(Path(paths.bronze))
+    logs = follow(Path(paths.table(key)) for key in work.keys)
     for log in logs.values():
         log.read()
     done = done_at(work, {key: log.commits for key, log in logs.items()})

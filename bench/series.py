@@ -24,6 +24,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.maintenance.run import one_round
 from pipeline.settings import Paths, Settings
+from pipeline.storage.folder import located
 
 _BEGIN: Final = 1_767_571_200.0  # 2026-01-05, a midnight
 _UNMERGED: Final = 15  # minutes since the last round of maintenance
@@ -151,7 +152,7 @@ def report(result: dict[str, Any]) -> str:
 
 def _live_bytes(paths: Paths) -> int:
     """Return the bytes of the files that the table has now."""
-    return sum(file.size for file in table_files(open_table(paths.metrics / STREAM_MINUTE.name)))
+    return sum(file.size for file in table_files(open_table(located(paths.metrics / STREAM_MINUTE.name))))
 
 
 def main() -> None:

@@ -137,8 +137,8 @@ def _drain(load: Load) -> float:
 
 
 def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], first: Look, last: Look) -> dict[str, Any]:
-    work = arrivals(paths.bronze)
-    logs = follow(paths.table(key) for key in keys)
+    work = arrivals(Path(paths.bronze))
+    logs = follow(Path(paths.table(key)) for key in keys)
     for log in logs.values():
         log.read()
     commits = {key: log.commits for key, log in logs.items()}
@@ -153,7 +153,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
     }
     backlog = {name: _judge(values, _block(options.trigger), seconds, options.trigger) for name, values in ages.items()}
     inside = [each for log in commits.values() for each in log if first.at <= each.at < last.at and each.rows]
-    bronze = follow([paths.bronze])["bronze"]
+    bronze = follow([Path(paths.bronze)])["bronze"]
     bronze_commits = [each for each in bronze.read() if first.at <= each.at < last.at and each.rows]
     exact = (done - work.source_at)[(done >= first.at) & (done < last.at)]
     reported = _reported(paths, first.at, last.at)

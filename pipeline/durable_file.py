@@ -13,12 +13,12 @@ def write_text(file: Path, text: str) -> None:
     """Replace a file's content in one step, and make its folder; see `replace`."""
     with effect("make_folder"):
         file.parent.mkdir(parents=True, exist_ok=True)
-    replace(file, text)
+    replace(file, text.encode())
 
 
-def replace(file: Path, text: str) -> None:
+def replace(file: Path, content: bytes) -> None:
     """Replace a file's content in one step; a reader finds the old content or the new one, never a part."""
-    with _drafted(file, text.encode(), drafted="draft_file") as draft, effect("publish_file"):
+    with _drafted(file, content, drafted="draft_file") as draft, effect("publish_file"):
         draft.replace(file)
     folder = os.open(file.parent, os.O_RDONLY)
     try:

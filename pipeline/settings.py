@@ -29,6 +29,8 @@ from pipeline.setting_values import (
     typed,
 )
 from pipeline.source_settings import Source, sources_problems
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -389,31 +391,35 @@ class Paths:
     root: Path
 
     @property
+    def _data(self) -> Location:
+        return located(self.root)
+
+    @property
     def settings_file(self) -> Path:
         """The optional TOML file with settings."""
         return self.root / "turnout.toml"
 
     @property
-    def landing(self) -> Path:
+    def landing(self) -> Location:
         """The Delta landing table, the embedded source."""
-        return self.root / "landing"
+        return self._data / "landing"
 
     @property
-    def bronze(self) -> Path:
+    def bronze(self) -> Location:
         """The bronze table."""
-        return self.root / "bronze"
+        return self._data / "bronze"
 
     @property
-    def quarantine(self) -> Path:
+    def quarantine(self) -> Location:
         """The quarantine table."""
-        return self.root / "quarantine"
+        return self._data / "quarantine"
 
     @property
-    def tables(self) -> Path:
+    def tables(self) -> Location:
         """The folder of the game tables."""
-        return self.root / "tables"
+        return self._data / "tables"
 
-    def table(self, key: str) -> Path:
+    def table(self, key: str) -> Location:
         """The table of one game."""
         return self.tables / key
 
@@ -498,7 +504,7 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
 
 def _own_landing(settings: Settings, paths: Paths) -> list[str]:
     """Return the sources that name the environment's landing table by its path: its rows would have two names."""
-    landing = paths.landing.resolve()
+    landing = Path(paths.landing).resolve()
     return [
         f"{f'sources.{name}' if name else 'source'}.path: expected none for the landing table of the environment, got "
         f"{source.path!r}"

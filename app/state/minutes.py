@@ -10,6 +10,8 @@ from listeners.minutes.reader import Place, SeriesReader
 from pipeline.delta.log import exists
 from pipeline.delta.opening import DeltaTable, files_below, open_table
 from pipeline.settings import Metrics, Paths
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 
 RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
 """Seconds of a range → the width of its slots in seconds, and their number."""
@@ -32,9 +34,9 @@ def settled_seconds(metrics: Metrics) -> float:
 
 
 def _place(folder: Path, table: MetricsTable) -> Place:
-    path = folder / table.name
+    path = located(folder / table.name)
     return Place(_opener(path), files_below(path))
 
 
-def _opener(path: Path) -> Callable[[], DeltaTable | None]:
+def _opener(path: Location) -> Callable[[], DeltaTable | None]:
     return lambda: open_table(path) if exists(path) else None

@@ -81,7 +81,7 @@ def paths(env_dir: Path, as_json: bool) -> None:
     JSON: `bronze`, `quarantine`, `metrics`, `landing`, `logs`, and `games` with one path per game key.
     """
     _, known = load(env_dir)
-    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if exists(table)}
+    tables = {table.name: str(table) for table in known.tables.folders() if exists(table)}
     places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
     if as_json:
         say_json({**places, "games": tables})

@@ -7,7 +7,6 @@ function of its version, so a pass can pin one by its number.
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, Engine
@@ -29,6 +28,7 @@ from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.errors import TableNotFoundError
 from pipeline.errors import Refused, Transient
 from pipeline.names import GameKey
+from pipeline.storage.location import Location
 from pipeline.store.database.engine import writing
 from pipeline.store.writers import latest_number, lock, number_of_definition, read_profiles, read_writers
 
@@ -43,7 +43,7 @@ _EMPTY: Final = SchemaSet(0, {}, {})
 class LocalRegistry:
     """Registers schemas in the control store and reads them back."""
 
-    def __init__(self, engine: Engine, bronze: Path | None = None) -> None:
+    def __init__(self, engine: Engine, bronze: Location | None = None) -> None:
         """Use an opened control store.
 
         Args:
@@ -188,7 +188,7 @@ def _read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, 
     return {number: loads(text) for number, text in read_profiles(connection, above, up_to).items()}
 
 
-def _kept_in(bronze: Path) -> dict[int, SourceProfile]:
+def _kept_in(bronze: Location) -> dict[int, SourceProfile]:
     """Return the profiles that bronze's properties hold; rows wait whose one cannot be read (law L14)."""
     try:
         texts = profile_texts(bronze)

@@ -4,7 +4,6 @@ Holds its columns, its slices, and the definitions of its rows' profiles, which 
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.delta.opening import open_table
+from pipeline.storage.location import Location
 
 _TIME: Final = pa.timestamp("us", "UTC")
 
@@ -56,7 +56,7 @@ SLICE_BYTES: Final = 128 * 1024 * 1024
 _ROW_BYTES: Final = 128  # of the fixed-width columns, roughly, so that many small rows are cut, too
 
 
-def profile_texts(folder: Path) -> dict[int, str]:
+def profile_texts(folder: Location) -> dict[int, str]:
     """Return the definitions of profiles that bronze's properties hold, by number; raises what `open_table` raises."""
     properties = open_table(folder).metadata().configuration
     numbers = {name: name.removeprefix(PROFILE) for name in properties if name.startswith(PROFILE)}

@@ -10,17 +10,16 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import durable_file
 from pipeline.delta import parquet
-from pipeline.delta.log import Action, commit_file, log_folder, read_commit
+from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 MERGED_SECONDS: Final = 3600.0
 """How long checkpoints name a file that was merged into another."""
@@ -73,7 +72,7 @@ class _Strange(Exception):
     """The log has something that a plain table lacks, a gap or a damaged page; delta-rs may be able to read it."""
 
 
-def write_when_due(table: Path, version: int) -> None:
+def write_when_due(table: Location, version: int) -> None:
     """Write a checkpoint when the commits since the last one have as many bytes as it has, or when it is small.
 
     So an hour's checkpoints have about as many bytes as its commits, however large a single checkpoint is.
@@ -82,12 +81,12 @@ def write_when_due(table: Path, version: int) -> None:
     if pointer is not None and pointer >= version:
         return  # a newer checkpoint was published first
     last = newest_checkpoint(table, version)
-    size = 0 if last is None else checkpoint_file(table, last).stat().st_size
+    size = 0 if last is None else checkpoint_file(table, last).size()
     if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
         write_checkpoint(table, version)
 
 
-def write_checkpoint(table: Path, version: int, now: float | None = None, *, whole: bool = False) -> None:
+def write_checkpoint(table: Location, version: int, now: float | None = None, *, whole: bool = False) -> None:
     """Write the checkpoint of a plain table's version, unless there is one.
 
     Args:
@@ -107,7 +106,7 @@ def write_checkpoint(table: Path, version: int, now: float | None = None, *, who
         return
     written = _as_parquet(content)
     # Never over a checkpoint that a reader has open.
-    durable_file.create(target, written, drafted="draft_checkpoint", published="publish_checkpoint")
+    target.put_if_absent(written, drafted="draft_checkpoint", published="publish_checkpoint")
     files, size = content.num_rows - content.column("add").null_count, len(written)
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
 
@@ -118,30 +117,25 @@ def _as_parquet(content: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def checkpoint_file(table: Path, version: int) -> Path:
+def checkpoint_file(table: Location, version: int) -> Location:
     """Return the path of a version's checkpoint, None where it has none."""
     return log_folder(table) / f"{version:020}.checkpoint.parquet"
 
 
-def checkpoint_exists(table: Path, version: int) -> bool:
-    """Return whether a version has a checkpoint, by any writer, in one file or in several."""
-    return any(log_folder(table).glob(f"{version:020}.checkpoint*"))
-
-
-def pointed_to(table: Path) -> int | None:
+def pointed_to(table: Location) -> int | None:
     """Return the version of the checkpoint to which the log sends its readers, None without a readable pointer."""
     try:
-        return int(json.loads((log_folder(table) / "_last_checkpoint").read_text("utf-8"))["version"])
+        return int(json.loads((log_folder(table) / "_last_checkpoint").read_text())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def newest_checkpoint(table: Path, version: int) -> int | None:
+def newest_checkpoint(table: Location, version: int) -> int | None:
     """Return the version of the newest single-file checkpoint up to a version, None without any."""
     pointer = pointed_to(table)
     if pointer is not None and pointer <= version and checkpoint_file(table, pointer).exists():
         return pointer
-    versions = (checkpoint_version(file.name) for file in log_folder(table).iterdir())
+    versions = (checkpoint_version(file.name) for file in log_folder(table).files())
     return max((each for each in versions if each is not None and each <= version), default=None)
 
 
@@ -151,18 +145,18 @@ def checkpoint_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _point_to(table: Path, last: Mapping[str, int]) -> None:
+def _point_to(table: Location, last: Mapping[str, int]) -> None:
     pointer = pointed_to(table)
-    if pointer is not None and pointer >= last["version"] and checkpoint_exists(table, pointer):
+    if pointer is not None and pointer >= last["version"] and has_checkpoint(table, pointer):
         return  # a pointer to a checkpoint that was lost keeps every reader out
-    durable_file.replace(log_folder(table) / "_last_checkpoint", json.dumps(last))
+    (log_folder(table) / "_last_checkpoint").put(json.dumps(last).encode())
 
 
-def _bytes_of_commits(table: Path, first: int, last: int) -> int:
+def _bytes_of_commits(table: Location, first: int, last: int) -> int:
     total = 0
     for version in range(max(first, 0), last + 1):
         with contextlib.suppress(FileNotFoundError):
-            total += commit_file(table, version).stat().st_size
+            total += commit_file(table, version).size()
     return total
 
 
@@ -196,7 +190,7 @@ class _Since:
             raise _Strange(kind)
 
 
-def _content(table: Path, version: int, now: float, *, whole: bool) -> pa.Table:
+def _content(table: Location, version: int, now: float, *, whole: bool) -> pa.Table:
     last = version - 1 if whole else newest_checkpoint(table, version)
     old = _actions_of(checkpoint_file(table, last)) if last is not None and not whole else {}
     since = _since(table, -1 if last is None else last, version)
@@ -217,7 +211,7 @@ def _content(table: Path, version: int, now: float, *, whole: bool) -> pa.Table:
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _since(table: Path, last: int, version: int) -> _Since:
+def _since(table: Location, last: int, version: int) -> _Since:
     since = _Since()
     for at in range(last + 1, version + 1):
         actions = read_commit(table, at)
@@ -228,7 +222,7 @@ def _since(table: Path, last: int, version: int) -> _Since:
     return since
 
 
-def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
+def _actions_of(checkpoint: Location) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     try:
         rows = parquet.read(checkpoint)

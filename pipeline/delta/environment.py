@@ -6,7 +6,6 @@ would look lost or still to come. Reads only.
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -16,12 +15,13 @@ from pipeline.delta import parquet
 from pipeline.delta.log import commits_after, log_folder
 from pipeline.errors import Refused, first_line
 from pipeline.names import environment_of_bronze
+from pipeline.storage.location import Location
 
 _VERSION_DIGITS: Final = 20
 _PART: Final = re.compile(r"\.\d{10}\.(\d{10})\.parquet$")  # a checkpoint in parts: the number of this part, and of all
 
 
-def require_own(bronze: Path, environment: str) -> None:
+def require_own(bronze: Location, environment: str) -> None:
     """Refuse a bronze whose seqs come from an environment of another name; without seqs it fits every one.
 
     Raises:
@@ -37,7 +37,7 @@ def require_own(bronze: Path, environment: str) -> None:
         )
 
 
-def _last_seqs(bronze: Path) -> Mapping[str, int]:
+def _last_seqs(bronze: Location) -> Mapping[str, int]:
     """Return the last seq of each environment in bronze's log; delta-rs returns only that of a given one."""
     version, transactions = _checkpointed(bronze)
     for _, actions in commits_after(bronze, version):
@@ -46,9 +46,9 @@ def _last_seqs(bronze: Path) -> Mapping[str, int]:
     return {name: seq for name, seq in named if name is not None}
 
 
-def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
+def _checkpointed(bronze: Location) -> tuple[int, dict[str, int]]:
     """Return the version of the newest checkpoint, by any writer, and its transactions; -1 where there is none."""
-    whole = _newest_checkpoint(sorted(log_folder(bronze).glob("*.checkpoint*.parquet"), reverse=True))
+    whole = _newest_checkpoint(_checkpoints(bronze))
     if not whole:
         return -1, {}
     transactions: dict[str, int] = {}
@@ -68,9 +68,16 @@ def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
     return int(whole[0].name[:_VERSION_DIGITS]), transactions
 
 
-def _newest_checkpoint(files: Sequence[Path]) -> list[Path]:
+def _checkpoints(bronze: Location) -> list[Location]:
+    """Return all checkpoint files of a log, the newest first."""
+    names = (each.name for each in log_folder(bronze).files())
+    found = sorted((name for name in names if ".checkpoint" in name and name.endswith(".parquet")), reverse=True)
+    return [log_folder(bronze) / name for name in found]
+
+
+def _newest_checkpoint(files: Sequence[Location]) -> list[Location]:
     """Return the files of the newest complete checkpoint: a writer that died may have left only some of its parts."""
-    by_version: dict[str, list[Path]] = {}
+    by_version: dict[str, list[Location]] = {}
     for file in files:
         by_version.setdefault(file.name[:_VERSION_DIGITS], []).append(file)
     for parts in by_version.values():

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -14,6 +13,7 @@ from deltalake import DeltaTable
 
 from pipeline.delta import parquet
 from pipeline.errors import Refused
+from pipeline.storage.location import Location
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
 """A list of seqs, or a range of them."""
@@ -21,7 +21,7 @@ Seqs: TypeAlias = npt.NDArray[np.int64] | range
 
 def files_with(
     table: DeltaTable,
-    folder: Path,
+    folder: Location,
     column: str,
     seqs: Seqs,
     keys: Sequence[str] | None = None,
@@ -58,7 +58,7 @@ def files_with(
 
 
 def newest_files(
-    table: DeltaTable, folder: Path, column: str, label: str, keys: Sequence[str] | None = None
+    table: DeltaTable, folder: Location, column: str, label: str, keys: Sequence[str] | None = None
 ) -> list[tuple[str, int]]:
     """Return the paths of the data files with the highest seq that each may hold, the highest first.
 
@@ -111,7 +111,7 @@ def pattern(path: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
-def read_file(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_file(path: str | Location, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a data file, also where delta-rs rewrote it; a folder `a=b` on its path adds no column."""
     return without_views(parquet.read(path, columns))
 

@@ -7,14 +7,13 @@ of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not throu
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline import durable_file
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 Action = dict[str, Any]
 
@@ -29,7 +28,7 @@ def is_plain(table: DeltaTable) -> bool:
     return plain and "delta.invariants" not in table.schema().to_json()
 
 
-def read_commit(table: Path, version: int) -> list[Action] | None:
+def read_commit(table: Location, version: int) -> list[Action] | None:
     """Return the actions of one commit, or None when there is no such commit (yet).
 
     Raises:
@@ -37,7 +36,7 @@ def read_commit(table: Path, version: int) -> list[Action] | None:
     """
     file = commit_file(table, version)
     try:
-        return [json.loads(line) for line in json_lines(file.read_text("utf-8"))]
+        return [json.loads(line) for line in json_lines(file.read_text())]
     except FileNotFoundError:
         return None
     except ValueError as error:  # also bytes that are not text
@@ -53,7 +52,7 @@ def json_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line]
 
 
-def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
+def publish_commit(table: Location, version: int, actions: Sequence[Action]) -> bool:
     """Write a commit unless its version is taken, or was before log cleanup; return whether it was written.
 
     It has an id of its own: storage may have written it and lost the reply, and a repeated request then says that the
@@ -62,13 +61,13 @@ def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool
     target = commit_file(table, version)
     own = str(uuid.uuid4())
     text = "\n".join(json.dumps(_with_id(action, own), separators=(",", ":")) for action in actions)
-    written = durable_file.create(target, text.encode(), drafted="draft_commit", published="publish_commit")
+    written = target.put_if_absent(text.encode(), drafted="draft_commit", published="publish_commit")
     if not written and not _holds(target, text):
         return False
     if version and not has_version(table, version - 1):
         # The log was cut from below, so it ends elsewhere: this writer had stood still and saw the old end.
         with effect("withdraw_commit"):
-            target.unlink(missing_ok=True)
+            target.delete()
         return False
     return True
 
@@ -78,14 +77,14 @@ def _with_id(action: Action, own: str) -> Action:
     return {"commitInfo": {**action["commitInfo"], "txnId": own}} if "commitInfo" in action else action
 
 
-def _holds(target: Path, text: str) -> bool:
+def _holds(target: Location, text: str) -> bool:
     try:
-        return target.read_bytes() == text.encode()
+        return target.read() == text.encode()
     except FileNotFoundError:  # a cleanup of the log took it
         return False
 
 
-def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]]]:
+def commits_after(table: Location, version: int) -> Iterator[tuple[int, list[Action]]]:
     """Yield the commits after a version, in order."""
     while (actions := read_commit(table, version + 1)) is not None:
         version += 1
@@ -102,27 +101,33 @@ def changes(action: Action | None) -> bool:
     return action is not None and bool(action.get("dataChange", True))
 
 
-def exists(table: Path) -> bool:
+def exists(table: Location) -> bool:
     """Return whether there is a table: whether it has a log."""
-    return log_folder(table).is_dir()
+    return log_folder(table).is_folder()
 
 
-def log_folder(table: Path) -> Path:
+def log_folder(table: Location) -> Location:
     """Return the folder of a table's log."""
     return table / LOG
 
 
-def listed_commits(table: Path) -> set[int]:
+def listed_commits(table: Location) -> set[int]:
     """Return the versions whose commits a listing of the log shows; of a growing log it may lack some."""
-    return {int(file.stem) for file in log_folder(table).glob("*.json") if file.stem.isdigit()}
+    names = (each.name.removesuffix(".json") for each in log_folder(table).files() if each.name.endswith(".json"))
+    return {int(name) for name in names if name.isdigit()}
 
 
-def has_version(table: Path, version: int) -> bool:
+def has_version(table: Location, version: int) -> bool:
     """Return whether a log still has a version, as a commit or as a checkpoint."""
     commit = commit_file(table, version)
-    return commit.exists() or any(commit.parent.glob(f"{version:020}.checkpoint.*"))
+    return commit.exists() or has_checkpoint(table, version)
 
 
-def commit_file(table: Path, version: int) -> Path:
+def has_checkpoint(table: Location, version: int) -> bool:
+    """Return whether a version has a checkpoint, by any writer, in one file or in several."""
+    return any(each.name.startswith(f"{version:020}.checkpoint") for each in log_folder(table).files())
+
+
+def commit_file(table: Location, version: int) -> Location:
     """Return the path of a version's commit, None where it is missing."""
     return log_folder(table) / f"{version:020}.json"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from os import fspath
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -11,6 +10,8 @@ import pyarrow.parquet as pq
 from pyarrow.dataset import Dataset, Scanner
 from pyarrow.fs import FileSystem, LocalFileSystem
 from pyarrow.parquet import ParquetFile
+
+from pipeline.storage.location import Location
 
 __all__ = [
     "Dataset",
@@ -28,9 +29,9 @@ __all__ = [
 ]
 
 
-def open_file(path: str | Path) -> ParquetFile:
+def open_file(path: str | Location) -> ParquetFile:
     """Open a file to read it in batches."""
-    return pq.ParquetFile(path)
+    return pq.ParquetFile(fspath(path))
 
 
 @contextmanager
@@ -41,19 +42,19 @@ def open_uri(uri: str) -> Iterator[ParquetFile]:
         yield file
 
 
-def metadata(path: str | Path) -> pq.FileMetaData:
+def metadata(path: str | Location) -> pq.FileMetaData:
     """Read a file's row groups, their rows and sizes; raises where it is damaged."""
-    return pq.read_metadata(path)
+    return pq.read_metadata(fspath(path))
 
 
-def schema(path: str | Path) -> pa.Schema:
+def schema(path: str | Location) -> pa.Schema:
     """Read a file's columns."""
-    return pq.read_schema(path)
+    return pq.read_schema(fspath(path))
 
 
-def read(source: str | Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
+def read(source: str | Location | bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a file, or one's bytes, as it is; a folder `a=b` on its path adds no column."""
-    given = pa.BufferReader(source) if isinstance(source, bytes) else source
+    given = pa.BufferReader(source) if isinstance(source, bytes) else fspath(source)
     return pq.read_table(given, columns=columns, partitioning=None)
 
 
@@ -69,9 +70,15 @@ def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema
     return ds.FileSystemDataset(fragments, columns, form, system)
 
 
-def write(rows: pa.Table, target: Any, compression: str) -> None:
+def write(rows: pa.Table, target: Location | pa.NativeFile, compression: str) -> None:
     """Write rows as one file, without statistics: those that readers use stand in the log."""
-    pq.write_table(rows, target, compression=compression, write_statistics=False, store_schema=False)
+    pq.write_table(
+        rows,
+        fspath(target) if isinstance(target, Location) else target,
+        compression=compression,
+        write_statistics=False,
+        store_schema=False,
+    )
 
 
 def writer(sink: pa.NativeFile, columns: pa.Schema, statistics: Sequence[str]) -> pq.ParquetWriter:

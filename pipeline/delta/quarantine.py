@@ -1,6 +1,5 @@
 """The quarantine table: refused rows with reason, position and raw bytes; a set keyed by (game_key, seq, pos)."""
 
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -8,6 +7,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
 from pipeline.delta.opening import open_table
+from pipeline.storage.location import Location
 
 REASONS: Final = (
     "malformed_wrapper",  # the wrapper is not valid protobuf, or is truncated
@@ -45,7 +45,7 @@ QUARANTINE: Final = pa.schema(
 _KEY: Final = ("game_key", "seq", "pos")
 
 
-def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
+def without_present(rejects: pa.Table, quarantine: Location) -> pa.Table:
     """Return the rejects whose key is not in the quarantine table yet.
 
     Called where rows may have been written before (a replayed batch, a catch-up), so that nothing is duplicated on
@@ -62,7 +62,7 @@ def without(rejects: pa.Table, present: pa.Table) -> pa.Table:
     return rejects.join(present, _KEY, join_type="left anti") if present.num_rows else rejects
 
 
-def present_between(quarantine: Path, low: int, high: int) -> pa.Table:
+def present_between(quarantine: Location, low: int, high: int) -> pa.Table:
     """Return the keys of the quarantined rows of these seqs, both ends included."""
     try:
         dataset = open_table(quarantine).to_pyarrow_dataset()

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Conflict
+from pipeline.storage.location import Location
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 
@@ -60,7 +60,7 @@ def replaceable(file: TableFile) -> bool:
     return _PLAIN_PATH.fullmatch(file.path) is not None
 
 
-def replace_files(path: Path, old: Sequence[TableFile], new: Sequence[DataFile], operation: str) -> int:
+def replace_files(path: Location, old: Sequence[TableFile], new: Sequence[DataFile], operation: str) -> int:
     """Replace files of one partition in one commit that changes no data; return its version.
 
     The commit is valid only on a version that still has every old file. Files that others appended meanwhile stay.

@@ -11,7 +11,6 @@ import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from pipeline.delta.log import Action, commits_after, has_version, is_plain, pub
 from pipeline.delta.opening import open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
+from pipeline.storage.location import Location
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
@@ -71,7 +71,10 @@ class DataFile:
 
 
 def write_file(
-    table: pa.Table, folder: Path, stats_columns: Sequence[str] = (), compression: Literal["snappy", "zstd"] = "snappy"
+    table: pa.Table,
+    folder: Location,
+    stats_columns: Sequence[str] = (),
+    compression: Literal["snappy", "zstd"] = "snappy",
 ) -> DataFile:
     """Write rows as one Parquet file into a table's folder and return what a commit needs to know of it.
 
@@ -83,12 +86,12 @@ def write_file(
         _write_parquet(table, target, compression)
     except FileNotFoundError:
         with effect("make_folder"):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.make()
         _write_parquet(table, target, compression)
-    return DataFile(name, target.stat().st_size, table.num_rows, _stats(table, stats_columns))
+    return DataFile(name, target.size(), table.num_rows, _stats(table, stats_columns))
 
 
-def _write_parquet(table: pa.Table, target: Path, compression: str) -> None:
+def _write_parquet(table: pa.Table, target: Location, compression: str) -> None:
     with effect("write_data_file"):
         parquet.write(table, target, compression)
 
@@ -109,7 +112,7 @@ class CursorTable:
     Threads that share it take turns. Another process may write to the same table at any time.
     """
 
-    def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
+    def __init__(self, path: Location, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
         # A commit's number follows from the last read, so commits are numbered one after the other.
@@ -127,7 +130,7 @@ class CursorTable:
         self._adopt(table)
 
     @classmethod
-    def open(cls, path: Path, app_id: str, checkpoint_interval: int = 10) -> Self | None:
+    def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10) -> Self | None:
         """Open a table, or return None where there is none."""
         try:
             return cls(path, open_table(path), app_id, checkpoint_interval)
@@ -136,16 +139,21 @@ class CursorTable:
 
     @classmethod
     def create(
-        cls, path: Path, schema: pa.Schema, app_id: str, checkpoint_interval: int = 10, description: str | None = None
+        cls,
+        path: Location,
+        schema: pa.Schema,
+        app_id: str,
+        checkpoint_interval: int = 10,
+        description: str | None = None,
     ) -> Self:
         """Open a table, creating it with these columns where there is none."""
         existing = cls.open(path, app_id, checkpoint_interval)
         if existing is not None:
             return existing
         with effect("make_folder"):
-            path.mkdir(parents=True, exist_ok=True)
+            path.make()
         with effect("create_table"):
-            table = DeltaTable.create(path, Schema.from_arrow(schema), mode="ignore", description=description)
+            table = DeltaTable.create(str(path), Schema.from_arrow(schema), mode="ignore", description=description)
         return cls(path, table, app_id, checkpoint_interval)
 
     @property
@@ -346,8 +354,8 @@ def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
     return False
 
 
-def discard(folder: Path, files: Sequence[DataFile]) -> None:
+def discard(folder: Location, files: Sequence[DataFile]) -> None:
     """Delete files that were never offered to a commit; missing files are fine."""
     for file in files:
         with effect("delete_data_file"):
-            (folder / file.path).unlink(missing_ok=True)
+            (folder / file.path).delete()

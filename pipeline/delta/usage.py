@@ -5,7 +5,6 @@ The table's log knows it of every file that one schema wrote; of the others few 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,6 +14,7 @@ from deltalake import DeltaTable
 from pipeline.delta.files import pattern, require_no_deletion_vectors
 from pipeline.delta.scratch import DatabaseError, scratch
 from pipeline.errors import Refused, first_line
+from pipeline.storage.location import Location
 
 MOST_FILES: Final = 24
 """Most files of one reading; each has its rows' schemas and times read, nothing else of them."""
@@ -48,7 +48,7 @@ class Usage:
         return self.files_left == 0
 
 
-def usage(table: DeltaTable, folder: Path, label: str) -> Usage:
+def usage(table: DeltaTable, folder: Location, label: str) -> Usage:
     """Count a game's rows by schema.
 
     Args:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from threading import Event as StopEvent
 
 import pyarrow as pa
@@ -21,12 +20,13 @@ from pipeline.demo.simulator import Event
 from pipeline.errors import Refused
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.kafka.producer import TopicProducer
+from pipeline.storage.location import Location
 
 _CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
 
 
 def write_landing(
-    path: Path,
+    path: Location,
     batches: Iterator[Sequence[Event]],
     *,
     rate_per_second: float | None = None,
@@ -84,9 +84,9 @@ def write_kafka(
     return producer.flush()
 
 
-def _landing_table(path: Path) -> CursorTable:
+def _landing_table(path: Location) -> CursorTable:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.make()
         # Not `write_deltalake`: each of its commits costs more with every file that is there already.
         table = CursorTable.create(path, LANDING, "producer", _CHECKPOINT_EVERY, description="wrappers as they came")
         names = [field.name for field in open_table(path).schema().fields]

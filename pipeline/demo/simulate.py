@@ -24,6 +24,7 @@ from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.source_settings import Source, reads_several
+from pipeline.storage.folder import located
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -95,7 +96,7 @@ def send(
         ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
         address = source.bootstrap_servers, source.topic
         return write_kafka(*address, batches, rate_per_second=rate, total=total, stop=stop, bar=bar)[1]
-    landing = Path(source.path) if source.path else paths.landing
+    landing = located(source.path) if source.path else paths.landing
     write_landing(landing, batches, rate_per_second=rate, total=total, stop=stop, bar=bar)
     return 0
 

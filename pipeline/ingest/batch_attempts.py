@@ -6,11 +6,11 @@ attempt are abandoned, and the batch lands above them.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.source_checks import forget_refused
 from pipeline.names import attempt_app_ids
+from pipeline.storage.location import Location
 
 
 class BatchAttempts:
@@ -94,7 +94,7 @@ def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Itera
             BatchAttempts(table, bronze, batch_app).give_up(done + 1)
 
 
-def left_behind(quarantine: Path, batch_app: str) -> tuple[int, int]:
+def left_behind(quarantine: Location, batch_app: str) -> tuple[int, int]:
     """Return the first and the last seq of a generation's last batch with refused rows, (0, 0) without any."""
     table = CursorTable.open(quarantine, batch_app)
     if table is None:

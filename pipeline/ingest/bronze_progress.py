@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pipeline.delta.bronze import whole
 from pipeline.delta.files import read_file
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
+from pipeline.storage.location import Location
 
 FOREIGN: Final = "delta:"
 """Begins the names that files of a landing table elsewhere have in bronze; the table's id follows."""
@@ -28,12 +28,12 @@ class LastCommit:
     files: frozenset[str]  # its files in bronze
 
 
-def last_seq(bronze: Path, version: int | None = None) -> float:
+def last_seq(bronze: Location, version: int | None = None) -> float:
     """Return the last seq with rows in bronze, 0 without any; infinite where a file lacks statistics."""
     return next((top for top, _ in _newest_first(bronze, 0, version)), 0)
 
 
-def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
+def last_offsets(bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
     """Return the last offset of each partition of a topic among the rows above a seq, if it has rows there.
 
     Reads until it has found each wanted partition; offsets grow with seq, so older files cannot hold a later one.
@@ -52,7 +52,7 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
     return {number: offset for number, (_, offset) in by_partition.items()}
 
 
-def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int], prefix: str = "") -> LastCommit | None:
+def last_commit(bronze: Location, since_seq: int, commits: Mapping[str, int], prefix: str = "") -> LastCommit | None:
     """Return the newest landing commit with files among the rows above a seq; None without landing rows.
 
     `commits` gives the commit of each file that the landing table's log still has; others get version -1. `prefix`
@@ -98,7 +98,7 @@ class _NewestCommit:
             self.older_seq = max(self.older_seq, seq)
 
 
-def _first_seq_of_batch(bronze: Path, seq: float) -> float:
+def _first_seq_of_batch(bronze: Location, seq: float) -> float:
     """Return the first seq of this seq's micro-batch; minus infinity where bronze's log no longer has it.
 
     A micro-batch is one commit that only adds files and moves a cursor, unlike a repair or a restore.
@@ -115,7 +115,7 @@ def _first_seq_of_batch(bronze: Path, seq: float) -> float:
     return -math.inf
 
 
-def _newest_first(bronze: Path, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Path]]:
+def _newest_first(bronze: Location, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Location]]:
     """Yield the largest seq and the path of each file with rows above a seq, files without statistics first."""
     actions = pa.table(open_table(bronze, version).get_add_actions(flatten=True))
     if actions.num_rows == 0:

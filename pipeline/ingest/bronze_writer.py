@@ -10,7 +10,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from pipeline.ingest.sources.kind import INPUT, SOURCE
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
+from pipeline.storage.location import Location
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
@@ -40,7 +40,7 @@ class SourceJob:
 
     profile: NumberedProfile | None = None  # None: turnout's wrapper with turnout's ids
     landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
-    landing: Path | None = None  # the landing table
+    landing: Location | None = None  # the landing table
     prefix: str = ""  # before the names of its files
 
 
@@ -52,8 +52,8 @@ class IngestJob:
     last_seqs: Mapping[str, int]  # the last seq of each game before this one
     known: Mapping[str, str]  # exact name → key of the games; no other name gets a key
     onboarding: Onboarding  # what to report of names without a game
-    bronze: Path
-    quarantine: Path
+    bronze: Location
+    quarantine: Location
     bronze_files: int
     sources: tuple[SourceJob, ...] = (SourceJob(),)  # of each stream of the query
     slice_bytes: int = SLICE_BYTES  # a larger micro-batch has several seqs, so that memory holds at most this many rows

@@ -25,6 +25,7 @@ from pipeline.ingest import bronze_progress
 from pipeline.ingest.last_seqs import read_snapshot
 from pipeline.names import GameKey
 from pipeline.settings import Paths
+from pipeline.storage.location import Location
 from pipeline.store.games import generations
 from pipeline.store.processes.drivers import last_commit
 
@@ -70,7 +71,7 @@ def _is_kept(known: Evidence, losses: Iterable[LostSeqs]) -> bool:
     return not any(known.seq in lost for lost in losses)
 
 
-def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
+def _require_rows(bronze: Location, evidence: Iterable[Evidence]) -> None:
     """Refuse where `RESTORE TABLE` removed rows: it keeps the log's transactions, and so bronze's head.
 
     Rows that were deleted by hand are not searched: they are a gap of their games, and ingest goes on.
@@ -90,7 +91,7 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
         )
 
 
-def _taken_back_at(bronze: Path, seq: int) -> int | None:
+def _taken_back_at(bronze: Location, seq: int) -> int | None:
     """Return the version of the restore that removed rows of this seq, None without one.
 
     Versions without these rows, and versions that brought them back, end the search; everything before is irrelevant. A

@@ -22,6 +22,7 @@ from pipeline.ingest.identity import Position, SourceObservation
 from pipeline.ingest.sources.kind import Begin, SourceKind
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings
+from pipeline.storage.location import Location
 from pipeline.store import sources
 
 _log = logging.getLogger("turnout")
@@ -125,7 +126,7 @@ def refuse_closed(generation: int, batch: int | None) -> None:
         )
 
 
-def forget_refused(quarantine: Path, first: int, last: int | None = None) -> None:
+def forget_refused(quarantine: Location, first: int, last: int | None = None) -> None:
     """Delete the refused rows of seqs that bronze lacks, from `first` on up to `last`, or all."""
     if not exists(quarantine):
         return

@@ -20,6 +20,7 @@ from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
 from pipeline.maintenance.stats import columns_with_statistics
 from pipeline.settings import Maintenance
+from pipeline.storage.location import Location
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes
@@ -44,7 +45,9 @@ SELECT DISTINCT __filename FROM (
 """
 
 
-def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Maintenance, report: TableReport) -> None:
+def merge_by_age(
+    path: Location, table: DeltaTable, order: Sequence[str], wanted: Maintenance, report: TableReport
+) -> None:
     """Merge small files of a game's table or a metrics table, within each partition."""
     columns = columns_of(table)
     with_statistics = columns_with_statistics(table)
@@ -60,7 +63,12 @@ def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Ma
 
 
 def merge_bronze(
-    path: Path, table: DeltaTable, last_seq: float, last_modified_ms: float, wanted: Maintenance, report: TableReport
+    path: Location,
+    table: DeltaTable,
+    last_seq: float,
+    last_modified_ms: float,
+    wanted: Maintenance,
+    report: TableReport,
 ) -> None:
     """Sort runs of bronze's commits by game, up to a seq and an age."""
     columns = columns_of(table)
@@ -73,7 +81,7 @@ def merge_bronze(
         _merge(path, columns, run, write, report)
 
 
-def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Write, report: TableReport) -> None:
+def _merge(path: Location, columns: pa.Schema, run: Sequence[plan.Unit], write: Write, report: TableReport) -> None:
     """Merge a run, or each half of it where its rows are too large to hold together."""
     if len(run) < 2:
         return
@@ -90,7 +98,7 @@ def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Writ
 
 
 def merge_quarantine(
-    path: Path, table: DeltaTable, wanted: Maintenance, report: TableReport, *, thorough: bool
+    path: Location, table: DeltaTable, wanted: Maintenance, report: TableReport, *, thorough: bool
 ) -> None:
     """Merge quarantine's small files; of the copies of a row, keep the oldest.
 
@@ -109,7 +117,7 @@ def merge_quarantine(
         _commit(path, columns, old, new, report, set_of_rows=True)
 
 
-def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> None:
+def merge_by_delta_rs(path: Location, wanted: Maintenance, report: TableReport) -> None:
     """Merge the files of a table that is not plain: delta-rs supports every protocol, but does not sort."""
     target = wanted.file_megabytes * _MEGABYTE
     small = [file for file in table_files(open_table(path)) if file.size < target // 2]
@@ -126,7 +134,7 @@ def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> N
 
 
 def _commit(
-    path: Path,
+    path: Location,
     columns: pa.Schema,
     old: Sequence[TableFile],
     new: Sequence[DataFile],
@@ -153,7 +161,7 @@ def _commit(
     report.rows_removed += removed
 
 
-def _with_copies(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> set[str]:
+def _with_copies(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> set[str]:
     """Return the files that hold a row with another copy."""
     keys = ["game_key", "seq", "pos", "__filename"]
     with queried(opened(path, columns, files), keys, _COPIED) as answer:

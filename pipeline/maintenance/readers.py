@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipeline import query_log
 from pipeline.delta.log import Action, commits_after, read_commit
+from pipeline.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ def readers(checkpoints: Path, table_id: str) -> list[Reader]:
     return [reader for reader in each_query if reader is not None]
 
 
-def passed_seq(bronze: Path, app_id: str, head_version: int, reader: Reader) -> float | None:
+def passed_seq(bronze: Location, app_id: str, head_version: int, reader: Reader) -> float | None:
     """Return the last seq that a reader will not read again: infinite when it has read all, 0 when unknown.
 
     None means that the log lacks its next version: the reader cannot continue and holds nothing back.

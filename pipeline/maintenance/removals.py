@@ -9,21 +9,20 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from pipeline import durable_file
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import commits_after
 from pipeline.delta.opening import DeltaTable
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 _MARKED: Final = "_maintenance.json"
 """A file beside a table's files: its log was searched for removals up to this version of this table."""
 
 
-def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None:
+def since_last_look(path: Location, table: DeltaTable) -> Mapping[str, float] | None:
     """Return when files left a table since the last search (path → Unix seconds), None where its log lacks it."""
     seen = _last_marked(path, table)
     removed: dict[str, float] = {}
@@ -38,33 +37,33 @@ def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None
     return removed if seen >= table.version() else None
 
 
-def mark(path: Path, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:
+def mark(path: Location, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:
     """Set the modification time of files (of path → modified, Unix seconds) to when they left the table."""
     touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
 
 
-def touch(path: Path, times: Mapping[str, float]) -> None:
+def touch(path: Location, times: Mapping[str, float]) -> None:
     """Set the modification time of a table's files (path → Unix seconds); missing files are fine."""
     for name, at in times.items():
         with suppress(FileNotFoundError), effect("mark_data_file"):
             os.utime(path / name, (at, at))
 
 
-def leaving(path: Path, names: Iterable[str]) -> None:
+def leaving(path: Location, names: Iterable[str]) -> None:
     """Mark files that are about to leave a table as modified now."""
     now = time.time()
     touch(path, dict.fromkeys(names, now))
 
 
-def record_marked(path: Path, table: DeltaTable) -> None:
+def record_marked(path: Location, table: DeltaTable) -> None:
     """Record that all removals up to a table's version are marked."""
     marked = json.dumps({"table": str(table.metadata().id), "version": table.version()})
-    durable_file.replace(path / _MARKED, marked)
+    (path / _MARKED).put(marked.encode())
 
 
-def _last_marked(path: Path, table: DeltaTable) -> int:
+def _last_marked(path: Location, table: DeltaTable) -> int:
     try:
-        kept = json.loads((path / _MARKED).read_text("utf-8"))
+        kept = json.loads((path / _MARKED).read_text())
         version = int(kept["version"])
         known = kept["table"] == str(table.metadata().id) and version <= table.version()
     except (FileNotFoundError, ValueError, KeyError, TypeError):

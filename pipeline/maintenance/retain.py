@@ -3,11 +3,8 @@
 Each deletion concerns only files outside every version within its retention; it may be interrupted and repeated.
 """
 
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import date
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -21,6 +18,7 @@ from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
+from pipeline.storage.location import Location
 
 # The hot path writes its own far more often; this is for tables that it does not write.
 _CHECKPOINT_COMMITS: Final = 100
@@ -31,7 +29,7 @@ _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 _NEVER: Final = "interval 36500 days"
 
 
-def keep_transactions(path: Path, report: TableReport) -> None:
+def keep_transactions(path: Location, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without cursors rows are written again."""
     table = open_table(path)
     retention = table.metadata().configuration.get(_EXPIRY)
@@ -45,7 +43,7 @@ def keep_transactions(path: Path, report: TableReport) -> None:
     )
 
 
-def expire_days(path: Path, first_day: date, report: TableReport) -> None:
+def expire_days(path: Location, first_day: date, report: TableReport) -> None:
     """Delete the rows of days before this one: whole partitions by `event_date`, so that no file is written."""
     table, day = open_table(path), first_day.isoformat()
     old = [file for file in table_files(table) if (file.partition.get("event_date") or day) < day]
@@ -56,7 +54,7 @@ def expire_days(path: Path, first_day: date, report: TableReport) -> None:
     report.rows_removed += sum(file.rows or 0 for file in old)
 
 
-def checkpoint(path: Path, now: float, report: TableReport) -> None:
+def checkpoint(path: Location, now: float, report: TableReport) -> None:
     """Write a checkpoint when the log since the last one is long or was just rewritten."""
     table = open_table(path)
     last = newest_checkpoint(path, table.version())
@@ -70,7 +68,7 @@ def checkpoint(path: Path, now: float, report: TableReport) -> None:
         report.checkpoint = True
 
 
-def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) -> None:
+def clean_log(path: Location, now: float, wanted: Maintenance, report: TableReport) -> None:
     """Delete the beginning of a log that is too old or too large, up to a checkpoint of more than an hour ago.
 
     A reader that still needs it finds a gap and fails; Delta readers never skip a missing version.
@@ -83,11 +81,11 @@ def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) 
         parquet.metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
     for name in plan.expendable_log(entries, keep, recent):
         with effect("delete_log_entry"):
-            (log_folder(path) / name).unlink(missing_ok=True)
+            (log_folder(path) / name).delete()
         report.log_entries_deleted += 1
 
 
-def clean_files(path: Path, now: float, retention_seconds: float, report: TableReport) -> None:
+def clean_files(path: Location, now: float, retention_seconds: float, report: TableReport) -> None:
     """Delete data files that left the table, or were written and never committed, longer ago than the retention.
 
     The time at which a file left is its modification time, so the log need not keep it. Where the log no longer has it,
@@ -112,40 +110,26 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     if doomed:
         hit("in_maintenance")
     for name in doomed:
-        with suppress(FileNotFoundError):
-            with effect("delete_data_file"):
-                (path / name).unlink()
-            report.files_deleted += 1
-            report.bytes_deleted += files[name][1]
+        with effect("delete_data_file"):
+            (path / name).delete()
+        report.files_deleted += 1
+        report.bytes_deleted += files[name][1]
     removals.record_marked(path, table)
 
 
-def _pointed_to(path: Path) -> int:
+def _pointed_to(path: Location) -> int:
     """Return the checkpoint to which the log sends its readers; -1 where unknown, so that nothing is cut."""
     pointer = pointed_to(path)
     return -1 if pointer is None else pointer
 
 
-def _entries(path: Path) -> dict[str, plan.LogFile]:
-    entries = {}
-    for entry in os.scandir(log_folder(path)):
-        with suppress(FileNotFoundError):  # a draft that became a commit meanwhile
-            if entry.is_file():
-                stat = entry.stat()
-                entries[entry.name] = plan.LogFile(stat.st_mtime, stat.st_size)
-    return entries
+def _entries(path: Location) -> dict[str, plan.LogFile]:
+    return {each.name: plan.LogFile(each.modified, each.size) for each in log_folder(path).files()}
 
 
-def _data_files(path: Path) -> Iterator[tuple[str, tuple[float, int]]]:
+def _data_files(path: Location) -> Iterator[tuple[str, tuple[float, int]]]:
     """Yield the Parquet files below a table with the time of the last change and the size."""
-    folders, root = [str(path)], len(str(path)) + 1
-    while folders:
-        for entry in os.scandir(folders.pop()):
-            if entry.name.startswith(("_", ".")):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            elif entry.name.endswith(".parquet"):
-                with suppress(FileNotFoundError):
-                    stat = entry.stat()
-                    yield entry.path[root:], (stat.st_mtime, stat.st_size)
+    for each in path.files(deep=True):
+        parts = each.name.split("/")
+        if each.name.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in parts):
+            yield each.name, (each.modified, each.size)

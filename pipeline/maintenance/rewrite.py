@@ -5,11 +5,12 @@ to a temporary folder, and cut into files by key.
 """
 
 import json
+import posixpath
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from os import fspath
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from pipeline.delta.scratch import OutOfMemory, scratch
 from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
+from pipeline.storage.location import Location
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
 _PACKED_BYTES: Final = 256 * 1024 * 1024  # decoded; sorting and writing take about as much again each
@@ -41,13 +43,17 @@ def columns_of(table: DeltaTable) -> pa.Schema:
     return pa.schema([field for field in pa.schema(table.schema().to_arrow()) if field.name not in partitions])
 
 
-def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> Dataset:
+def opened(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> Dataset:
     """Return files of a table as a dataset; a column that a file lacks is null."""
     return parquet.dataset([str(path / file.path) for file in files], columns)
 
 
 def packed(
-    path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], with_statistics: Collection[str]
+    path: Location,
+    columns: pa.Schema,
+    files: Sequence[TableFile],
+    order: Sequence[str],
+    with_statistics: Collection[str],
 ) -> list[DataFile]:
     """Write the rows of files of one partition as one file, sorted where an order is given, with column statistics.
 
@@ -57,13 +63,13 @@ def packed(
     rows = _decoded(path, columns, files)
     if order:
         rows = rows.sort_by([(name, "ascending") for name in order])
-    folder = Path(files[0].path).parent
+    folder = posixpath.dirname(files[0].path)
     file = write_file(rows, path / folder, compression="zstd")
     stats = stats_of(rows, [name for name in columns.names if name in with_statistics])
-    return [replace(file, path=str(folder / file.path), stats=stats)]
+    return [replace(file, path=posixpath.join(folder, file.path), stats=stats)]
 
 
-def _decoded(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> pa.Table:
+def _decoded(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> pa.Table:
     scanner = opened(path, columns, files).scanner(batch_size=ROW_GROUP_ROWS, batch_readahead=1, fragment_readahead=1)
     batches, size = [], 0
     for batch in scanner.to_batches():
@@ -75,7 +81,7 @@ def _decoded(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> pa.T
 
 
 def sorted_by_game(
-    path: Path, columns: pa.Schema, files: Sequence[TableFile], file_bytes: int, query: str = IN_ORDER
+    path: Location, columns: pa.Schema, files: Sequence[TableFile], file_bytes: int, query: str = IN_ORDER
 ) -> list[DataFile]:
     """Write the rows of files in order of (game_key, seq, pos) as files of about so many bytes, each a range of games.
 
@@ -117,7 +123,7 @@ def queried(dataset: Dataset, names: Sequence[str], query: str) -> Iterator[pa.R
 class _Cutter:
     """Cuts rows that come in order of (game_key, seq) into files."""
 
-    def __init__(self, folder: Path, columns: pa.Schema, file_bytes: int) -> None:
+    def __init__(self, folder: Location, columns: pa.Schema, file_bytes: int) -> None:
         self._folder, self._columns, self._file_bytes = folder, columns, file_bytes
         self._open: _OpenFile | None = None
         self._last: tuple[Any, Any] = (None, None)  # game and seq of the row before
@@ -163,10 +169,10 @@ class _Cutter:
 class _OpenFile:
     """A Parquet file that is being written; each call appends a row group."""
 
-    def __init__(self, folder: Path, columns: pa.Schema) -> None:
+    def __init__(self, folder: Location, columns: pa.Schema) -> None:
         self._path = folder / f"part-{uuid.uuid4()}.parquet"
         with effect("write_data_file"):
-            self._sink = pa.OSFile(str(self._path), "wb")
+            self._sink = pa.OSFile(fspath(self._path), "wb")
         with effect("write_data_file"):
             self._writer = parquet.writer(self._sink, columns, ["game_key", "seq"])
         self._rows = 0
@@ -198,4 +204,4 @@ class _OpenFile:
             "maxValues": {"game_key": max(self._games), "seq": max(self._seqs)},
             "nullCount": {},
         }
-        return DataFile(self._path.name, self._path.stat().st_size, self._rows, json.dumps(stats))
+        return DataFile(self._path.name, self._path.size(), self._rows, json.dumps(stats))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Final
 
 from listeners.metrics_schema import MINUTES, TABLES, moment
@@ -30,6 +29,8 @@ from pipeline.maintenance.report import Round, TableReport
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
 from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported
@@ -71,7 +72,7 @@ def one_round(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    path: Path
+    path: Location
     name: str
     merge: Merge
     is_skipped: bool  # where nothing has changed
@@ -81,10 +82,10 @@ def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> It
     """Yield the steps of a round; merges of quarantine and bronze depend on the time as well."""
     yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
     yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now), is_skipped=False)
-    for folder in sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []:
+    for folder in paths.tables.folders():
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:
-        folder = paths.metrics / table.name
+        folder = located(paths.metrics / table.name)
         merge = _small(folder, table.order, settings.maintenance)
         if table in MINUTES:
             merge = _expiring(folder, moment(now).date() - timedelta(settings.maintenance.series_days), merge)
@@ -111,7 +112,7 @@ def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
     return report
 
 
-def _small(path: Path, order: Sequence[str], wanted: Maintenance) -> Merge:
+def _small(path: Location, order: Sequence[str], wanted: Maintenance) -> Merge:
     def merge(report: TableReport) -> None:
         table = open_table(path)
         if is_plain(table):
@@ -122,7 +123,7 @@ def _small(path: Path, order: Sequence[str], wanted: Maintenance) -> Merge:
     return merge
 
 
-def _expiring(path: Path, first_day: date, merge: Merge) -> Merge:
+def _expiring(path: Location, first_day: date, merge: Merge) -> Merge:
     def expire_and_merge(report: TableReport) -> None:
         retain.expire_days(path, first_day, report)
         merge(report)
@@ -145,7 +146,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
     return merge
 
 
-def _refused_games(quarantine: Path) -> list[Game]:
+def _refused_games(quarantine: Location) -> list[Game]:
     """Return the games with rows in quarantine."""
     rows = open_table(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
     keys: set[str] = set()

@@ -4,11 +4,11 @@ Kept in memory: a new process visits every table.
 """
 
 import math
-from pathlib import Path
 from typing import Final
 
 from pipeline.delta.log import commit_file
 from pipeline.maintenance.report import TableReport
+from pipeline.storage.location import Location
 
 _MAX_SECONDS: Final = 6 * 3600.0  # after which a table is visited anyway: files and log entries grow old
 _NEVER: Final = (-1, -math.inf, 0, 0)
@@ -19,9 +19,9 @@ class Unchanged:
 
     def __init__(self) -> None:
         """Begin without tables."""
-        self._tables: dict[Path, tuple[int, float, int, int]] = {}  # version, when it was looked at, files, bytes
+        self._tables: dict[Location, tuple[int, float, int, int]] = {}  # version, when it was looked at, files, bytes
 
-    def report(self, path: Path, name: str, now: float) -> TableReport | None:
+    def report(self, path: Location, name: str, now: float) -> TableReport | None:
         """Return what is known of a table that can be skipped, None where it must be visited."""
         version, looked_at, files, size = self._tables.get(path, _NEVER)
         is_newest = commit_file(path, version).exists() and not commit_file(path, version + 1).exists()
@@ -29,7 +29,7 @@ class Unchanged:
             return None
         return TableReport(name, files_before=files, files_after=files, bytes=size)
 
-    def keep(self, path: Path, now: float, report: TableReport) -> None:
+    def keep(self, path: Location, now: float, report: TableReport) -> None:
         """Remember a visited table if it needed nothing; a table that was skipped keeps its time."""
         if report.version is None:
             return

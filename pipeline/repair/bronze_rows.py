@@ -1,7 +1,6 @@
 """Reads a game's rows from bronze without Spark, in bounded chunks, as a pass would read them (laws L1 and L2)."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import READ
 
@@ -35,7 +35,7 @@ class BronzeRows:
     `was_unknown` marks them.
     """
 
-    def __init__(self, bronze: Path, environment: str, game: Game) -> None:
+    def __init__(self, bronze: Location, environment: str, game: Game) -> None:
         """Open the newest version.
 
         Raises:

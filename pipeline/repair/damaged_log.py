@@ -9,22 +9,22 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
 from pipeline.delta import parquet
-from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointed_to, write_checkpoint
+from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.columns import json_of
 from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import LOG, Action, exists, log_folder, publish_commit, read_commit
+from pipeline.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.repair.refusals import unreadable
+from pipeline.storage.location import Location
 
 _BEGINS: Final = "turnoutBegins"
 """In the info of a commit that restarts a log."""
@@ -57,7 +57,7 @@ class Remains:
         self.metadata = action.get("metaData") or self.metadata
 
 
-def read(folder: Path, key: str, error: Exception) -> Remains:
+def read(folder: Location, key: str, error: Exception) -> Remains:
     """Read the undamaged parts of the log of a game's table, which cannot be opened because of `error`.
 
     Raises:
@@ -80,7 +80,7 @@ def read(folder: Path, key: str, error: Exception) -> Remains:
     return remains
 
 
-def _require_shut(folder: Path, key: str, error: Exception) -> None:
+def _require_shut(folder: Location, key: str, error: Exception) -> None:
     try:
         open_table(folder)
     except DeltaError:
@@ -88,7 +88,7 @@ def _require_shut(folder: Path, key: str, error: Exception) -> None:
     raise unreadable(key, error) from error
 
 
-def finish(folder: Path) -> None:
+def finish(folder: Location) -> None:
     """Write the checkpoint of a rebuild that was killed right after its commit."""
     for version in sorted(_versions(folder), reverse=True):
         if _begins(folder, version):
@@ -97,7 +97,7 @@ def finish(folder: Path) -> None:
 
 
 def publish(
-    folder: Path,
+    folder: Location,
     remains: Remains,
     columns: pa.Schema,
     files: list[DataFile],
@@ -128,7 +128,7 @@ def publish(
     return True
 
 
-def _read(folder: Path) -> Remains:
+def _read(folder: Location) -> Remains:
     if not exists(folder):
         raise NotADirectoryError(f"{log_folder(folder)} is not a folder. Move it away and start the game's group")
     remains = Remains()
@@ -144,7 +144,7 @@ def _read(folder: Path) -> Remains:
         wanted = range(max(readable + 1, 0), remains.version + 1)
         remains.damage += [f"{each:020}.json" for each in wanted if each not in versions]
     pointer = pointed_to(folder)
-    if pointer is not None and not checkpoint_exists(folder, pointer):
+    if pointer is not None and not has_checkpoint(folder, pointer):
         remains.damage.append("_last_checkpoint")
     if versions and (remains.protocol is None or remains.metadata is None):
         remains.damage.append(f"{versions[0]:020}.json")
@@ -164,7 +164,7 @@ def _take(remains: Remains, name: str, actions: Callable[[], list[Action] | None
     return bool(found)
 
 
-def _begins(folder: Path, version: int) -> bool:
+def _begins(folder: Location, version: int) -> bool:
     """Return whether a log restarts at a version, as far as its commit can be read."""
     try:
         return any(_BEGINS in action.get("commitInfo", {}) for action in read_commit(folder, version) or [])
@@ -172,15 +172,15 @@ def _begins(folder: Path, version: int) -> bool:
         return False
 
 
-def _versions(folder: Path) -> set[int]:
+def _versions(folder: Location) -> set[int]:
     """Return the versions of which a log has a commit or a checkpoint."""
-    names = (file.name for file in log_folder(folder).iterdir())
+    names = (each.name for each in log_folder(folder).files())
     commits = [name for name in names if name[:20].isdecimal() and name[20:21] == "."]
     return {int(name[:20]) for name in commits if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
 
 
-def _checkpointed(file: Path) -> list[Action]:
-    content = file.read_bytes()  # an error of storage is not damage
+def _checkpointed(file: Location) -> list[Action]:
+    content = file.read()  # an error of storage is not damage
     try:
         rows = parquet.read(content)
         actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
@@ -189,9 +189,9 @@ def _checkpointed(file: Path) -> list[Action]:
     return actions
 
 
-def _data_files(folder: Path) -> set[str]:
-    paths = (file.relative_to(folder) for file in folder.rglob("*.parquet"))
-    return {quote(path.as_posix()) for path in paths if path.parts[0] != LOG}
+def _data_files(folder: Location) -> set[str]:
+    names = (each.name for each in folder.files(deep=True))
+    return {quote(name) for name in names if name.endswith(".parquet") and not name.startswith(f"{LOG}/")}
 
 
 def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard
 from pipeline.errors import Refused, Transient
 from pipeline.names import shown
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.needs import Need
 from pipeline.streams.writing.split import READ, Place, SplitJob, split
@@ -29,7 +29,7 @@ class Decoded:
 
 
 def decode(
-    rows: pa.Table, game: Game, schemas: SchemaSet, tables: Path, deadly: frozenset[Place] = frozenset()
+    rows: pa.Table, game: Game, schemas: SchemaSet, tables: Location, deadly: frozenset[Place] = frozenset()
 ) -> Decoded:
     """Write the rows of a chunk of `BronzeRows` that decode as a file below `tables`; return it with the refused rows.
 

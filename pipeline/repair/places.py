@@ -1,6 +1,5 @@
 """Finds rows by their place (seq, pos) in Delta tables, without Spark, and skips files that cannot have them."""
 
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pyarrow.compute as pc
 from pipeline.delta import parquet
 from pipeline.delta.files import files_with
 from pipeline.delta.opening import DeltaTable
+from pipeline.storage.location import Location
 
 PLACES: Final = pa.schema([("seq", pa.int64()), ("pos", pa.int32())])
 """The columns of a table of places."""
@@ -16,7 +16,7 @@ PLACES: Final = pa.schema([("seq", pa.int64()), ("pos", pa.int32())])
 _KEYS: Final = ["seq", "pos"]
 
 
-def landed(table: DeltaTable, folder: Path, wanted: pa.Table) -> pa.Table:
+def landed(table: DeltaTable, folder: Location, wanted: pa.Table) -> pa.Table:
     """Return the wanted places that a game's table holds, each once."""
     seqs = pc.unique(wanted.column("seq"))
     files = files_with(table, folder, "_seq", seqs.to_numpy())

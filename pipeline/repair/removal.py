@@ -5,7 +5,6 @@ Used for quarantine (`stale_quarantine`) and for game tables (`dedupe`). Rows th
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from pipeline.delta.errors import CommitFailedError
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import DataFile, TableConflict, discard
 from pipeline.lists import join_limited
+from pipeline.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Removal:
     note: str  # for the table's history
 
 
-def publish(folder: Path, removal: Removal) -> None:
+def publish(folder: Location, removal: Removal) -> None:
     """Commit a removal and move the counters, on top of rows that others have appended meanwhile.
 
     Raises:

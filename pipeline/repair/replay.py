@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -31,6 +30,8 @@ from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import target_schema
@@ -165,13 +166,13 @@ class Replay:
         return Replayed(work.landed, present.num_rows, dict(work.refused), work.waiting, missing)
 
     @contextmanager
-    def _tables(self) -> Iterator[Path]:
+    def _tables(self) -> Iterator[Location]:
         """Return the folder to write files in: the real one, or a temporary one."""
         if not self._dry_run:
             yield self._paths.tables
             return
         with tempfile.TemporaryDirectory(prefix="turnout-replay-") as folder:
-            yield Path(folder)
+            yield located(folder)
 
     def _cursor(self, game: Game, table: CursorTable | None) -> int:
         if table is None:
@@ -179,7 +180,7 @@ class Replay:
         newest = generation.newest(table.transaction_version, self._environment, game.key)
         return table.transaction_version(names.stream_app_id(self._environment, game.key, newest)) or 0
 
-    def _decode(self, game: Game, places: pa.Table, cursor: int, tables: Path, work: _Work) -> None:
+    def _decode(self, game: Game, places: pa.Table, cursor: int, tables: Location, work: _Work) -> None:
         """Write the decided rows: at or below the cursor, or refused by ingest, as no pass reads those."""
         bronze = BronzeRows(self._paths.bronze, self._environment, game)
         for chunk in bronze.of_seqs(pc.unique(places.column("seq")).to_numpy()):

@@ -9,7 +9,6 @@ switches only if the second is. Of two that overlap one fails.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -27,6 +26,7 @@ from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 ATTEMPTS: Final = 20
@@ -76,7 +76,7 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
     return sum(part.num_rows for part in twins)
 
 
-def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game]) -> dict[str, pa.Table]:
+def _places_by_game(quarantine: DeltaTable, folder: Location, games: Sequence[Game]) -> dict[str, pa.Table]:
     """Return the places of games' quarantined rows by the game's name, each once."""
     wanted = pa.array([game.name for game in games], pa.string())
     tables = [_TWINS.empty_table()]
@@ -90,7 +90,7 @@ def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game])
     return {part.column("game")[0].as_py(): distinct(part.select(PLACES.names)) for part in slices}
 
 
-def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason: str | None = None) -> pa.Table:
+def quarantined_places(quarantine: DeltaTable, folder: Location, game: Game, reason: str | None = None) -> pa.Table:
     """Return the places of a game's quarantined rows, each once; with `reason` only those refused for it."""
     files = files_with(quarantine, folder, "seq", range(2**62), game.bronze_keys)
     tables = [PLACES.empty_table()]
@@ -103,7 +103,7 @@ def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason:
 
 
 def _delete(
-    folder: Path, games: Sequence[Game], twins: pa.Table, quarantine: DeltaTable, expected: Mapping[str, int | None]
+    folder: Location, games: Sequence[Game], twins: pa.Table, quarantine: DeltaTable, expected: Mapping[str, int | None]
 ) -> None:
     """Rewrite the files that hold twins, and commit unless a game's counter in the log was moved meanwhile."""
     removed, added = _rewritten(quarantine, folder, games, twins)
@@ -111,7 +111,7 @@ def _delete(
 
 
 def _rewritten(
-    quarantine: DeltaTable, folder: Path, games: Sequence[Game], twins: pa.Table
+    quarantine: DeltaTable, folder: Location, games: Sequence[Game], twins: pa.Table
 ) -> tuple[set[str], list[DataFile]]:
     """Return the paths of the files that hold twins, and their replacements."""
     paths = {str(folder / unquote(path)): path for path in removal.file_sizes(quarantine)}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
 from pipeline.repair import damaged_log
+from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 
@@ -44,7 +44,7 @@ class Switch:
         return names.stream_app_id(self.environment, self.game.key, self.generation + 1)
 
 
-def publish(folder: Path, switch: Switch) -> bool:
+def publish(folder: Location, switch: Switch) -> bool:
     """Commit a switch; return False, with nothing done, when the table has moved on and bronze must be read further.
 
     The old generation's cursor becomes RETIRED in the same commit. Every commit between the read and the switch, by a
@@ -75,7 +75,7 @@ def publish(folder: Path, switch: Switch) -> bool:
         return True
 
 
-def publish_anew(folder: Path, switch: Switch) -> bool:
+def publish_anew(folder: Location, switch: Switch) -> bool:
     """Commit a switch to a table whose log is damaged, which restarts the log; otherwise like `publish`.
 
     A process with the earlier table in memory finds this commit in the place of its own, and with it the retired cursor
@@ -106,7 +106,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
             return True
 
 
-def _require_unchanged(folder: Path, switch: Switch, version_of: VersionOf) -> None:
+def _require_unchanged(folder: Location, switch: Switch, version_of: VersionOf) -> None:
     if version_of(names.repair_app_id(switch.environment, switch.game.key)) != switch.repairs:
         raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
     if not switch.holds(version_of):

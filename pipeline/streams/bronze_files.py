@@ -17,6 +17,7 @@ from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.names import GameKey
+from pipeline.storage.location import Location
 from pipeline.streams.lanes import Failure
 
 _MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper
@@ -31,7 +32,7 @@ class Piece:
     groups: tuple[int, ...] | None = None
 
 
-def files_of(bronze: Path, version: int, app_id: str, low: int, high: int, keys: Collection[GameKey]) -> list[str]:
+def files_of(bronze: Location, version: int, app_id: str, low: int, high: int, keys: Collection[GameKey]) -> list[str]:
     """Return the files that may hold rows of these games, of seqs above `low` up to `high`.
 
     Files that begin with the same game are adjacent: ingest distributes rows by game, so they have the same games, and
@@ -77,7 +78,7 @@ def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
     ]
 
 
-def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> list[str] | None:
+def _recent(bronze: Location, version: int, app_id: str, low: int, high: int) -> list[str] | None:
     """Return the files that the newest commits added with these seqs; None where the end of the log is not enough."""
     files: list[dict[str, Any]] = []
     for at in range(version, max(version - _MAX_COMMITS, -1), -1):

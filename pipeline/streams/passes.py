@@ -12,7 +12,6 @@ from collections.abc import Callable, KeysView, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, 
 from pipeline.failpoints import hit
 from pipeline.health.latency import Arrival, BronzeCommit, measure
 from pipeline.names import GameKey
+from pipeline.storage.location import Location
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.lanes import Failure, failure_of
@@ -89,7 +89,7 @@ class Passes:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Location,
         quarantine: CursorTable,
         pool: Executor,
         active_games: ActiveGames,

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.names import GameKey
+from pipeline.storage.location import Location
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes
@@ -43,7 +43,7 @@ class Stream:
     game: str
     environment: str
     generation: int
-    path: Path
+    path: Location
     writer: Writer
     last_seq: int  # the game's last seq in bronze according to the control store
     stored_generation: int = 1  # the control store's value when the table was opened
@@ -152,7 +152,7 @@ class Stream:
             self.table = self.writer.open(self.path, self.app_id)
 
 
-def stream_of(assignment: Assignment, environment: str, table_path: Path, writer: Writer) -> Stream:
+def stream_of(assignment: Assignment, environment: str, table_path: Location, writer: Writer) -> Stream:
     """Return the stream of an assigned game; its cursor is unknown before `open`."""
     return Stream(
         game_key=assignment.game_key,

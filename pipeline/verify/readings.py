@@ -7,7 +7,6 @@ entries; nothing here writes to an environment.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from pipeline.delta import accepted_gaps
@@ -19,6 +18,7 @@ from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
+from pipeline.storage.location import Location
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
 _GENERATIONS_TRIED: Final = 4  # the search for the newest generation ends after so many without a cursor
@@ -97,8 +97,7 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     """
     before = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
     tables = {}
-    folders = sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []
-    for folder in folders:
+    for folder in paths.tables.folders():
         table = _snapshot(folder, f"tables/{folder.name}", ("_seq", "_pos"), environment, generations.get(folder.name))
         if table is not None:
             tables[folder.name] = table
@@ -193,7 +192,7 @@ def _load(database: Database, reading: Reading) -> None:
             execute(database, _READ_QUARANTINE, quarantine, side, quarantine)
 
 
-def _reserved(quarantine: Path, version: int, bronze: DeltaTable, environment: str) -> Iterator[tuple[int, int]]:
+def _reserved(quarantine: Location, version: int, bronze: DeltaTable, environment: str) -> Iterator[tuple[int, int]]:
     """Yield the seqs of each ingest generation's last batch with refused rows, where bronze may lack them.
 
     Bronze may lack them while that batch is above bronze's cursor, and after the batch was given up: ingest first moves
@@ -215,7 +214,7 @@ def _reserved(quarantine: Path, version: int, bronze: DeltaTable, environment: s
 
 
 def _snapshot(
-    folder: Path,
+    folder: Location,
     label: str,
     columns: Iterable[str],
     environment: str | None = None,

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -24,6 +23,8 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, source_described, sources_described, topic_described
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -197,7 +198,7 @@ class _Record:
     """Facts of the control store and the checkpoint about one source."""
 
     source: Source
-    landing: Path
+    landing: Location
     known: store.Identity
     start: dict[str, Any] | None
     offset: dict[str, Any]
@@ -232,7 +233,7 @@ def _passed_files(record: _Record) -> Iterator[PassedFiles | str]:
 
 
 def _files(record: _Record, described: str) -> PassedFiles | str:
-    landing = Path(record.source.path) if record.source.path else record.landing
+    landing = located(record.source.path) if record.source.path else record.landing
     start, offset = record.start, record.offset
     if start is not None and "sources" in start:
         start = start["sources"].get(described)
@@ -276,7 +277,7 @@ _PASSED: Final[Mapping[str, Callable[[_Record], Iterator[PassedFiles | PassedOff
 """Finds what ingest has passed of a kind of source; a text says why that is unknown."""
 
 
-def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:
+def _added(landing: Location, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:
     """Yield name and rows of each file that a commit added with new rows."""
     for add in (action["add"] for action in actions if "add" in action):
         if not add.get("dataChange", True):

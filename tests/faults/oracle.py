@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
 from pipeline.failpoints import ENVIRON
+from pipeline.storage.folder import located
 from tests.faults import figures
 
 _VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded again
@@ -58,7 +59,7 @@ def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, 
 
     with patch.dict(os.environ):
         os.environ.pop(ENVIRON, None)  # what is put into the source is where the data path begins: no fault is its own
-        write_landing(landing, acknowledged())
+        write_landing(located(landing), acknowledged())
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ def a_changed_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def changing(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
         if self.path.parent.name == "tables":
-            files = [_with_a_changed_value(self.path, file) for file in files]
+            files = [_with_a_changed_value(Path(self.path), file) for file in files]
         publish(self, files, note, transactions, expected)
 
     monkeypatch.setattr(CursorTable, "_publish", changing)

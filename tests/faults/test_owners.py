@@ -73,7 +73,7 @@ class Place:
         self.log = ProducerLog(self.env / "acknowledged.jsonl")
 
     def produce(self, events: int = 600, batch: int = 200) -> None:
-        produce(self.simulator, self.paths.landing, self.log, events, batch=batch)
+        produce(self.simulator, Path(self.paths.landing), self.log, events, batch=batch)
 
     def landed_seq(self) -> int:
         """The last bronze seq, once everything that was sent is there."""

@@ -79,7 +79,7 @@ class FramedPlace(Place):
             fastavro.schemaless_writer(body, schema, {"n": n})
             values.append(b"\0" + number.to_bytes(4) + body.getvalue())
         rows = pa.table({"key": [game.encode()] * ROWS, "value": values}, schema=LANDING)
-        write_deltalake(self.paths.landing, rows, mode="append")
+        write_deltalake(Path(self.paths.landing), rows, mode="append")
         self.sent[game] += range(first, first + ROWS)
 
     def has(self, game: str) -> bool:

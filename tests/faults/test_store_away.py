@@ -29,7 +29,7 @@ def locked(store: Path) -> Iterator[None]:
 
 def landed(place: Place) -> int:
     """How many rows the games' tables have."""
-    tables = [folder for folder in place.paths.tables.iterdir() if (folder / "_delta_log").exists()]
+    tables = [folder for folder in Path(place.paths.tables).iterdir() if (folder / "_delta_log").exists()]
     return sum(DeltaTable(each).to_pyarrow_dataset().count_rows() for each in tables)
 
 

@@ -25,6 +25,7 @@ from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
 from pipeline.repair.gap import accept_gap
+from pipeline.storage.folder import located
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game, register_group
 from pipeline.store.stream_control import submit_retry
@@ -118,7 +119,7 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     lost: list[int] = []
 
     def publish(table: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        done = publish_commit(table, version, actions)
+        done = publish_commit(located(table), version, actions)
         if table == path[victim] and done and not lost:
             lost.append(version)
             raise OSError(110, "the reply was lost")

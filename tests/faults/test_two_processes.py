@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.delta.table import CursorTable
+from pipeline.storage.folder import located
 
 APP = "turnout/test/game/1"
 COMMITS = 25
@@ -17,11 +18,11 @@ COLUMNS = pa.schema([("_seq", pa.int64()), ("writer", pa.int64())])
 
 _WRITER = """
 import sys
-from pathlib import Path
 import pyarrow as pa
+from pipeline.storage.folder import located
 from pipeline.delta.table import TableConflict, CursorTable, write_file
 
-path, writer, commits = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+path, writer, commits = located(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 table = CursorTable.open(path, "turnout/test/game/1", checkpoint_interval=7)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -45,7 +46,7 @@ def test_a27_two_processes_on_one_local_table_give_no_seq_twice(tmp_path: Path, 
     path = tmp_path / "t"
     if not plain:
         DeltaTable.create(path, Schema.from_arrow(COLUMNS), configuration={"delta.enableChangeDataFeed": "true"})
-    CursorTable.create(path, COLUMNS, APP)
+    CursorTable.create(located(path), COLUMNS, APP)
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(path), str(number), str(COMMITS)],

@@ -22,6 +22,7 @@ from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.errors import Refused
 from pipeline.kafka.producer import ensure_topic
+from pipeline.storage.folder import located
 
 Message = tuple[bytes | None, bytes]
 
@@ -68,7 +69,7 @@ def test_landing_holds_what_was_made(tmp_path: Path) -> None:
     plan = SimulationPlan(games=15, events=3000, bad_share=0.2, hostile=True)
     made = events(plan)
 
-    counts = write_landing(tmp_path / "landing", simulator(plan).batches(250))
+    counts = write_landing(located(tmp_path / "landing"), simulator(plan).batches(250))
     table = DeltaTable(tmp_path / "landing")
     rows = table.to_pyarrow_table()
 
@@ -82,7 +83,7 @@ def test_landing_holds_what_was_made(tmp_path: Path) -> None:
 def test_landing_is_appended_to_and_checkpointed(tmp_path: Path) -> None:
     """A second producer goes on where the first ended, and a long log gets checkpoints so that opening stays cheap."""
     for _ in range(2):
-        write_landing(tmp_path, simulator(SimulationPlan(events=60)).batches(2))
+        write_landing(located(tmp_path), simulator(SimulationPlan(events=60)).batches(2))
 
     assert DeltaTable(tmp_path).version() == 60
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 120
@@ -98,9 +99,9 @@ def test_landing_elsewhere_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(other, Schema.from_arrow(pa.schema([("surprise", pa.int64())])))
 
     with pytest.raises(Refused, match="file cannot be opened"):
-        write_landing(file, iter([]))
+        write_landing(located(file), iter([]))
     with pytest.raises(Refused, match="columns surprise, not a landing table"):
-        write_landing(other, iter([]))
+        write_landing(located(other), iter([]))
 
 
 def test_stop_ends_between_batches(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_stop_ends_between_batches(tmp_path: Path) -> None:
                 stop.set()
             yield batch
 
-    counts = write_landing(tmp_path, batches(), stop=stop)
+    counts = write_landing(located(tmp_path), batches(), stop=stop)
 
     assert counts == {"good": 30}
     assert source.counts_by_kind()["good"] == DeltaTable(tmp_path).to_pyarrow_table().num_rows == 30
@@ -138,7 +139,7 @@ def test_stop_interrupts_the_wait(tmp_path: Path) -> None:
     stopper = threading.Thread(target=end)
     stopper.start()
     started = time.monotonic()
-    counts = write_landing(tmp_path, batches(), rate_per_second=0.1, stop=stop)
+    counts = write_landing(located(tmp_path), batches(), rate_per_second=0.1, stop=stop)
     stopper.join()
 
     assert counts == {"good": 10}
@@ -148,7 +149,7 @@ def test_stop_interrupts_the_wait(tmp_path: Path) -> None:
 def test_rate_is_a_schedule(tmp_path: Path) -> None:
     """The first batch goes at once and the others when they are due: 40 events at 50 a second take 0.6 seconds."""
     started = time.monotonic()
-    write_landing(tmp_path, simulator(SimulationPlan(events=40)).batches(10), rate_per_second=50)
+    write_landing(located(tmp_path), simulator(SimulationPlan(events=40)).batches(10), rate_per_second=50)
 
     assert time.monotonic() - started >= 0.6
 

@@ -17,6 +17,7 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.producer import TopicProducer, ensure_topic
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_the_newest_records_are_sampled_as_they_are(broker: Broker) -> None:
     assert SampledRecord(None, b"Chess", (), name) in everything
     assert SampledRecord(b"\x00\x00\x00\x00\x0719", b"Ludo", (("game", b"Ludo"),), name) in sample_topic(source, 6)
     assert len(sample_topic(source, 6)) <= 6
-    report = source_probe.probe(open_source(source, Path("unused")))
+    report = source_probe.probe(open_source(source, located(Path("unused"))))
     assert report.fit is not None
     assert report.fit.source["routing"] == "header:game"
     with pytest.raises(Refused, match="has no topic"):

@@ -607,7 +607,7 @@ class Life:
             for _ in range(self._draw.choice((1, 1, 2))):
                 try:
                     if patient:  # else it may be about a table that is not there yet
-                        self.scheduler.wait(lambda: len(self.disk.states(table)) > 1, 20.0, "table")
+                        self.scheduler.wait(lambda: len(self.disk.states(Path(table))) > 1, 20.0, "table")
                     body(game)
                 except _EXPECTED:
                     self._wait_a_while()
@@ -632,8 +632,8 @@ class Life:
         rebuilding.rebuild(self.paths, self._settings.environment, self._engine, schemas, game)
 
     def _replay(self, game: Game) -> None:
-        self.scheduler.wait(lambda: bool(self.disk.states(self.paths.quarantine)), 50.0, "quarantine")
-        if not self.disk.states(self.paths.quarantine):
+        self.scheduler.wait(lambda: bool(self.disk.states(Path(self.paths.quarantine))), 50.0, "quarantine")
+        if not self.disk.states(Path(self.paths.quarantine)):
             return
         schemas = LocalRegistry(self._engine).snapshot
         chosen = stale_quarantine.quarantined_places(open_table(self.paths.quarantine), self.paths.quarantine, game)
@@ -644,7 +644,7 @@ class Life:
 
     def _compact(self, game: Game) -> None:
         for path, order in ((self.paths.table(game.key), GAME),):
-            if not self.disk.states(path):
+            if not self.disk.states(Path(path)):
                 continue
             table = open_table(path)
             report = TableReport(game.key)

@@ -26,7 +26,7 @@ class Oracle:
     def cursor(self, game: Game, state: State | None = None) -> int:
         """Return the cursor of the newest generation of a game's table."""
         if state is None:
-            states = self._disk.states(self._paths.table(game.key))
+            states = self._disk.states(Path(self._paths.table(game.key)))
             if not states:
                 return 0
             state = states[-1]
@@ -57,7 +57,7 @@ class Oracle:
     def problems(self) -> Iterator[str]:
         """Yield what is wrong at the end."""
         quarantined = self._quarantined()
-        for folder in (self._paths.bronze, self._paths.quarantine, *self._tables()):
+        for folder in (Path(self._paths.bronze), Path(self._paths.quarantine), *self._tables()):
             yield from self._log(folder)
         for game in self._world.games:
             yield from self._game(game, quarantined.get(game.key, set()))
@@ -65,7 +65,7 @@ class Oracle:
             yield f"quarantine holds rows of {sorted(strange)}"
 
     def _tables(self) -> list[Path]:
-        return sorted(self._paths.tables.iterdir()) if self._paths.tables.is_dir() else []
+        return sorted(Path(self._paths.tables).iterdir()) if Path(self._paths.tables).is_dir() else []
 
     def _log(self, folder: Path) -> Iterator[str]:
         """A log without a gap: readers never skip a missing version."""
@@ -76,7 +76,7 @@ class Oracle:
 
     def _game(self, game: Game, quarantined: set[Place]) -> Iterator[str]:
         rows = {row.place: row for row in self._world.rows(game)}
-        states = self._disk.states(self._paths.table(game.key))
+        states = self._disk.states(Path(self._paths.table(game.key)))
         if not states:
             yield f"{game.name} has no table"
             return
@@ -123,17 +123,17 @@ class Oracle:
     def _rows(self, game: Game, state: State) -> Iterator[dict[str, Any]]:
         for path in state.files:
             file = self._paths.table(game.key) / unquote(path)
-            yield from self._contents(file)
+            yield from self._contents(Path(file))
 
     def _contents(self, file: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._disk.read(file).to_pylist()
         return rows
 
     def _quarantined(self) -> dict[str, set[Place]]:
-        states = self._disk.states(self._paths.quarantine)
+        states = self._disk.states(Path(self._paths.quarantine))
         found: dict[str, set[Place]] = {}
         for path in states[-1].files if states else ():
-            for row in self._contents(self._paths.quarantine / unquote(path)):
+            for row in self._contents(Path(self._paths.quarantine / unquote(path))):
                 found.setdefault(row["game_key"], set()).add((row["seq"], row["pos"]))
         return found
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline import query_log
 from pipeline.delta import log as delta_log
+from pipeline.storage.folder import located
 from pipeline.streams.writing.split import READ
 from tests.model.schedule_store import Disk
 from tests.model.schedule_tasks import Scheduler, Task
@@ -280,7 +281,7 @@ class Query:
         self._scheduler.point(f"after_{log}")
 
     def _offset(self, end: tuple[int, int]) -> dict[str, Any]:
-        first = delta_log.read_commit(self._bronze, 0) or []
+        first = delta_log.read_commit(located(self._bronze), 0) or []
         table_id = next(action["metaData"]["id"] for action in first if "metaData" in action)
         return {"reservoirId": table_id, "reservoirVersion": end[0], "index": end[1]}
 
@@ -319,7 +320,7 @@ class Query:
         return found
 
     def _added(self, version: int) -> list[str] | None:
-        actions = delta_log.read_commit(self._bronze, version)
+        actions = delta_log.read_commit(located(self._bronze), version)
         if actions is None:
             return None
         adds = [action["add"] for action in actions if "add" in action]

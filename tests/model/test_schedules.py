@@ -16,6 +16,7 @@ import pytest
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.failpoints import EFFECTS, ENVIRON
 from pipeline.names import GameKey
+from pipeline.storage.folder import located
 from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
@@ -156,7 +157,9 @@ def test_what_was_split_once_is_not_taken_for_what_other_registrations_make_of_i
     keys = [GameKey(key) for key in rows.column("game_key").to_pylist()]
     splits = Splits()
     known = {
-        splits.key([batch], SplitJob(dict.fromkeys(keys, 0), SchemaSet(5, dict.fromkeys(keys, ids), held), Path("t")))
+        splits.key(
+            [batch], SplitJob(dict.fromkeys(keys, 0), SchemaSet(5, dict.fromkeys(keys, ids), held), located(Path("t")))
+        )
         for ids, held in (((1,), {1: first}), ((1, 2), {1: first, 2: second}))
     }
     assert len(known) == 2
@@ -175,7 +178,7 @@ def test_what_was_split_once_is_not_taken_for_what_other_answers_of_a_registry_m
             SplitJob(
                 dict.fromkeys(keys, 0),
                 SchemaSet(5, dict.fromkeys(keys, (1,)), {1: held}, writers=writers, profiles=profiles),
-                Path("t"),
+                located(Path("t")),
             ),
         )
         for profiles in ({}, {5: PROFILE})

@@ -435,7 +435,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
         opening("game", game=KEY["Risk"])
     )
     (tmp_path / "bronze").mkdir(exist_ok=True)
-    Paths(tmp_path).bronze.mkdir(parents=True, exist_ok=True)
+    Path(Paths(tmp_path).bronze).mkdir(parents=True, exist_ok=True)
     app = choose(opening("repairs"), ["Chess", "Risk"], box="repair")
     app.segmented_control(key="repair_kind").set_value("rebuild").run()
     app.button(key="preview_repair").click().run()

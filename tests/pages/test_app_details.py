@@ -187,7 +187,7 @@ def test_the_use_of_each_version_is_counted(tmp_path: Path, opening: Opening) ->
     engine.dispose()
     app = opened(opening("schemas", game=game_key("Chess")), f"schema_versions_{game_key('Chess')}")
     assert use_of(app) == [["2", "1"], ["0", "0"], [UNKNOWN, UNKNOWN]]
-    commit(Paths(tmp_path).table(game_key("Chess")), 1, (1, 0), (1, 60))
+    commit(Path(Paths(tmp_path).table(game_key("Chess"))), 1, (1, 0), (1, 60))
     st.cache_data.clear()
     assert use_of(again(app)) == [["2", "1"], ["0", "2"], [UNKNOWN, "2027-01-15 08:00"]]
     assert AT == 1_800_000_000

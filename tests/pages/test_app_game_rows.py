@@ -221,7 +221,7 @@ def test_without_a_table_there_are_no_rows(world: World) -> None:
     world.register(game=GO)
     found = last_rows(environment(world), str(GO.key), "landed", 20, OPERATOR)
     assert (found.rows, found.complete) == ((), True)
-    for file in world.paths.table(CHESS.key).glob("*.parquet"):
+    for file in Path(world.paths.table(CHESS.key)).glob("*.parquet"):
         file.write_bytes(b"no parquet")
     with pytest.raises(Refused, match="cannot be read"):
         read(world, "landed")

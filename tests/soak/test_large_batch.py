@@ -89,7 +89,7 @@ def land_one_file(world: World, schema_ids: Mapping[GameKey, int], message: Mess
                 values.append(wrapper.SerializeToString())
             writer.write_table(pa.table({"key": pa.nulls(len(values), pa.binary()), "value": values}, schema=LANDING))
     stats = f'{{"numRecords": {ROWS}, "minValues": {{}}, "maxValues": {{}}, "nullCount": {{}}}}'
-    table.commit([DataFile(target.name, target.stat().st_size, ROWS, stats)], table.cursor, 1)
+    table.commit([DataFile(target.name, Path(target).stat().st_size, ROWS, stats)], table.cursor, 1)
 
 
 @pytest.mark.parametrize("refused_every", [100, 1], ids=["some refused", "all refused"])

@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.delta.checkpoint import pointed_to
 from pipeline.settings import Maintenance, Settings
+from pipeline.storage.folder import located
 from tests.tables.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND: Final = Maintenance().interval_minutes * 60
@@ -62,7 +63,7 @@ def held(game: Game, peaks: list[Peak], round_seconds: float, began: float) -> N
         f"{time.monotonic() - began:.0f} s: log at most {whole.log_on_disk / 1e6:.1f} MB on disk"
         f" ({whole.log_bytes / 1e6:.1f} MB of content, {whole.log_files} files), by formula {log / 1e6:.1f} MB;"
         f" checkpoint at most {whole.checkpoint_bytes / 1e3:.0f} kB, by formula {checkpoint / 1e3:.0f} kB;"
-        f" a reader may be {window / 3600:.1f} hours behind; last checkpoint {pointed_to(game.path)}\n"
+        f" a reader may be {window / 3600:.1f} hours behind; last checkpoint {pointed_to(located(game.path))}\n"
     )
     assert whole.log_on_disk <= log <= 50_000_000
     assert whole.checkpoint_bytes <= checkpoint <= 300_000

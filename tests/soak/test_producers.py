@@ -20,6 +20,7 @@ from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.delta.log import commit_file
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.settings import load
+from pipeline.storage.folder import located
 from pipeline.store.database.engine import open_store
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
@@ -39,7 +40,7 @@ def make_long_log(landing: Path, entries: int) -> None:
     DeltaTable.create(landing, Schema.from_arrow(LANDING))
     entry = json.dumps({"commitInfo": {"timestamp": int(time.time() * 1000), "operation": "WRITE"}})
     for version in range(1, entries):
-        commit_file(landing, version).write_text(entry)
+        Path(commit_file(located(landing), version)).write_text(entry)
     DeltaTable(landing).create_checkpoint()
 
 
@@ -63,7 +64,7 @@ def test_three_producers_beside_a_long_log_never_hold_up_ingest(tmp_path: Path) 
     env = tmp_path / "env"
     settings, paths = load(env, {})
     open_store(settings, paths).dispose()
-    make_long_log(paths.landing, ENTRIES)
+    make_long_log(Path(paths.landing), ENTRIES)
     ingest = turnout("ingest", "run", "--env-dir", str(env))
     with Children(env / "children") as children:
         children.start("ingest", ingest)
@@ -72,7 +73,7 @@ def test_three_producers_beside_a_long_log_never_hold_up_ingest(tmp_path: Path) 
             options = [str(each) for each in (env, log, GAMES, GAMES, RATE, number)]
             children.start(f"producer-{number}", [sys.executable, "-m", "tests.soak.producing", *options])
         deadline = time.monotonic() + _READY_SECONDS
-        while not (paths.bronze / "_delta_log").exists() or len(commits(paths.bronze)) < _WARM_COMMITS:
+        while not (paths.bronze / "_delta_log").exists() or len(commits(Path(paths.bronze))) < _WARM_COMMITS:
             require_alive(children)
             assert time.monotonic() < deadline, children.tail("ingest")
             time.sleep(0.5)
@@ -81,12 +82,13 @@ def test_three_producers_beside_a_long_log_never_hold_up_ingest(tmp_path: Path) 
             require_alive(children)
             time.sleep(1.0)
         ended = time.time()
-    written = [at for at in commits(paths.bronze) if began <= at <= ended]
+    written = [at for at in commits(Path(paths.bronze)) if began <= at <= ended]
     still = max(after - before for before, after in pairwise([began, *written, ended]))
+    landed = len(commits(Path(paths.landing))) - ENTRIES
     sys.stdout.write(
-        f"\n{len(commits(paths.landing)) - ENTRIES} commits by {PRODUCERS} producers, {len(written)} of bronze, which "
+        f"\n{landed} commits by {PRODUCERS} producers, {len(written)} of bronze, which "
         f"stood still for at most {still:.1f} s\n"
     )
     assert still <= _MAX_STILL_SECONDS
     subprocess.run([*ingest, "--once"], check=True, timeout=_READY_SECONDS)
-    assert count(paths.bronze) == count(paths.landing)
+    assert count(Path(paths.bronze)) == count(Path(paths.landing))

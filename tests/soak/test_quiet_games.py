@@ -65,4 +65,4 @@ def test_an_hour_with_quiet_games_loses_and_doubles_nothing(tmp_path: Path) -> N
 
 
 def _versions(soak: Soak) -> int:
-    return sum(DeltaTable(each.parent).version() for each in soak.paths.tables.glob("*/_delta_log"))
+    return sum(DeltaTable(each.parent).version() for each in Path(soak.paths.tables).glob("*/_delta_log"))

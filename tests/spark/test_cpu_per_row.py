@@ -19,6 +19,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -111,7 +112,7 @@ def test_ingest_from_landing_is_linear_in_the_rows(world: World, monkeypatch: py
 def test_a_pass_is_linear_in_the_rows(world: World) -> None:
     """A larger pass costs no more per row, or a group that is a little behind never comes back."""
     raw, cost = wrapper(world), dict[int, float]()
-    job = SplitJob({CHESS.key: 0}, LocalRegistry(world.engine).snapshot(), world.paths.root)
+    job = SplitJob({CHESS.key: 0}, LocalRegistry(world.engine).snapshot(), located(world.paths.root))
     for rows in SIZES:
         given = {"game_key": CHESS.key, "game": CHESS.name, "schema_id": 1, "seq": 1, "prev_seq": 0, "raw": raw}
         bronze = FrameRows(frame(world, table(rows, BRONZE, pos=pa.array(range(rows)), **given)))

@@ -19,6 +19,7 @@ from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from pipeline.store.games import Assignment, assigned, register_group
 from pipeline.store.reports import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -194,7 +195,7 @@ def test_a_landing_table_with_wrong_columns_is_refused(tmp_path: Path) -> None:
     """The message names what was expected and what is there."""
     write_deltalake(tmp_path / "landing", pa.table({"value": ["text"]}))
     with pytest.raises(Refused, match=r"expected key binary, value binary; found value string"):
-        open_source(Source(), tmp_path / "landing").check()
+        open_source(Source(), located(tmp_path / "landing")).check()
 
 
 def test_an_unreachable_broker_is_refused_with_its_address() -> None:
@@ -203,4 +204,4 @@ def test_an_unreachable_broker_is_refused_with_its_address() -> None:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
         with pytest.raises(Refused, match=rf"No Kafka broker answers at {address}"):
-            open_source(Source(kind="kafka", bootstrap_servers=address), Path("unused")).check()
+            open_source(Source(kind="kafka", bootstrap_servers=address), located(Path("unused"))).check()

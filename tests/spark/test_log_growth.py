@@ -12,6 +12,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
+from pipeline.storage.folder import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)
@@ -26,7 +27,7 @@ def commits(table: CursorTable, *seqs: int) -> None:
 
 def cut(path: Path) -> int:
     """Cut a log as a round two hours from now would; return the version it begins with."""
-    retain.clean_log(path, time.time() + LATER, SMALL, TableReport("t"))
+    retain.clean_log(located(path), time.time() + LATER, SMALL, TableReport("t"))
     return min(int(entry.name[:20]) for entry in (path / "_delta_log").glob("0*.json"))
 
 

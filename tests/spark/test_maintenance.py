@@ -151,4 +151,4 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
             assert code == -9
             kills += 1
     assert kills >= 8
-    assert all(live(path) == on_disk(path) for path in (paths.bronze, paths.quarantine, paths.table(CHESS)))
+    assert all(live(Path(path)) == on_disk(Path(path)) for path in (paths.bronze, paths.quarantine, paths.table(CHESS)))

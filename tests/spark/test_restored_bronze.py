@@ -84,11 +84,11 @@ def test_an_older_bronze_is_refused_and_comes_back_complete(world: World) -> Non
     group = world.group("a")
     for _ in range(2):
         flow(world, group)
-    keep(world.paths.bronze)
+    keep(Path(world.paths.bronze))
     flow(world, group)
     flow(world)
     group.stop()
-    put_back(world.paths.bronze)
+    put_back(Path(world.paths.bronze))
     flow_refused(world)
     stopped = world.group("a")
     world.split(stopped)
@@ -120,12 +120,12 @@ def test_each_witness_of_the_lost_rows_is_enough(world: World, also: str) -> Non
     """Law L1: also with the store or the checkpoint restored with it, as far as something newer is left to tell."""
     group = world.group("a")
     flow(world, group)
-    keep(world.paths.bronze)
+    keep(Path(world.paths.bronze))
     checkpoint = world.paths.checkpoints / "ingest"
     keep(checkpoint)
     flow(world, group)
     group.stop()
-    put_back(world.paths.bronze)
+    put_back(Path(world.paths.bronze))
     if "checkpoint" in also:
         put_back(checkpoint)
     if "store" in also:
@@ -140,9 +140,9 @@ def test_each_witness_of_the_lost_rows_is_enough(world: World, also: str) -> Non
 def test_the_checkpoint_alone_tells_of_lost_batches(world: World) -> None:
     """Law L1: nothing was split and the store forgot, but the checkpoint has batches that bronze lacks."""
     flow(world)
-    keep(world.paths.bronze)
+    keep(Path(world.paths.bronze))
     flow(world)
-    put_back(world.paths.bronze)
+    put_back(Path(world.paths.bronze))
     (world.paths.checkpoints / "ingest" / "last_seqs.json").unlink()
     with world.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM bronze_commits WHERE seq > 1")
@@ -161,13 +161,13 @@ def test_bronze_from_before_an_adoption_is_read_again_from_there(world: World) -
     """Law L1: what was read by the generation before the last is read again, too, when bronze has lost it."""
     group = world.group("a")
     flow(world, group)
-    keep(world.paths.bronze)
+    keep(Path(world.paths.bronze))
     flow(world, group)
     shutil.rmtree(world.paths.checkpoints / "ingest" / "1")
     adopt(world)
     flow(world, group)
     group.stop()
-    put_back(world.paths.bronze)
+    put_back(Path(world.paths.bronze))
     flow_refused(world)
     recover(world)
     require_complete(world, 500)
@@ -178,10 +178,10 @@ def test_an_adoption_of_an_older_bronze_can_be_killed(world: World, monkeypatch:
     """Law L1: killed between any two steps and run again, adoption records the loss once and nothing is missing."""
     group = world.group("a")
     flow(world, group)
-    keep(world.paths.bronze)
+    keep(Path(world.paths.bronze))
     flow(world, group)
     group.stop()
-    put_back(world.paths.bronze)
+    put_back(Path(world.paths.bronze))
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt

@@ -38,7 +38,7 @@ class Stage:
         world.settings = replace(world.settings, registries=registries)
 
     def path(self, name: str) -> Path:
-        return self.world.paths.landing if name == "own" else self.folder / name
+        return Path(self.world.paths.landing if name == "own" else self.folder / name)
 
     def read(self, *names: str) -> None:
         """Let the environment read these tables: `framed` by headers, `own` in the environment's folder."""

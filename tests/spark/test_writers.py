@@ -30,6 +30,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Maintenance
+from pipeline.storage.folder import located
 from pipeline.store.games import Assignment, Game, known_games
 from pipeline.streams.stream import stream_of
 from pipeline.streams.writing.spark_writer import SparkTable
@@ -372,7 +373,7 @@ def test_an_owner_that_commits_while_spark_writes_is_found_by_spark(
 
 
 def _overtake(path: Path, app_id: str, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    table = CursorTable.open(path, app_id)
+    table = CursorTable.open(located(path), app_id)
     assert table is not None
     if table.cursor == 1:
         table.commit([], 1, 2)

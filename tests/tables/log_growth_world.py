@@ -19,6 +19,7 @@ from pipeline.delta.log import commit_file, read_commit
 from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.maintenance import plan, removals, run
 from pipeline.settings import Paths, Settings
+from pipeline.storage.folder import located
 from tests.tables.maintenance_world import APP, CHESS, ROWS, game_rows
 
 BEGIN = 1_600_000_000.0  # long ago, so that a time of the real clock is seen to be one
@@ -64,15 +65,15 @@ class Game:
     _template: bytes = b""
 
     def __post_init__(self) -> None:
-        self.table = CursorTable.create(self.path, ROWS, APP, self.settings.demux.checkpoint_interval)
-        one = write_file(game_rows(1), self.path, ["_seq"])
+        self.table = CursorTable.create(located(self.path), ROWS, APP, self.settings.demux.checkpoint_interval)
+        one = write_file(game_rows(1), located(self.path), ["_seq"])
         self._template = (self.path / one.path).read_bytes()
         (self.path / one.path).unlink()
         self._stamp()
 
     @property
     def path(self) -> Path:
-        return self.paths.table(CHESS)
+        return Path(self.paths.table(CHESS))
 
     def live(self, seconds: float) -> None:
         """Commit until so much time has gone by."""
@@ -98,16 +99,16 @@ class Game:
     def _stamp(self) -> None:
         """Give files that maintenance wrote by the real clock the time of the simulated one."""
         for version in range(self._dated + 1, self.table.version + 1):
-            for action in read_commit(self.path, version) or []:
+            for action in read_commit(located(self.path), version) or []:
                 if "add" in action and (self.path / action["add"]["path"]).stat().st_mtime > self.clock.now:
                     os.utime(self.path / action["add"]["path"], (self.clock.now, self.clock.now))
             self._date(version)
         self._dated = self.table.version
 
     def _date(self, version: int) -> None:
-        os.utime(commit_file(self.path, version), (self.clock.now, self.clock.now))
+        os.utime(commit_file(located(self.path), version), (self.clock.now, self.clock.now))
         with suppress(FileNotFoundError):
-            os.utime(checkpoint_file(self.path, version), (self.clock.now, self.clock.now))
+            os.utime(checkpoint_file(located(self.path), version), (self.clock.now, self.clock.now))
 
     def measured(self) -> Peak:
         entries = self._log()
@@ -116,7 +117,7 @@ class Game:
             log_on_disk=sum(plan.LogFile(0, size).on_disk for size in entries.values()),
             log_files=len(entries),
             checkpoint_bytes=max((size for name, size in entries.items() if "checkpoint.p" in name), default=0),
-            commit_bytes=commit_file(self.path, self.table.version).stat().st_size,
+            commit_bytes=Path(commit_file(located(self.path), self.table.version)).stat().st_size,
             data_files=sum(1 for _ in os.scandir(self.path)),
         )
 
@@ -134,9 +135,9 @@ class Game:
         first = self.first_version()
         hour_ago = table.version() - int(3600 / self.seconds_between)
         assert first <= max(hour_ago, 0), "a version of the last hour is gone"
-        assert all(commit_file(self.path, at).exists() for at in range(max(first, 1), table.version() + 1))
+        assert all(commit_file(located(self.path), at).exists() for at in range(max(first, 1), table.version() + 1))
         assert DeltaTable(self.path, version=first).version() == first
-        assert (first == 0) or checkpoint_file(self.path, first).exists()
+        assert (first == 0) or checkpoint_file(located(self.path), first).exists()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
 from pipeline.names import bronze_app_id, game_key, stream_app_id
 from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.storage.folder import located
 
 DAY = 86_400.0
 LATER = 8 * DAY
@@ -43,9 +44,9 @@ def game_table(path: Path, commits: int, *, plain: bool = True) -> CursorTable:
     """Return an open table of one game, one row and file per commit."""
     if not plain:
         DeltaTable.create(path, Schema.from_arrow(ROWS), configuration={"delta.enableChangeDataFeed": "true"})
-    table = CursorTable.create(path, ROWS, APP, checkpoint_interval=1000)
+    table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=1000)
     for seq in range(1, commits + 1):
-        table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1 or None, seq)
+        table.commit([write_file(game_rows(seq), located(path), ["_seq"])], seq - 1 or None, seq)
     return table
 
 
@@ -72,10 +73,10 @@ def bronze_rows(seq: int, prev: int, keys: tuple[str, ...] = (LUDO, CHESS, GO), 
 
 def bronze_table(path: Path, commits: int) -> CursorTable:
     """Return bronze with two files per commit: Ludo's rows in one, Chess's and Go's in the other."""
-    table = CursorTable.create(path, BRONZE, bronze_app_id("test"), checkpoint_interval=1000)
+    table = CursorTable.create(located(path), BRONZE, bronze_app_id("test"), checkpoint_interval=1000)
     for seq in range(1, commits + 1):
         rows = [bronze_rows(seq, seq - 1, keys) for keys in ((LUDO,), (CHESS, GO))]
-        files = [write_file(part, path, ["seq", "game_key"], "zstd") for part in rows]
+        files = [write_file(part, located(path), ["seq", "game_key"], "zstd") for part in rows]
         table.commit(files, seq - 1 or None, seq)
     return table
 
@@ -134,9 +135,9 @@ def checkpoint_of(paths: Paths, table_id: Any, *, next_version: int, batches: in
 
 
 def full_world(paths: Paths) -> dict[str, list[dict[str, Any]]]:
-    game_table(paths.table(CHESS), 5)
-    game_table(paths.table(GO), 5)
-    bronze_table(paths.bronze, 6)
+    game_table(Path(paths.table(CHESS)), 5)
+    game_table(Path(paths.table(GO)), 5)
+    bronze_table(Path(paths.bronze), 6)
     table = CursorTable.create(paths.quarantine, QUARANTINE, "turnout/test/quarantine/a")
     for seq in range(4):
         table.append([write_file(quarantine_rows((LUDO, seq, 0, 1.0)), paths.quarantine, ["seq", "game_key"])])
@@ -145,4 +146,4 @@ def full_world(paths: Paths) -> dict[str, list[dict[str, Any]]]:
 
 def contents(paths: Paths) -> dict[str, list[dict[str, Any]]]:
     places = (paths.bronze, paths.quarantine, paths.table(CHESS), paths.table(GO))
-    return {path.name: content(path) for path in places}
+    return {path.name: content(Path(path)) for path in places}

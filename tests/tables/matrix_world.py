@@ -209,7 +209,7 @@ class Matrix:
     def publish(self) -> None:
         """Give each schema its id where it comes from; the landing table may have headers, as some ways need them."""
         columns = pa.schema({"key": pa.binary(), "value": pa.binary(), "headers": pa.map_(pa.string(), pa.binary())})
-        DeltaTable.create(self.paths.landing, Schema.from_arrow(columns))
+        DeltaTable.create(Path(self.paths.landing), Schema.from_arrow(columns))
         for game in self.games:
             for version in (0, 1):
                 registry = game.registry(version)
@@ -364,7 +364,7 @@ class Matrix:
 
     def _waits(self, streams: Mapping[str, Stream], game: Game, landed: int) -> bool:
         """Return whether a game waits for a schema, with so many rows in the files of its table."""
-        files = self.paths.table(game_key(game.name)).glob("*.parquet")
+        files = Path(self.paths.table(game_key(game.name))).glob("*.parquet")
         waits = streams[game.key].waits
         return waits is not None and landed == sum(pq.read_metadata(file).num_rows for file in files)
 

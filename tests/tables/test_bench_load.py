@@ -32,7 +32,7 @@ def test_a_commit_of_several_seqs_has_them_all_at_once(tmp_path: Path) -> None:
         files = [write_file(rows(seq, ["chess", "go"]), paths.bronze, ["seq", "game_key"]) for seq in seqs]
         table.commit(files, table.cursor, seqs[-1])
         os.utime(paths.bronze / "_delta_log" / f"{version:020}.json", (200 + version, 200 + version))
-    work = arrivals(paths.bronze)
+    work = arrivals(Path(paths.bronze))
     assert (
         list(zip(work.seq.tolist(), work.bronze_at.tolist(), strict=True))
         == [(1, 201.0), (2, 202.0), (3, 202.0), (4, 202.0)] * 2

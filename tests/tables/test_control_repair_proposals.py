@@ -106,7 +106,7 @@ def test_a_table_that_cannot_be_opened_keeps_no_other_from_its_repair(world: Wor
     world.ingest(broken(GO))
     world.split(GO)
     log = world.paths.table(CHESS.key) / "_delta_log"
-    for each in log.glob("*.json"):
+    for each in Path(log).glob("*.json"):
         each.write_bytes(b"{")
     done = turnout(world, "repair", kind, "Chess", GO.key, "--dry-run")
     assert done.exit_code == 1
@@ -136,7 +136,7 @@ def test_of_many_games_quarantine_is_not_counted_first(world: World, monkeypatch
 @pytest.mark.parametrize("kind", ["rebuild", "dedupe"])
 def test_a_table_that_was_never_begun_keeps_no_other_game_waiting(world: World, kind: str) -> None:
     """A driver that was killed as it made a table leaves a log without commits: that game is left out, with why."""
-    (world.paths.table(GO.key) / "_delta_log").mkdir(parents=True)
+    Path(world.paths.table(GO.key) / "_delta_log").mkdir(parents=True)
     planner = repair_proposals.RepairPlanner(world.settings, world.paths, world.engine)
     planned = planner.plan(kind, [CHESS.key, GO.key], "ann")
     assert [each.partition(":")[0] for each in planned.left_out] == [GO.key]

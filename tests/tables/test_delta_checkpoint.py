@@ -21,6 +21,7 @@ from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta.checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
 from pipeline.delta.log import Action, commit_file, publish_commit
 from pipeline.delta.table import CursorTable, TableConflict, write_file
+from pipeline.storage.folder import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows, game_table
 
 
@@ -87,7 +88,7 @@ def test_a_checkpoint_says_what_the_whole_log_says(steps: list[Any]) -> None:
         version = 0
         for step in steps:
             if step == "ours":
-                delta_checkpoint.write_checkpoint(path, version)
+                delta_checkpoint.write_checkpoint(located(path), version)
             elif step == "delta-rs":
                 DeltaTable(path).create_checkpoint()
             elif step == "metadata":
@@ -95,11 +96,11 @@ def test_a_checkpoint_says_what_the_whole_log_says(steps: list[Any]) -> None:
                 DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": str(version)})
             else:
                 version += 1
-                assert publish_commit(path, version, _each_path_once(step))
+                assert publish_commit(located(path), version, _each_path_once(step))
         shutil.copytree(path, whole)
         for checkpoint in (whole / "_delta_log").glob("*checkpoint*"):
             checkpoint.unlink()
-        delta_checkpoint.write_checkpoint(path, version)
+        delta_checkpoint.write_checkpoint(located(path), version)
         for commit in (path / "_delta_log").glob("*.json"):
             commit.unlink()
         assert state(path) == state(whole)
@@ -115,7 +116,7 @@ def test_partitions_and_columns_outlive_checkpoints_of_others(tmp_path: Path, by
     if by_delta_rs:
         DeltaTable(path).create_checkpoint()
     write_deltalake(path, rows, mode="append")
-    delta_checkpoint.write_checkpoint(path, 2)
+    delta_checkpoint.write_checkpoint(located(path), 2)
     for commit in (path / "_delta_log").glob("*.json"):
         commit.unlink()
     after = DeltaTable(path).to_pyarrow_table()
@@ -126,7 +127,7 @@ def test_partitions_and_columns_outlive_checkpoints_of_others(tmp_path: Path, by
 
 
 def _removed(path: Path, version: int) -> set[str]:
-    rows = pq.read_table(checkpoint_file(path, version)).column("remove").to_pylist()
+    rows = pq.read_table(checkpoint_file(located(path), version)).column("remove").to_pylist()
     return {row["path"] for row in rows if row is not None}
 
 
@@ -137,12 +138,12 @@ def test_what_was_merged_is_named_for_an_hour_and_what_was_deleted_for_a_week(tm
     game_table(path, 1)
     untimed: Action = {"remove": {"path": "untimed", "dataChange": False}}
     actions = [_remove("merged", data_change=False), _remove("deleted"), untimed]
-    assert publish_commit(path, 2, actions)
+    assert publish_commit(located(path), 2, actions)
     ages = {3: 0.0, 4: MERGED_SECONDS - 60, 5: MERGED_SECONDS + 60, 6: REMOVED_SECONDS - 60, 7: REMOVED_SECONDS + 60}
     named = {}
     for version, age in ages.items():
-        assert publish_commit(path, version, [{"commitInfo": {}}])
-        delta_checkpoint.write_checkpoint(path, version, time.time() + age)
+        assert publish_commit(located(path), version, [{"commitInfo": {}}])
+        delta_checkpoint.write_checkpoint(located(path), version, time.time() + age)
         named[version] = _removed(path, version)
     young, old = {"merged", "deleted", "untimed"}, {"deleted", "untimed"}
     assert named == {3: young, 4: young, 5: old, 6: old, 7: {"untimed"}}
@@ -154,13 +155,17 @@ def test_a_checkpoint_is_never_written_in_the_place_of_another(tmp_path: Path) -
     path = tmp_path / "t"
     game_table(path, 4)
     DeltaTable(path).create_checkpoint()
-    before = checkpoint_file(path, 4).read_bytes()
-    delta_checkpoint.write_checkpoint(path, 4)
-    delta_checkpoint.write_checkpoint(path, 3)
-    assert before == checkpoint_file(path, 4).read_bytes()
-    assert (pointed_to(path), newest_checkpoint(path, 3), newest_checkpoint(path, 2)) == (4, 3, None)
+    before = Path(checkpoint_file(located(path), 4)).read_bytes()
+    delta_checkpoint.write_checkpoint(located(path), 4)
+    delta_checkpoint.write_checkpoint(located(path), 3)
+    assert before == Path(checkpoint_file(located(path), 4)).read_bytes()
+    assert (pointed_to(located(path)), newest_checkpoint(located(path), 3), newest_checkpoint(located(path), 2)) == (
+        4,
+        3,
+        None,
+    )
     (path / "_delta_log" / "_last_checkpoint").write_text("{")
-    assert newest_checkpoint(path, 9) == 4
+    assert newest_checkpoint(located(path), 9) == 4
     assert not list((path / "_delta_log").glob("*.tmp"))
 
 
@@ -169,14 +174,18 @@ def test_a_log_that_is_not_understood_is_left_to_delta_rs(tmp_path: Path) -> Non
     path = tmp_path / "t"
     table = game_table(path, 3)
     strange = {"domainMetadata": {"domain": "theirs", "configuration": "{}", "removed": False}}
-    assert publish_commit(path, 4, [strange])
-    delta_checkpoint.write_checkpoint(path, 4)
-    assert pq.read_table(checkpoint_file(path, 4)).column("domainMetadata").drop_null().to_pylist()
-    for file in (commit_file(path, 4), checkpoint_file(path, 4), path / "_delta_log" / "_last_checkpoint"):
-        file.unlink()
-    commit_file(path, 2).unlink()
+    assert publish_commit(located(path), 4, [strange])
+    delta_checkpoint.write_checkpoint(located(path), 4)
+    assert pq.read_table(checkpoint_file(located(path), 4)).column("domainMetadata").drop_null().to_pylist()
+    for file in (
+        commit_file(located(path), 4),
+        checkpoint_file(located(path), 4),
+        path / "_delta_log" / "_last_checkpoint",
+    ):
+        Path(file).unlink()
+    Path(commit_file(located(path), 2)).unlink()
     with pytest.raises(DeltaError):
-        delta_checkpoint.write_checkpoint(path, table.version)
+        delta_checkpoint.write_checkpoint(located(path), table.version)
     assert not list((path / "_delta_log").glob("*checkpoint*parquet"))
 
 
@@ -184,11 +193,11 @@ def test_a_log_that_is_not_understood_is_left_to_delta_rs(tmp_path: Path) -> Non
 def test_checkpoints_are_no_more_bytes_than_commits(tmp_path: Path) -> None:
     """A larger checkpoint is written less often, so the log of an hour does not grow with the number of files."""
     path = tmp_path / "t"
-    table = CursorTable.create(path, ROWS, APP, checkpoint_interval=10)
-    assert publish_commit(path, 1, [_add(f"part-{number:030}", 1) for number in range(2000)])
+    table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=10)
+    assert publish_commit(located(path), 1, [_add(f"part-{number:030}", 1) for number in range(2000)])
     table.refresh()
     for seq in range(1, 100):
-        table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1 or None, seq)
+        table.commit([write_file(game_rows(seq), located(path), ["_seq"])], seq - 1 or None, seq)
     log = path / "_delta_log"
     sizes = [sum(file.stat().st_size for file in log.glob(kind)) for kind in ("*.checkpoint.parquet", "*.json")]
     assert sizes[0] <= sizes[1]
@@ -197,9 +206,9 @@ def test_checkpoints_are_no_more_bytes_than_commits(tmp_path: Path) -> None:
 
 def _cut(path: Path, end: int) -> None:
     """Cut a log behind a checkpoint, as cleanup does."""
-    delta_checkpoint.write_checkpoint(path, end)
+    delta_checkpoint.write_checkpoint(located(path), end)
     for version in range(end):
-        commit_file(path, version).unlink()
+        Path(commit_file(located(path), version)).unlink()
 
 
 @pytest.mark.parametrize("same_cursor", [True, False])
@@ -210,12 +219,12 @@ def test_an_owner_who_stood_still_while_the_log_was_cut_writes_nothing_into_the_
     """Law L4: the next version of its view is free again, as it was cleaned away; a commit there would be lost."""
     path = tmp_path / "t"
     table = game_table(path, 2)
-    other = CursorTable.open(path, "somebody else" if same_cursor else APP)
+    other = CursorTable.open(located(path), "somebody else" if same_cursor else APP)
     assert other is not None
     for seq in range(3, 6):
-        other.commit([write_file(game_rows(seq), path, ["_seq"])], other.cursor, seq)
+        other.commit([write_file(game_rows(seq), located(path), ["_seq"])], other.cursor, seq)
     _cut(path, 5)
-    coming = [write_file(game_rows(9), path, ["_seq"])]
+    coming = [write_file(game_rows(9), located(path), ["_seq"])]
     if same_cursor:
         table.commit(coming, 2, 9)
         assert table.version == 6
@@ -224,7 +233,7 @@ def test_an_owner_who_stood_still_while_the_log_was_cut_writes_nothing_into_the_
             table.commit(coming, 2, 9)
     there = [row["_seq"] for row in DeltaTable(path).to_pyarrow_table().sort_by("_seq").to_pylist()]
     assert there == [1, 2, 3, 4, 5, 9][: 6 if same_cursor else 5]
-    assert not commit_file(path, 3).exists()
+    assert not commit_file(located(path), 3).exists()
 
 
 @pytest.mark.proves("G144")
@@ -232,10 +241,10 @@ def test_a_view_that_the_log_no_longer_reaches_is_renewed(tmp_path: Path) -> Non
     """Nothing follows a version that was cleaned away; that is not the same as nothing new."""
     path = tmp_path / "t"
     table = game_table(path, 2)
-    other = CursorTable.open(path, APP)
+    other = CursorTable.open(located(path), APP)
     assert other is not None
-    other.commit([write_file(game_rows(3), path, ["_seq"])], 2, 3)
-    other.commit([write_file(game_rows(4), path, ["_seq"])], 3, 4)
+    other.commit([write_file(game_rows(3), located(path), ["_seq"])], 2, 3)
+    other.commit([write_file(game_rows(4), located(path), ["_seq"])], 3, 4)
     _cut(path, 4)
     table.refresh()
     assert (table.version, table.cursor) == (4, 4)

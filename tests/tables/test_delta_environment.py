@@ -16,6 +16,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest.adopt import adopt
 from pipeline.names import bronze_app_id, ingest_app_id
+from pipeline.storage.folder import located
 from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit
 from pipeline.streams.group import Group
@@ -72,31 +73,31 @@ def test_a_wrong_name_is_refused_and_changes_nothing(tmp_path: Path, act: Callab
 
 
 def bronze(folder: Path, environment: str) -> CursorTable:
-    return CursorTable.create(folder / "bronze", BRONZE, bronze_app_id(environment))
+    return CursorTable.create(located(folder / "bronze"), BRONZE, bronze_app_id(environment))
 
 
 def test_a_damaged_bronze_is_one_sentence_of_verify(tmp_path: Path) -> None:
     """Whose bronze it is cannot be read of a damaged log: verify says that it is damaged."""
     world = landing_world(tmp_path / "env")
-    for checkpoint in (world.paths.bronze / "_delta_log").glob("*.checkpoint.parquet"):
+    for checkpoint in Path(world.paths.bronze / "_delta_log").glob("*.checkpoint.parquet"):
         checkpoint.unlink()  # one of the newest commit would say what is cut
-    newest = max((world.paths.bronze / "_delta_log").glob("0*.json"))
+    newest = max(Path(world.paths.bronze / "_delta_log").glob("0*.json"))
     newest.write_bytes(newest.read_bytes()[:30])
-    (world.paths.bronze / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
+    Path(world.paths.bronze / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
     with pytest.raises(Refused, match="bronze cannot be opened"):
         check(world)
 
 
 def test_who_wrote_last_owns_it(tmp_path: Path) -> None:
     """Where two names gave seqs of one bronze, the name that gave the last one goes on."""
-    require_own(tmp_path / "none", "a")
+    require_own(located(tmp_path / "none"), "a")
     bronze(tmp_path, "a")
-    require_own(tmp_path / "bronze", "b")
+    require_own(located(tmp_path / "bronze"), "b")
     bronze(tmp_path, "a").commit([], None, 3, also={ingest_app_id("a", 1): 9})
     bronze(tmp_path, "b").commit([], None, 103)
-    require_own(tmp_path / "bronze", "b")
+    require_own(located(tmp_path / "bronze"), "b")
     with pytest.raises(Refused, match="environment 'b', which has written it up to seq 103"):
-        require_own(tmp_path / "bronze", "a")
+        require_own(located(tmp_path / "bronze"), "a")
 
 
 @pytest.mark.parametrize("by_delta_rs", [False, True])
@@ -108,8 +109,8 @@ def test_the_owner_is_known_when_its_commits_are_cleaned_away(tmp_path: Path, by
         table.commit([], table.cursor, seq)
     if by_delta_rs:
         DeltaTable(table.path).create_checkpoint()
-    last = max((table.path / "_delta_log").glob("*.checkpoint.parquet")).name[:20]
-    for file in (table.path / "_delta_log").glob("*.json"):
+    last = max(Path(table.path / "_delta_log").glob("*.checkpoint.parquet")).name[:20]
+    for file in Path(table.path / "_delta_log").glob("*.json"):
         if file.stem <= last:
             file.unlink()
     with pytest.raises(Refused, match="environment 'a', which has written it up to seq 30"):
@@ -140,7 +141,7 @@ def test_a_checkpoint_that_cannot_be_read_is_one_sentence(tmp_path: Path, left: 
     table = bronze(tmp_path, "a")
     table.commit([], None, 1)
     DeltaTable(table.path).create_checkpoint()
-    (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    (checkpoint,) = Path(table.path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[: int(checkpoint.stat().st_size * left)])
     with pytest.raises(
         Refused, match=f"{checkpoint.name} cannot be read, so the environment of this bronze is unknown"

@@ -16,6 +16,7 @@ from pipeline.repair.dedupe import dedupe
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
+from pipeline.storage.folder import located
 from pipeline.store.games import generations
 from pipeline.verify.balance import verify
 from pipeline.verify.values import Wanted
@@ -71,7 +72,7 @@ def test_a_thorough_round_looks_through_refused_rows_that_delta_rs_rewrote(world
 @pytest.mark.proves("G139")
 def test_how_far_bronze_has_a_topic_is_read_where_delta_rs_rewrote_it(tmp_path: Path) -> None:
     """Law L1: a hand may have deleted rows of bronze by delta-rs."""
-    bronze = CursorTable.create(tmp_path / "bronze", BRONZE, "app")
+    bronze = CursorTable.create(located(tmp_path / "bronze"), BRONZE, "app")
     rows = [
         {"game_key": "chess", "seq": 1, "pos": pos, "topic": "events", "partition": 0, "offset": pos, "raw": b""}
         for pos in range(3)

@@ -21,6 +21,7 @@ from pipeline.errors import Refused
 from pipeline.maintenance import run
 from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
+from pipeline.storage.folder import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.roster import Roster
@@ -68,23 +69,23 @@ def test_only_one_place_opens_tables() -> None:
 def test_what_else_ends_an_open_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That there is no table, and Ctrl-C, are no damage."""
     with pytest.raises(TableNotFoundError):
-        open_table(tmp_path)
+        open_table(located(tmp_path))
 
     def interrupted(*_: object) -> DeltaTable:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(opening, "DeltaTable", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        open_table(tmp_path)
+        open_table(located(tmp_path))
 
 
 def test_damage_of_any_page_of_a_checkpoint_is_seen_where_its_table_is_opened(tmp_path: Path) -> None:
     """Law L6: delta-rs reads the pages of transactions only when asked for one; nobody may meet their damage later."""
     app_id = stream_app_id("local", GameKey(CHESS), 1)
-    table = CursorTable.create(tmp_path / "t", pa.schema([("_seq", pa.int64())]), app_id)
+    table = CursorTable.create(located(tmp_path / "t"), pa.schema([("_seq", pa.int64())]), app_id)
     table.commit([], None, 1)
     write_checkpoint(table.path, table.version)
-    (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    (checkpoint,) = Path(table.path / "_delta_log").glob("*.checkpoint.parquet")
     whole = checkpoint.read_bytes()
     hidden = 0
     for at in range(0, len(whole), 5):
@@ -102,10 +103,12 @@ def test_damage_of_any_page_of_a_checkpoint_is_seen_where_its_table_is_opened(tm
 def test_commits_go_on_over_a_page_of_a_checkpoint_that_only_we_read(tmp_path: Path) -> None:
     """Law L6: a commit is done whatever the checkpoint after it is made from; delta-rs makes that one then."""
     app_id = stream_app_id("local", GameKey(CHESS), 1)
-    table = CursorTable.create(tmp_path / "t", pa.schema([("_seq", pa.int64())]), app_id, checkpoint_interval=3)
+    table = CursorTable.create(
+        located(tmp_path / "t"), pa.schema([("_seq", pa.int64())]), app_id, checkpoint_interval=3
+    )
     for seq in range(1, 5):
         table.commit([write_file(pa.table({"_seq": [seq]}), table.path, ["_seq"])], table.cursor, seq)
-    checkpoint = max((table.path / "_delta_log").glob("*.checkpoint.parquet"))
+    checkpoint = max(Path(table.path / "_delta_log").glob("*.checkpoint.parquet"))
     whole = checkpoint.read_bytes()
     for at in range(len(whole)):
         checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
@@ -119,7 +122,7 @@ def test_commits_go_on_over_a_page_of_a_checkpoint_that_only_we_read(tmp_path: P
         pytest.fail("delta-rs reads each page that we read")
     for seq in range(5, 10):
         table.commit([write_file(pa.table({"_seq": [seq]}), table.path, ["_seq"])], table.cursor, seq)
-    assert max((table.path / "_delta_log").glob("*.checkpoint.parquet")) > checkpoint
+    assert max(Path(table.path / "_delta_log").glob("*.checkpoint.parquet")) > checkpoint
     assert sorted(open_table(table.path).to_pyarrow_table().column("_seq").to_pylist()) == list(range(1, 10))
 
 
@@ -139,9 +142,9 @@ def test_a_driver_opens_the_other_tables(engine: Engine, tmp_path: Path) -> None
 def test_maintenance_tends_the_other_tables(tmp_path: Path) -> None:
     """Law L6: the one table's error is in the report, the next one's files are merged."""
     paths = Paths(tmp_path)
-    (paths.table(CHESS) / "_delta_log").mkdir(parents=True)
-    (paths.table(CHESS) / "_delta_log" / f"{0:020}.json").write_text("{}\n")
-    game_table(paths.table(GO), 5)
+    Path(paths.table(CHESS) / "_delta_log").mkdir(parents=True)
+    Path(paths.table(CHESS) / "_delta_log" / f"{0:020}.json").write_text("{}\n")
+    game_table(Path(paths.table(GO)), 5)
     done = run.one_round(SETTINGS, paths, time.time(), thorough=True)
     errors = {report.table: report.error for report in done.tables}
     assert "delta-rs panicked" in str(errors[f"tables/{CHESS}"])

@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.delta import usage
 from pipeline.delta.usage import SchemaRows
 from pipeline.errors import Refused
+from pipeline.storage.folder import located
 
 AT = 1_800_000_000
 
@@ -30,7 +31,7 @@ def commit(folder: Path, seq: int, *rows: tuple[int | None, int | None]) -> None
 
 
 def counted(folder: Path) -> usage.Usage:
-    return usage.usage(DeltaTable(folder), folder, "The table of chess")
+    return usage.usage(DeltaTable(folder), located(folder), "The table of chess")
 
 
 def test_files_of_one_schema_are_counted_without_reading_them(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_files_of_one_schema_are_counted_without_reading_them(tmp_path: Path) ->
     table = DeltaTable(tmp_path)
     for file in tmp_path.glob("*.parquet"):
         file.unlink()
-    found = usage.usage(table, tmp_path, "The table of chess")
+    found = usage.usage(table, located(tmp_path), "The table of chess")
     assert found.schemas == {7: SchemaRows(3, AT, AT + 20), 8: SchemaRows(2, AT + 10, AT + 10)}
     assert found.is_complete
 

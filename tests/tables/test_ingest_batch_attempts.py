@@ -14,6 +14,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
+from pipeline.storage.folder import located
 
 APP = "turnout/test/ingest/1"
 
@@ -22,8 +23,8 @@ class World:
     """Bronze that ends at seq 3, and quarantine with refused rows of seq 2."""
 
     def __init__(self, folder: Path) -> None:
-        self.bronze = CursorTable.create(folder / "bronze", BRONZE, "turnout/test/bronze")
-        self.quarantine = CursorTable.create(folder / "quarantine", QUARANTINE, f"{APP}/quarantine")
+        self.bronze = CursorTable.create(located(folder / "bronze"), BRONZE, "turnout/test/bronze")
+        self.quarantine = CursorTable.create(located(folder / "quarantine"), QUARANTINE, f"{APP}/quarantine")
         self.bronze.commit([], None, 3, also={APP: 6})
         self.attempts().write(self.refused(2), 5, 2, 2)
 

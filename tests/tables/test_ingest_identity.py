@@ -23,6 +23,7 @@ from pipeline.ingest.sources import landing_log
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.kafka import connection
 from pipeline.settings import load
+from pipeline.storage.folder import located
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 
@@ -237,11 +238,11 @@ def test_an_open_transaction_is_named_exactly(ends: list[list[int]], read: dict[
 
 def bronze_of(folder: Path, commits: list[list[dict[str, Any]]], first_seq: int = 1) -> CursorTable:
     """Write bronze commits of rows that only have a source position, some of them in two files."""
-    table = CursorTable.create(folder, BRONZE, "bronze")
+    table = CursorTable.create(located(folder), BRONZE, "bronze")
     for seq, rows in enumerate(commits, first_seq):
         full = [{**dict.fromkeys(BRONZE.names), "seq": seq, "pos": pos, **row} for pos, row in enumerate(rows)]
         halves = [full[::2], full[1::2]]
-        files = [write_file(pa.Table.from_pylist(half, BRONZE), folder, ["seq"]) for half in halves if half]
+        files = [write_file(pa.Table.from_pylist(half, BRONZE), located(folder), ["seq"]) for half in halves if half]
         table.commit(files, table.cursor, seq)
     return table
 
@@ -269,18 +270,18 @@ def test_last_offsets_are_those_of_all_rows(seed: int, tmp_path_factory: pytest.
     expected: dict[int, int] = {}
     for row in rows_above:
         expected[row["partition"]] = max(row["offset"], expected.get(row["partition"], -1))
-    assert expected == bronze_progress.last_offsets(folder, "t", since, {0, 1, 2})
+    assert expected == bronze_progress.last_offsets(located(folder), "t", since, {0, 1, 2})
 
 
 def test_the_last_offset_may_be_in_any_file_of_its_seq(tmp_path: Path) -> None:
     """One bronze commit has several files; the last offset of a partition may be in the last one that is read."""
-    table = CursorTable.create(tmp_path, BRONZE, "bronze")
+    table = CursorTable.create(located(tmp_path), BRONZE, "bronze")
     rows = [
         {**dict.fromkeys(BRONZE.names), "seq": 1, "topic": "t", "partition": 0, "offset": offset}
         for offset in range(20)
     ]
-    table.commit([write_file(pa.Table.from_pylist([row], BRONZE), tmp_path, ["seq"]) for row in rows], None, 1)
-    assert bronze_progress.last_offsets(tmp_path, "t", 0, {0}) == {0: 19}
+    table.commit([write_file(pa.Table.from_pylist([row], BRONZE), located(tmp_path), ["seq"]) for row in rows], None, 1)
+    assert bronze_progress.last_offsets(located(tmp_path), "t", 0, {0}) == {0: 19}
 
 
 def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
@@ -293,10 +294,10 @@ def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
         for action in pa.table(DeltaTable(table).get_add_actions(flatten=True)).to_pylist():
             if action["max.seq"] <= 3:
                 (table / action["path"]).write_bytes(b"unreadable")
-    assert bronze_progress.last_offsets(tmp_path / "kafka", "t", 0, {0, 1}) == {0: 4, 1: 4}
+    assert bronze_progress.last_offsets(located(tmp_path / "kafka"), "t", 0, {0, 1}) == {0: 4, 1: 4}
     commits = {f"file-{number}": number for number in range(9)}
     assert bronze_progress.LastCommit(4, frozenset({"file-4"})) == bronze_progress.last_commit(
-        tmp_path / "landing", 0, commits
+        located(tmp_path / "landing"), 0, commits
     )
 
 
@@ -305,23 +306,27 @@ def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None
     folder = tmp_path / "bronze"
     bronze_of(folder, [[{"topic": "a"}, {"topic": "b"}], [{"topic": "c"}], [{"topic": "k", "partition": 0}]])
     commits = {"a": 0, "b": 1, "c": 1, "d": 1}
-    assert bronze_progress.LastCommit(1, frozenset({"b", "c"})) == bronze_progress.last_commit(folder, 0, commits)
-    assert bronze_progress.LastCommit(1, frozenset({"c"})) == bronze_progress.last_commit(folder, 1, commits)
-    assert bronze_progress.LastCommit(-1, frozenset({"a", "b", "c"})) == bronze_progress.last_commit(folder, 0, {})
-    assert bronze_progress.last_commit(folder, 2, commits) is None
+    assert bronze_progress.LastCommit(1, frozenset({"b", "c"})) == bronze_progress.last_commit(
+        located(folder), 0, commits
+    )
+    assert bronze_progress.LastCommit(1, frozenset({"c"})) == bronze_progress.last_commit(located(folder), 1, commits)
+    assert bronze_progress.LastCommit(-1, frozenset({"a", "b", "c"})) == bronze_progress.last_commit(
+        located(folder), 0, {}
+    )
+    assert bronze_progress.last_commit(located(folder), 2, commits) is None
 
 
 @pytest.mark.parametrize("log_is_cut", [False, True])
 @pytest.mark.proves("G11")
 def test_a_landing_commit_is_looked_for_in_all_of_a_cut_micro_batch(tmp_path: Path, log_is_cut: bool) -> None:
     """Law L1: Spark reads the largest file first, so an older commit's file may come behind those of the newest one."""
-    table = CursorTable.create(tmp_path, BRONZE, "bronze")
+    table = CursorTable.create(located(tmp_path), BRONZE, "bronze")
     for batch in ([["old"], ["old"]], [["big", "huge"], ["huge"], ["small"]]):
         first = (table.cursor or 0) + 1
         files = []
         for seq, topics in enumerate(batch, first):
             rows = [{**dict.fromkeys(BRONZE.names), "seq": seq, "pos": n, "topic": t} for n, t in enumerate(topics)]
-            files.append(write_file(pa.Table.from_pylist(rows, BRONZE), tmp_path, ["seq"]))
+            files.append(write_file(pa.Table.from_pylist(rows, BRONZE), located(tmp_path), ["seq"]))
         table.commit(files, table.cursor, first + len(batch) - 1)
     if log_is_cut:
         DeltaTable(tmp_path).create_checkpoint()
@@ -333,7 +338,7 @@ def test_a_landing_commit_is_looked_for_in_all_of_a_cut_micro_batch(tmp_path: Pa
                 (tmp_path / action["path"]).write_bytes(b"unreadable")
     commits = {"old": 0, "small": 1, "big": 2, "huge": 2}
     expected = bronze_progress.LastCommit(2, frozenset({"big", "huge"}))
-    assert expected == bronze_progress.last_commit(tmp_path, 0, commits)
+    assert expected == bronze_progress.last_commit(located(tmp_path), 0, commits)
 
 
 # --------------------------------------------------------------------------------------------- what a landing log tells
@@ -349,12 +354,12 @@ def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
     for _ in range(3):
         land(tmp_path)
     DeltaTable(tmp_path).optimize.compact()
-    assert not landing_log.observe_landing(tmp_path, Commits(0)).changed
+    assert not landing_log.observe_landing(located(tmp_path), Commits(0)).changed
     DeltaTable(tmp_path).delete()
     land(tmp_path)
-    seen = landing_log.observe_landing(tmp_path, Commits(0))
+    seen = landing_log.observe_landing(located(tmp_path), Commits(0))
     assert seen.changed == {4: "(DELETE) removed 1 of its files"}
-    assert not landing_log.observe_landing(tmp_path, Commits(5)).changed
+    assert not landing_log.observe_landing(located(tmp_path), Commits(5)).changed
     assert (seen.first, seen.last) == (0, 5)
 
 
@@ -362,18 +367,18 @@ def test_files_and_commits_that_are_gone_are_told(tmp_path: Path) -> None:
     """Unread data must exist: a vacuumed file and a cleaned log are both found beforehand."""
     for _ in range(4):
         land(tmp_path)
-    files = landing_log.files_by_commit(tmp_path)
+    files = landing_log.files_by_commit(located(tmp_path))
     (tmp_path / files[2][0]).unlink()
-    assert {2: files[2][0]} == landing_log.observe_landing(tmp_path, Commits(1)).missing
-    assert not landing_log.observe_landing(tmp_path, Commits(2, frozenset(files[2]))).missing
+    assert {2: files[2][0]} == landing_log.observe_landing(located(tmp_path), Commits(1)).missing
+    assert not landing_log.observe_landing(located(tmp_path), Commits(2, frozenset(files[2]))).missing
     DeltaTable(tmp_path).create_checkpoint()
     for version in (0, 1):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
-    assert landing_log.observe_landing(tmp_path, Commits(3)).first == 2
+    assert landing_log.observe_landing(located(tmp_path), Commits(3)).first == 2
     read = frozenset(files[3])
-    assert landing_log.observe_landing(tmp_path, Commits(None, read)).replaced is None
+    assert landing_log.observe_landing(located(tmp_path), Commits(None, read)).replaced is None
     DeltaTable(tmp_path).delete()
-    assert landing_log.observe_landing(tmp_path, Commits(None, read)).replaced == files[3][0]
+    assert landing_log.observe_landing(located(tmp_path), Commits(None, read)).replaced == files[3][0]
 
 
 # ------------------------------------------------------------------------------------------------- what the store keeps

@@ -14,6 +14,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
+from pipeline.storage.folder import located
 
 APP = "turnout/test/bronze"
 HEADS = {"a": 3, "b": 2}
@@ -21,7 +22,7 @@ HEADS = {"a": 3, "b": 2}
 
 def bronze(folder: Path) -> CursorTable:
     """Return bronze with game a in seqs 1 and 3, and game b in seq 2."""
-    table = CursorTable.create(folder / "bronze", BRONZE, APP)
+    table = CursorTable.create(located(folder / "bronze"), BRONZE, APP)
     for seq, key in ((1, "a"), (2, "b"), (3, "a")):
         rows = pa.Table.from_pylist([{"game_key": key, "seq": seq, "pos": 0, "prev_seq": 0}], schema=BRONZE)
         table.commit([write_file(rows, table.path, ["seq", "game_key"])], table.cursor, seq)

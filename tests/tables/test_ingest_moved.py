@@ -36,7 +36,7 @@ def landing_world(env: Path) -> World:
     world = World(env)
     ingest = world.ingest()
     rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([b"x"] * 3)}
-    write_deltalake(world.paths.landing, pa.table(rows), mode="append")
+    write_deltalake(Path(world.paths.landing), pa.table(rows), mode="append")
     name = DeltaTable(world.paths.landing).file_uris()[0].rsplit("/", 1)[-1]
     start(world, ingest)
     landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])

@@ -30,6 +30,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.names import MALFORMED, game_key
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Onboarding, load
+from pipeline.storage.folder import located
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -71,7 +72,8 @@ def landed(
     """Return the task's report, and bronze's rows in the order of the records."""
     job = IngestJob(
         seq=7, last_seqs={CHESS: 3, MALFORMED: 6}, known={"Chess": CHESS, "go": GO}, onboarding=Onboarding(),
-        bronze=folder / "bronze", quarantine=folder / "quarantine", bronze_files=1, sources=(SourceJob(profile),),
+        bronze=located(folder / "bronze"), quarantine=located(folder / "quarantine"),
+        bronze_files=1, sources=(SourceJob(profile),),
     )  # fmt: skip
     (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter([batch_of(records)]), job)]
     (file,) = report["files"]

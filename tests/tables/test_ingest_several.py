@@ -30,6 +30,7 @@ from pipeline.ingest.sources.union import Union
 from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
@@ -64,10 +65,10 @@ def test_one_task_lands_rows_of_several_sources(tmp_path: Path) -> None:
         records("part-0.parquet", wrapped, None).append_column(SOURCE, pa.array(["0"] * 2)),
     ]
     job = IngestJob(
-        seq=5, last_seqs={GAME: 2}, known={"Chess": GAME}, onboarding=Onboarding(), bronze=tmp_path / "bronze",
-        quarantine=tmp_path / "quarantine", bronze_files=1,
+        seq=5, last_seqs={GAME: 2}, known={"Chess": GAME}, onboarding=Onboarding(), bronze=located(tmp_path / "bronze"),
+        quarantine=located(tmp_path / "quarantine"), bronze_files=1,
         sources=(
-            SourceJob(None, {"part-0.parquet": 5_000_000}, tmp_path / "landing", "delta:id/"),
+            SourceJob(None, {"part-0.parquet": 5_000_000}, located(tmp_path / "landing"), "delta:id/"),
             SourceJob(
                 NumberedProfile(4, SourceProfile(envelope="none", routing="key", framing="confluent", registry="main"))
             ),
@@ -95,7 +96,7 @@ def several(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Union:
     monkeypatch.setattr(topic_observation, "observe_topics", lambda _: of)
     named = {"one": TOPIC, "many": PATTERN, "table": Source(path=str(folder / "table"))}
     monkeypatch.setattr(Landing, "observe", lambda self, _: LandingObservation(str(self.landing), "L", 0, 3))
-    return Union({name: open_source(each, folder / "landing") for name, each in named.items()})
+    return Union({name: open_source(each, located(folder / "landing")) for name, each in named.items()})
 
 
 def at(source: Union, **of: Any) -> Positions:
@@ -142,7 +143,7 @@ def test_one_topic_is_not_read_by_two_sources(monkeypatch: pytest.MonkeyPatch, t
     """Law L1: a topic that a list and a pattern both name, or two addresses, would land twice: its id tells."""
     monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "T", {0: 0}, {0: 5}))
     elsewhere = Source(kind="kafka", topic="t", bootstrap_servers="b:1")
-    source = Union({name: open_source(each, tmp_path) for name, each in (("one", TOPIC), ("two", elsewhere))})
+    source = Union({name: open_source(each, located(tmp_path)) for name, each in (("one", TOPIC), ("two", elsewhere))})
     with pytest.raises(Refused, match=r"Two sources read the same: kafka topic t at b:1 and kafka topic t at a:1"):
         source.observe(None)
 
@@ -155,7 +156,7 @@ def test_topics_of_one_name_at_two_clusters_are_refused(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(topic_observation, "observe_topic", described)
     elsewhere = Source(kind="kafka", topic="t", bootstrap_servers="b:1")
-    source = Union({name: open_source(each, tmp_path) for name, each in (("one", TOPIC), ("two", elsewhere))})
+    source = Union({name: open_source(each, located(tmp_path)) for name, each in (("one", TOPIC), ("two", elsewhere))})
     with pytest.raises(Refused, match=r"topics of one name.*: kafka topic t at b:1 and kafka topic t at a:1"):
         source.observe(None)
 

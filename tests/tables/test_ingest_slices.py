@@ -17,6 +17,7 @@ from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
+from pipeline.storage.folder import located
 from pipeline.streams.bronze_files import files_of
 from pipeline.streams.stream import Link, connects, merged
 from pipeline.streams.writing.split import READ, SplitJob, split
@@ -52,7 +53,9 @@ def batch_of(rows: list[tuple[str, int]], first: int, files: list[str] | None = 
 
 def landed(folder: Path, batches: list[pa.RecordBatch], **job: Any) -> list[dict[str, Any]]:
     fields = {"seq": 7, "last_seqs": HEADS, "bronze_files": 2, "known": KEYS, **job}
-    work = IngestJob(onboarding=Onboarding(), bronze=folder / "bronze", quarantine=folder / "quarantine", **fields)
+    work = IngestJob(
+        onboarding=Onboarding(), bronze=located(folder / "bronze"), quarantine=located(folder / "quarantine"), **fields
+    )
     return [json.loads(row["report"][0].as_py()) for row in land(iter(batches), work)]
 
 
@@ -186,7 +189,7 @@ def test_a_task_with_many_rows_splits_them_slice_by_slice(world: repair_world.Wo
 
 def test_readers_of_a_commit_of_several_seqs_lose_nothing(tmp_path: Path) -> None:
     """Laws L2 and L7: catch-up finds each seq of such a commit; maintenance leaves all of it to its readers."""
-    bronze = CursorTable.create(tmp_path / "bronze", BRONZE, "app")
+    bronze = CursorTable.create(located(tmp_path / "bronze"), BRONZE, "app")
     written = {}
     for before, seqs in ((0, [1]), (1, [2, 3, 4]), (4, [5])):
         files = []

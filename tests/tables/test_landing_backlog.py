@@ -24,6 +24,7 @@ from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings, load
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
 
@@ -35,7 +36,7 @@ def land(landing: Path, rows: int) -> float:
     values = pa.array([b"x"] * rows, pa.binary())
     write_deltalake(landing, pa.table({"key": values, "value": values}), mode="append")
     newest = DeltaTable(landing).version()
-    return commit_file(landing, newest).stat().st_mtime
+    return Path(commit_file(located(landing), newest)).stat().st_mtime
 
 
 def offset(version: int, index: int = -1, *, snapshot: bool = False) -> dict[str, Any]:
@@ -46,12 +47,12 @@ def offset(version: int, index: int = -1, *, snapshot: bool = False) -> dict[str
 def test_what_waits_is_all_behind_the_place_of_bronze(tmp_path: Path) -> None:
     """Rows and age are of the commits that are not in bronze, whether read before or anew, and 0 where none is."""
     times = [land(tmp_path, rows) for rows in (5, 7, 11)]
-    known = LandingBacklog(tmp_path)
+    known = LandingBacklog(located(tmp_path))
     for place, rows, oldest in (
         (None, 23, times[0]), (offset(1), 18, times[1]), (offset(1, 0), 11, times[2]), (offset(2), 11, times[2]),
         (offset(3), 0, None), (offset(0, 0), 18, times[1]),
     ):  # fmt: skip
-        for backlog in (known, LandingBacklog(tmp_path)):
+        for backlog in (known, LandingBacklog(located(tmp_path))):
             found = backlog.look(place, BEGIN)
             assert (found.rows, found.oldest_at, found.reason) == (rows, oldest, None), place
     assert known.look(offset(3), BEGIN).age(time.time()) == 0.0
@@ -63,20 +64,20 @@ def test_what_cannot_be_told_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
     """A first read of a table as it is, a log that was cut off, and a count that is not done yet have no number."""
     times = [land(tmp_path, 1) for _ in range(3)]
     for place, begin in ((None, Commits(None)), (offset(1, snapshot=True), BEGIN)):
-        found = LandingBacklog(tmp_path).look(place, begin)
+        found = LandingBacklog(located(tmp_path)).look(place, begin)
         assert (found.rows, found.age(time.time())) == (None, None)
     with monkeypatch.context() as patch:
         patch.setattr(landing_backlog, "_MAX_COMMITS", 2)
-        backlog = LandingBacklog(tmp_path)
+        backlog = LandingBacklog(located(tmp_path))
         found = backlog.look(None, BEGIN)
         assert (found.rows, found.oldest_at) == (None, times[0])
         assert backlog.look(None, BEGIN).rows == 3, "the next look goes on"
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
-    found = LandingBacklog(tmp_path).look(None, BEGIN)
+    found = LandingBacklog(located(tmp_path)).look(None, BEGIN)
     assert (found.rows, found.age(time.time())) == (None, None)
     assert found.reason == "the landing table's log has commit 2, and none before it"
     (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
-    found = LandingBacklog(tmp_path).look(offset(1), BEGIN)
+    found = LandingBacklog(located(tmp_path)).look(offset(1), BEGIN)
     assert (found.rows, found.age(time.time())) == (None, None)
     assert found.reason == "the landing table's log no longer has commit 0"
 
@@ -86,7 +87,7 @@ def test_files_that_bronze_has_of_the_first_commit_do_not_wait(tmp_path: Path) -
     land(tmp_path, 5)
     land(tmp_path, 7)
     (name,) = [Path(each).name for each in DeltaTable(tmp_path, 0).file_uris()]
-    assert LandingBacklog(tmp_path).look(None, Commits(0, frozenset({name}))).rows == 7
+    assert LandingBacklog(located(tmp_path)).look(None, Commits(0, frozenset({name}))).rows == 7
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[S
     settings, paths, engine = world
     place: Place | None = None
     watch = BacklogWatch(settings, paths, engine, lambda: place)
-    added = land(paths.landing, 5)
+    added = land(Path(paths.landing), 5)
     assert not watch.measure()
     assert measured(engine) is None, "how far bronze is is not known yet"
     place = Place(None, BEGIN)
@@ -122,7 +123,7 @@ def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[S
     later = measured(engine)
     assert later is not None
     assert (later.rows, later.age_seconds, later.peak_seconds) == (0, 0.0, found.age_seconds)
-    (paths.landing / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    Path(paths.landing / "_delta_log" / f"{1:020}.json").write_text("no JSON")
     watch.measure()
     spoilt = measured(engine)
     assert spoilt is not None
@@ -134,10 +135,10 @@ def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[S
 def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engine]) -> None:
     """The measurement waits for no micro-batch: what arrives while one runs is counted before it ends."""
     settings, paths, engine = world
-    land(paths.landing, 5)
+    land(Path(paths.landing), 5)
     seen = threading.Event()
     with backlog_watched(settings, paths, engine, lambda: Place(None, BEGIN)):  # a place that does not move
-        land(paths.landing, 7)
+        land(Path(paths.landing), 7)
         for _ in range(200):
             found = measured(engine)
             if found is not None and found.rows == 12:
@@ -150,18 +151,18 @@ def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engi
 def test_the_age_of_what_waits_holds_whatever_the_producers_clock_says(tmp_path: Path) -> None:
     """Files of a long job, or of a machine whose clock is wrong, make no source late, and hide nothing that waits."""
     land(tmp_path, 1)
-    backlog = LandingBacklog(tmp_path)
+    backlog = LandingBacklog(located(tmp_path))
     backlog.look(offset(1), BEGIN)
     for ahead in (-1200.0, 3600.0):
         before = time.time()
         version = DeltaTable(tmp_path).version() + 1
         land(tmp_path, 2)
-        file = commit_file(tmp_path, version)
+        file = commit_file(located(tmp_path), version)
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         for action in actions:
             if "add" in action:
                 action["add"]["modificationTime"] = int((before + ahead) * 1000)
-        file.write_text("\n".join(json.dumps(action) for action in actions))
+        Path(file).write_text("\n".join(json.dumps(action) for action in actions))
         os.utime(file, (before + ahead, before + ahead))  # as where the file system has that clock
         found = backlog.look(offset(version), BEGIN)
         assert found.rows == 2

@@ -13,6 +13,7 @@ from deltalake.transaction import AddAction
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources.landing_log import file_name, files_by_commit, files_now
+from pipeline.storage.folder import located
 from pipeline.verify import sources
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Rows, World
@@ -35,20 +36,20 @@ from tests.tables.test_ingest_slices import batch_of
 @pytest.mark.proves("G13")
 def test_a_file_has_one_name_however_it_is_written(uri: str, name: str) -> None:
     """Law L1: bronze, the log and Spark's URI give one name, and it is the last part only for a file elsewhere."""
-    assert file_name(uri, Path("/env/landing")) == name
+    assert file_name(uri, located(Path("/env/landing"))) == name
 
 
 def partitioned(env: Path, name: str, days: int) -> World:
     """Make an environment whose landing table has a partition with a file of two rows for each day."""
     world = World(env)
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("day", pa.int32())])
-    write_deltalake(world.paths.landing, schema.empty_table(), partition_by=["day"])
+    write_deltalake(Path(world.paths.landing), schema.empty_table(), partition_by=["day"])
     for day in range(1, days + 1):
         place = f"day={day}/{name.format(day)}"
         file = world.paths.landing / place
-        file.parent.mkdir()
+        Path(file.parent).mkdir()
         pq.write_table(pa.table({"key": pa.nulls(2, pa.binary()), "value": pa.array([b"x"] * 2)}), file)
-        add = AddAction(place, file.stat().st_size, {"day": str(day)}, 1, True, json.dumps({"numRecords": 2}))
+        add = AddAction(place, Path(file).stat().st_size, {"day": str(day)}, 1, True, json.dumps({"numRecords": 2}))
         table = DeltaTable(world.paths.landing)
         table.create_write_transaction([add], mode="append", schema=table.schema(), partition_by=["day"])
     return world

@@ -21,6 +21,7 @@ from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 
 GUID = b"\x01" + bytes(range(16))
 PAIRS: list[list[tuple[str, bytes | None]] | None] = [
@@ -46,14 +47,14 @@ def read(folder: Path) -> list[pa.RecordBatch]:
     table = DeltaTable(folder)
     paths = sorted(pa.table(table.get_add_actions()).column("path").to_pylist())
     files = pa.record_batch({"topic": pa.array(paths, pa.string())})
-    return list(read_files(iter([files]), folder, names_in_files(table), frozenset()))
+    return list(read_files(iter([files]), located(folder), names_in_files(table), frozenset()))
 
 
 @pytest.mark.parametrize("kind", [AS_MAP, AS_LIST], ids=["map", "list"])
 def test_headers_of_a_landing_table_come_as_a_topics(tmp_path: Path, kind: pa.DataType) -> None:
     """Law L1: a map and a list give the same headers, in their order, duplicates and nulls included."""
     landing_table(tmp_path, kind)
-    Landing(BY_HEADER, tmp_path).check()
+    Landing(BY_HEADER, located(tmp_path)).check()
     batches = read(tmp_path)
     assert all(batch["headers"].type == AS_LIST for batch in batches)
     found = [
@@ -62,7 +63,7 @@ def test_headers_of_a_landing_table_come_as_a_topics(tmp_path: Path, kind: pa.Da
         for each in batch["headers"].to_pylist()
     ]
     assert sorted(map(str, PAIRS)) == sorted(map(str, found))
-    sampled = Landing(BY_HEADER, tmp_path).sample(10)
+    sampled = Landing(BY_HEADER, located(tmp_path)).sample(10)
     assert sorted(len(record.headers) for record in sampled) == [0, 0, 1, 3]
 
 
@@ -71,9 +72,9 @@ def test_a_landing_row_is_routed_and_framed_by_its_headers(tmp_path: Path) -> No
     landing_table(tmp_path, AS_MAP)
     profile = SourceProfile(envelope="none", routing="header:game", framing="confluent", registry="main")
     job = IngestJob(
-        seq=1, last_seqs={}, known={"Chess": game_key("Chess")}, onboarding=Onboarding(), bronze=tmp_path / "bronze",
-        quarantine=tmp_path / "quarantine", bronze_files=1,
-        sources=(SourceJob(NumberedProfile(1, profile), {}, tmp_path),),
+        seq=1, last_seqs={}, known={"Chess": game_key("Chess")}, onboarding=Onboarding(),
+        bronze=located(tmp_path / "bronze"), quarantine=located(tmp_path / "quarantine"), bronze_files=1,
+        sources=(SourceJob(NumberedProfile(1, profile), {}, located(tmp_path)),),
     )  # fmt: skip
     (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter(read(tmp_path)), job)]
     rows = [row for file in report["files"] for row in pq.read_table(tmp_path / "bronze" / file["path"]).to_pylist()]
@@ -91,7 +92,7 @@ def test_fields_of_headers_may_have_other_names_in_files(tmp_path: Path) -> None
     pq.write_table(pa.table({"col-1": [b"v", b"w"], "col-2": rows}), tmp_path / "a.parquet")
     names = {"key": "key", "value": "col-1", "headers": "col-2", "headers.key": "col-3", "headers.value": "col-4"}
     batch = pa.record_batch({"topic": ["a.parquet"]})
-    (found,) = read_files(iter([batch]), tmp_path, names, frozenset())
+    (found,) = read_files(iter([batch]), located(tmp_path), names, frozenset())
     assert found["headers"].to_pylist() == [[{"key": "game", "value": b"Chess"}], None]
 
 
@@ -102,7 +103,7 @@ def test_names_of_headers_are_text_in_bronze_whatever_a_file_claims(tmp_path: Pa
     pq.write_table(pa.table({"value": [b"v"], "headers": given}), tmp_path / "a.parquet")
     batch = pa.record_batch({"topic": ["a.parquet"]})
     names = {name: name for name in ("key", "value", "headers")}
-    (found,) = read_files(iter([batch]), tmp_path, names, frozenset())
+    (found,) = read_files(iter([batch]), located(tmp_path), names, frozenset())
     assert found["headers"].to_pylist() == [[{"key": "g�", "value": b"Chess"}]]
 
 
@@ -112,15 +113,15 @@ def test_other_headers_are_refused_before_a_row_is_read(tmp_path: Path, kind: pa
     schema = LANDING if kind is None else LANDING.append(pa.field("headers", kind))
     write_deltalake(tmp_path, schema.empty_table())
     with pytest.raises(Refused, match=r"wrong columns: expected key binary, value binary, headers map<string, binary>"):
-        Landing(BY_HEADER, tmp_path).check()
+        Landing(BY_HEADER, located(tmp_path)).check()
     if kind is None:
-        Landing(replace(BY_HEADER, routing="key"), tmp_path).check()
+        Landing(replace(BY_HEADER, routing="key"), located(tmp_path)).check()
 
 
 def test_a_landing_table_that_ingest_makes_has_the_column_that_the_profile_needs(tmp_path: Path) -> None:
     """Where ingest creates the table, its own check accepts it."""
     for source in (BY_HEADER, Source()):
-        landing = Landing(source, tmp_path / source.framing)
+        landing = Landing(source, located(tmp_path / source.framing))
         landing.check()
         landing.check()
     assert [field.name for field in DeltaTable(tmp_path / "wrapper").schema().fields] == LANDING.names

@@ -20,6 +20,7 @@ from pipeline.ingest.sources import landing_source
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
 from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
+from pipeline.storage.folder import located
 
 MUCH = 1_000_000
 SAME_NAMES = {name: name for name in LANDING.names}
@@ -31,13 +32,13 @@ def append(landing: Path, *values: bytes) -> None:
 
 
 def reader(landing: Path, begin: Offset | None = None, max_bytes: int = MUCH) -> LandingReader:
-    return LandingReader(landing, begin or offset("id", 0), DeltaTable(landing).version(), max_bytes)
+    return LandingReader(located(landing), begin or offset("id", 0), DeltaTable(landing).version(), max_bytes)
 
 
 def rows(landing: Path, files: Iterator[tuple[str]], skip: frozenset[str] = frozenset()) -> list[bytes]:
     """Return the values of the rows of these files, as a task reads them."""
     paths = pa.record_batch({"topic": pa.array([path for (path,) in files], pa.string())})
-    batches = read_files(iter([paths]), landing, SAME_NAMES, skip)
+    batches = read_files(iter([paths]), located(landing), SAME_NAMES, skip)
     return [value for batch in batches for value in batch["value"].to_pylist()]
 
 
@@ -62,11 +63,11 @@ def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, mon
     listed = Path.glob
 
     def torn(folder: Path, pattern: str) -> Iterator[Path]:
-        return (file for file in listed(folder, pattern) if file != commit_file(tmp_path, 2))
+        return (file for file in listed(folder, pattern) if file != Path(commit_file(located(tmp_path), 2)))
 
     monkeypatch.setattr(Path, "glob", torn)
-    assert first_commit(tmp_path, 3) == 0
-    assert observe_landing(tmp_path, Commits(1)).first == 0
+    assert first_commit(located(tmp_path), 3) == 0
+    assert observe_landing(located(tmp_path), Commits(1)).first == 0
     source = reader(tmp_path)
     assert rows(tmp_path, source.read(offset("id", 1))[0]) == [b"1", b"2", b"3"]
 
@@ -82,7 +83,7 @@ def test_a_commit_that_is_really_missing_is_named(
         append(tmp_path, b"%d" % number)
     source = reader(tmp_path)
     for version in gone:
-        commit_file(tmp_path, version).unlink()
+        Path(commit_file(located(tmp_path), version)).unlink()
     files, end = source.read(source.initialOffset())
     assert rows(tmp_path, files) == [b"0", b"1"]
     with pytest.raises(Transient, match="lacks commit 2"):
@@ -185,7 +186,7 @@ def test_a_file_without_a_column_has_null_there(tmp_path: Path) -> None:
     """A column that came after a file is null in its rows, and a name in the file may be another one."""
     pq.write_table(pa.table({"col-1": [b"v"]}), tmp_path / "a.parquet")
     batch = pa.record_batch({"topic": ["a.parquet", "b.parquet"]})
-    (read,) = read_files(iter([batch]), tmp_path, {"key": "col-2", "value": "col-1"}, frozenset({"b.parquet"}))
+    (read,) = read_files(iter([batch]), located(tmp_path), {"key": "col-2", "value": "col-1"}, frozenset({"b.parquet"}))
     assert (read["key"].to_pylist(), read["value"].to_pylist(), read["source_clock"].to_pylist()) == (
         [None],
         [b"v"],
@@ -223,7 +224,7 @@ def test_log_cleanup_beside_ingest_is_no_other_table(tmp_path: Path) -> None:
     table.update_incremental()
     table.create_checkpoint()
     for version in range(3):
-        commit_file(tmp_path, version).unlink()
+        Path(commit_file(located(tmp_path), version)).unlink()
     files, end = source.read(end)
     assert rows(tmp_path, files) == [b"3"]
 
@@ -231,7 +232,7 @@ def test_log_cleanup_beside_ingest_is_no_other_table(tmp_path: Path) -> None:
 def test_a_file_with_a_deletion_vector_is_refused(tmp_path: Path) -> None:
     """Law L1: rows that the landing table has deleted, as a clone of another table may have, reach no bronze."""
     append(tmp_path, b"1")
-    file = commit_file(tmp_path, 0)
+    file = commit_file(located(tmp_path), 0)
     actions = [json.loads(line) for line in file.read_text().splitlines()]
     for action in actions:
         if "add" in action:
@@ -242,6 +243,6 @@ def test_a_file_with_a_deletion_vector_is_refused(tmp_path: Path) -> None:
                 "cardinality": 1,
             }
     source = reader(tmp_path)
-    file.write_text("\n".join(json.dumps(action) for action in actions))
+    Path(file).write_text("\n".join(json.dumps(action) for action in actions))
     with pytest.raises(Transient, match=r"Commit 0 .* adds files with deletion vectors"):
         source.read(source.initialOffset())

@@ -5,6 +5,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 
 from pipeline.ingest.sources.landing_times import LandingTimes
+from pipeline.storage.folder import located
 
 
 def _land(landing: Path) -> None:
@@ -19,7 +20,7 @@ def _expected(landing: Path) -> dict[str, int]:
 def test_every_file_has_its_time_whenever_it_came(tmp_path: Path) -> None:
     """Latency begins when the source has the row: files there at the start and files that come later are known."""
     _land(tmp_path)
-    times = LandingTimes(tmp_path)
+    times = LandingTimes(located(tmp_path))
     assert _expected(tmp_path) == dict(times.read())
     for _ in range(3):
         _land(tmp_path)
@@ -32,7 +33,7 @@ def test_every_file_has_its_time_whenever_it_came(tmp_path: Path) -> None:
 def test_only_what_was_read_long_before_is_forgotten(tmp_path: Path) -> None:
     """A backlog of hours keeps its times until it is read, however new the newest file is."""
     _land(tmp_path)
-    times = LandingTimes(tmp_path)
+    times = LandingTimes(located(tmp_path))
     newest = max(times.read().values()) / 1e6
     times.consumed(newest - 86_400)
     times.consumed(None)

@@ -37,6 +37,7 @@ from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
+from pipeline.storage.folder import located
 from tests.tables.maintenance_world import (
     APP,
     CHESS,
@@ -62,9 +63,9 @@ def test_a_merge_goes_behind_what_others_appended(tmp_path: Path) -> None:
     """Rows appended between the reading and the commit of a merge stay, and no cursor moves."""
     table = game_table(tmp_path / "t", 4)
     old = table_files(DeltaTable(tmp_path / "t"))
-    new = [write_file(game_rows(1, 2, 3, 4), tmp_path / "t", ["_seq"])]
-    table.commit([write_file(game_rows(5), tmp_path / "t")], 4, 5)
-    replace_files(tmp_path / "t", old, new, "OPTIMIZE")
+    new = [write_file(game_rows(1, 2, 3, 4), located(tmp_path / "t"), ["_seq"])]
+    table.commit([write_file(game_rows(5), located(tmp_path / "t"))], 4, 5)
+    replace_files(located(tmp_path / "t"), old, new, "OPTIMIZE")
     assert [row["_seq"] for row in content(tmp_path / "t")] == [1, 2, 3, 4, 5]
     assert DeltaTable(tmp_path / "t").transaction_version(APP) == 5
 
@@ -78,7 +79,7 @@ def test_a_merge_of_files_that_left_the_table_is_given_up(
     path = tmp_path / "t"
     game_table(path, 4)
     old = table_files(DeltaTable(path))
-    new = [write_file(game_rows(1, 2, 3, 4), path, ["_seq"])]
+    new = [write_file(game_rows(1, 2, 3, 4), located(path), ["_seq"])]
 
     def rebuild() -> None:
         write_deltalake(path, game_rows(1, 2), mode="overwrite")
@@ -95,7 +96,7 @@ def test_a_merge_of_files_that_left_the_table_is_given_up(
 
         monkeypatch.setattr(delta_rewrite, "publish_commit", slow)
     with pytest.raises(RewriteConflict):
-        replace_files(path, old, new, "OPTIMIZE")
+        replace_files(located(path), old, new, "OPTIMIZE")
     assert [row["_seq"] for row in content(path)] == [1, 2]
 
 
@@ -106,8 +107,8 @@ def test_two_merges_of_the_same_files_do_not_double_them(tmp_path: Path) -> None
     old = table_files(DeltaTable(tmp_path / "t"))
     for _ in range(2):
         report = TableReport("t")
-        new = [write_file(game_rows(1, 2, 3, 4), tmp_path / "t", ["_seq"])]
-        compact._commit(tmp_path / "t", ROWS, old, new, report)
+        new = [write_file(game_rows(1, 2, 3, 4), located(tmp_path / "t"), ["_seq"])]
+        compact._commit(located(tmp_path / "t"), ROWS, old, new, report)
     assert report.notes
     assert report.files_merged == 0
     assert not (tmp_path / "t" / new[0].path).exists()
@@ -118,9 +119,9 @@ def test_a_merge_that_would_lose_rows_is_refused(tmp_path: Path) -> None:
     """Rows are counted before the commit; files that hold fewer never take another's place."""
     game_table(tmp_path / "t", 4)
     old = table_files(DeltaTable(tmp_path / "t"))
-    new = [write_file(game_rows(1, 2, 3), tmp_path / "t", ["_seq"])]
+    new = [write_file(game_rows(1, 2, 3), located(tmp_path / "t"), ["_seq"])]
     with pytest.raises(RuntimeError, match="would lose 1 rows"):
-        compact._commit(tmp_path / "t", ROWS, old, new, TableReport("t"))
+        compact._commit(located(tmp_path / "t"), ROWS, old, new, TableReport("t"))
     assert [row["_seq"] for row in content(tmp_path / "t")] == [1, 2, 3, 4]
 
 
@@ -130,12 +131,12 @@ def test_an_open_table_goes_on_over_a_merge(tmp_path: Path, plain: bool) -> None
     """Law L4: a driver that holds the table open commits on after a round, and its rivals still find a conflict."""
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
-    table = game_table(path, 6, plain=plain)
+    table = game_table(Path(path), 6, plain=plain)
     maintain(paths)
-    assert len(live(path)) == 1
+    assert len(live(Path(path))) == 1
     for seq in range(7, 10):
         table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1, seq)
-    assert list(range(1, 10)) == [row["_seq"] for row in content(path)]
+    assert list(range(1, 10)) == [row["_seq"] for row in content(Path(path))]
     assert DeltaTable(path).transaction_version(APP) == 9
 
 
@@ -143,7 +144,7 @@ def test_a_games_files_become_one_sorted_file_and_older_columns_stay_null(tmp_pa
     """Merging changes no value, also where an older file lacks a column or a struct's member."""
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
-    table = game_table(path, 3)
+    table = game_table(Path(path), 3)
     inner = pa.struct([("a", pa.int64())])
     wide = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
     for seq, kind, value in ((4, inner, {"a": 1}), (5, wide, {"a": 2, "b": ["x", None]})):
@@ -152,24 +153,24 @@ def test_a_games_files_become_one_sorted_file_and_older_columns_stay_null(tmp_pa
         extra = {"s": pa.array([value], kind), "m": pa.array([[("k", seq)]], target.field("m").type)}
         rows = pa.table({**{name: game_rows(seq).column(name) for name in ROWS.names}, **extra}, schema=target)
         table.commit([write_file(rows, path, ["_seq"])], seq - 1, seq)
-    before, newest_ms = content(path), max(each.modified_ms for each in table_files(DeltaTable(path)))
+    before, newest_ms = content(Path(path)), max(each.modified_ms for each in table_files(DeltaTable(path)))
     maintain(paths)
     (merged,) = table_files(DeltaTable(path))
     assert merged.modified_ms == newest_ms  # it stays among its neighbours, which are ordered by age
     assert (merged.low["_seq"], merged.high["_seq"], merged.rows) == (1, 5, 5)
     assert pq.read_table(path / merged.path).column("_seq").to_pylist() == [1, 2, 3, 4, 5]
-    assert before == content(path)
+    assert before == content(Path(path))
 
 
 @pytest.mark.proves("G141")
 def test_sorted_bronze_keeps_each_row_and_each_pair_in_one_file(tmp_path: Path) -> None:
     """Laws L1 and L2: sorted bronze has the same rows, one file per (game, seq), and statistics to skip by."""
     paths = Paths(tmp_path)
-    bronze_table(paths.bronze, 40)
-    before = content(paths.bronze)
+    bronze_table(Path(paths.bronze), 40)
+    before = content(Path(paths.bronze))
     tiny = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, file_megabytes=0))
     maintain(paths, settings=tiny)
-    assert before == content(paths.bronze)
+    assert before == content(Path(paths.bronze))
     assert DeltaTable(paths.bronze).transaction_version(bronze_app_id("test")) == 40
     files = table_files(DeltaTable(paths.bronze))
     assert all({"seq", "game_key"} <= each.low.keys() & each.high.keys() for each in files)
@@ -207,14 +208,14 @@ def test_sorted_files_are_ranges_of_games_and_a_large_game_is_cut_between_seqs(
 def test_young_bronze_and_what_a_reader_still_needs_stay(tmp_path: Path) -> None:
     """The newest commits are streaming readers' business: only what is old and passed by all is sorted."""
     paths = Paths(tmp_path)
-    bronze_table(paths.bronze, 12)
-    untouched = live(paths.bronze)
+    bronze_table(Path(paths.bronze), 12)
+    untouched = live(Path(paths.bronze))
     old = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, bronze_age_minutes=60.0))
     maintain(paths, settings=old)
-    assert untouched == live(paths.bronze)
+    assert untouched == live(Path(paths.bronze))
     checkpoint_of(paths, DeltaTable(paths.bronze).metadata().id, next_version=7)
     maintain(paths)
-    kept = live(paths.bronze)
+    kept = live(Path(paths.bronze))
     assert len(kept & untouched) == 2 * 6
     assert {each.high["seq"] for each in table_files(DeltaTable(paths.bronze)) if each.path not in untouched} == {6}
 
@@ -222,17 +223,17 @@ def test_young_bronze_and_what_a_reader_still_needs_stay(tmp_path: Path) -> None
 def test_a_lost_reader_is_told_of_and_not_waited_for(tmp_path: Path) -> None:
     """A reader that stands behind what the log keeps cannot go on: it must not stop maintenance for ever."""
     paths = Paths(tmp_path)
-    bronze_table(paths.bronze, 12)
+    bronze_table(Path(paths.bronze), 12)
     checkpoint_of(paths, DeltaTable(paths.bronze).metadata().id, next_version=7)
     reader = Reader("demux/a/query", 7, 0.0)
     assert passed_seq(paths.bronze, bronze_app_id("test"), 12, reader) == 6
     entry = paths.bronze / "_delta_log" / f"{7:020}.json"
-    entry.rename(tmp_path / "kept")
+    Path(entry).rename(tmp_path / "kept")
     assert passed_seq(paths.bronze, bronze_app_id("test"), 12, reader) is None
     (tmp_path / "kept").rename(entry)
     done = maintain(paths, after=31 * DAY)
     assert any("does not wait for" in note for report in done.tables for note in report.notes)
-    assert len(live(paths.bronze)) == 1
+    assert len(live(Path(paths.bronze))) == 1
 
 
 def test_a_reader_stands_where_its_last_ended_micro_batch_ended(tmp_path: Path) -> None:
@@ -256,9 +257,9 @@ def test_quarantine_keeps_the_first_copy_of_each_row(tmp_path: Path, thorough: b
         table.append([write_file(quarantine_rows(*commit), paths.quarantine, ["seq", "game_key"])])
     done = maintain(paths, thorough=thorough)
     assert [report.rows_removed for report in done.tables] == [2]
-    rows = {(row["game_key"], row["seq"], row["pos"]): row for row in content(paths.quarantine)}
+    rows = {(row["game_key"], row["seq"], row["pos"]): row for row in content(Path(paths.quarantine))}
     assert {chess, go, (CHESS, 2, 0)} == rows.keys()
-    assert len(content(paths.quarantine)) == 3
+    assert len(content(Path(paths.quarantine))) == 3
     assert rows[chess]["quarantined_at"].timestamp() == 3.0
 
 
@@ -269,20 +270,20 @@ def test_a_copy_among_large_files_is_found_by_a_thorough_round_only(tmp_path: Pa
     for _ in range(2):
         table.append([write_file(quarantine_rows((CHESS, 1, 0, 5.0)), paths.quarantine, ["seq", "game_key"])])
     maintain(paths, thorough=False)
-    assert len(content(paths.quarantine)) == 2
+    assert len(content(Path(paths.quarantine))) == 2
     maintain(paths)
-    assert len(content(paths.quarantine)) == 1
+    assert len(content(Path(paths.quarantine))) == 1
 
 
 def test_the_table_wins_over_its_twin_in_quarantine(tmp_path: Path) -> None:
     """Law L5: a row that is in its game's table leaves quarantine."""
     paths = Paths(tmp_path)
-    game_table(paths.table(CHESS), 3)
+    game_table(Path(paths.table(CHESS)), 3)
     table = CursorTable.create(paths.quarantine, QUARANTINE, "turnout/test/quarantine/a")
     rows = quarantine_rows((CHESS, 2, 0, 5.0), (CHESS, 2, 1, 5.0), (GO, 2, 0, 5.0))
     table.append([write_file(rows, paths.quarantine, ["seq", "game_key"])])
     maintain(paths)
-    assert [(row["game_key"], row["seq"], row["pos"]) for row in content(paths.quarantine)] == [
+    assert [(row["game_key"], row["seq"], row["pos"]) for row in content(Path(paths.quarantine))] == [
         (CHESS, 2, 1),
         (GO, 2, 0),
     ]
@@ -376,7 +377,7 @@ def test_filters_find_the_same_rows_after_a_merge(tmp_path: Path, numbers: list[
     path = tmp_path / "t"
     for part in numbers:
         write_deltalake(path, rows_of_all_kinds(part), mode="append")
-    compact.merge_by_age(path, DeltaTable(path), (), WANTED, TableReport("t"))
+    compact.merge_by_age(located(path), DeltaTable(path), (), WANTED, TableReport("t"))
     write_deltalake(path, rows_of_all_kinds([4, None]), mode="append")
     every = rows_of_all_kinds([number for part in [*numbers, [4, None]] for number in part])
     dataset = DeltaTable(path).to_pyarrow_dataset()
@@ -395,18 +396,18 @@ def test_a_run_of_a_game_is_bounded_by_its_values(tmp_path: Path, monkeypatch: p
     real = rewrite.packed
 
     def counted(path: Path, columns: pa.Schema, old: Any, *rest: Any) -> Any:
-        taken.append(rewrite.opened(path, columns, old).count_rows())
-        return real(path, columns, old, *rest)
+        taken.append(rewrite.opened(located(path), columns, old).count_rows())
+        return real(located(path), columns, old, *rest)
 
     monkeypatch.setattr(compact, "packed", counted)
     path = Paths(tmp_path).table(CHESS)
-    game_table(path, 12)
-    before = content(path)
+    game_table(Path(path), 12)
+    before = content(Path(path))
     for _ in range(2):
         maintain(Paths(tmp_path))
     assert taken == [4, 4, 4]
     assert [file.rows for file in table_files(DeltaTable(path))] == [4, 4, 4]
-    assert content(path) == before
+    assert content(Path(path)) == before
 
 
 def test_a_run_that_is_too_large_once_decoded_is_packed_in_parts(
@@ -418,22 +419,22 @@ def test_a_run_that_is_too_large_once_decoded_is_packed_in_parts(
     for seq in range(1, 9):
         rows = game_rows(*[seq] * 100).set_column(2, "name", pa.array(["x" * 1000] * 100))
         table.commit([write_file(rows, path, ["_seq"])], table.cursor, seq)
-    before = content(path)
+    before = content(Path(path))
     monkeypatch.setattr(rewrite, "_PACKED_BYTES", 250_000)
     report = TableReport("t")
     compact.merge_by_age(path, DeltaTable(path), compact.GAME, WANTED, report)
     assert [file.rows for file in table_files(DeltaTable(path))] == [200] * 4
-    assert (report.files_merged, report.notes, content(path)) == (8, [], before)
+    assert (report.files_merged, report.notes, content(Path(path))) == (8, [], before)
     monkeypatch.setattr(rewrite, "_PACKED_BYTES", 1000)
     compact.merge_by_age(path, DeltaTable(path), compact.GAME, WANTED, report)
-    assert (report.files_merged, content(path)) == (8, before)
+    assert (report.files_merged, content(Path(path))) == (8, before)
     assert report.notes == ["2 files stay as they are: their rows are too large to merge"] * 2
 
 
 def test_bronze_with_large_rows_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that do not fit into the sort together stopped all maintenance of bronze; smaller runs of them fit."""
     monkeypatch.setattr(rewrite, "_MEMORY_LIMIT", "100MB")
-    table = CursorTable.create(tmp_path / "b", BRONZE, APP)
+    table = CursorTable.create(located(tmp_path / "b"), BRONZE, APP)
     for seq in range(1, 33):
         rows = [{"game_key": str(CHESS), "seq": seq, "pos": pos, "raw": b"x" * 20_000} for pos in range(250)]
         file = write_file(pa.Table.from_pylist(rows, schema=BRONZE), table.path, ["seq", "game_key"], "zstd")
@@ -444,4 +445,4 @@ def test_bronze_with_large_rows_is_merged_in_parts(tmp_path: Path, monkeypatch: 
     assert report.files_merged == 32
     assert 1 < len(merged.file_uris()) < 16
     assert merged.to_pyarrow_table(columns=["seq"]).num_rows == 32 * 250
-    assert {file.name for file in table.path.glob("*.parquet")} >= {Path(uri).name for uri in merged.file_uris()}
+    assert {file.name for file in Path(table.path).glob("*.parquet")} >= {Path(uri).name for uri in merged.file_uris()}

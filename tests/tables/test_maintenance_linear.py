@@ -91,6 +91,6 @@ def test_rows_of_no_game_are_read_as_often_however_many_games_there_are(
     run._quarantine(SETTINGS, paths, thorough=True)(report)
     assert report.rows_removed == games
     assert rows_read() <= 5 * (NOBODYS + 2 * games)
-    left = [(row["game"], row["seq"]) for row in content(paths.quarantine) if str(row["game"]).startswith("Game")]
+    left = [(row["game"], row["seq"]) for row in content(Path(paths.quarantine)) if str(row["game"]).startswith("Game")]
     assert sorted(left) == sorted((f"Game {number}", REFUSED + number) for number in range(games))
-    assert len(content(paths.quarantine)) == NOBODYS + games
+    assert len(content(Path(paths.quarantine))) == NOBODYS + games

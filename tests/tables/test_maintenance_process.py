@@ -53,7 +53,7 @@ def maintain(paths: Paths, stop: threading.Event, settings: Settings = SETTINGS,
 
 def test_it_goes_on_until_told_to_stop(paths: Paths, store: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --once rounds follow each other, each one line of JSON and a row in the store, until the stop event."""
-    game_table(paths.table(CHESS), 5)
+    game_table(Path(paths.table(CHESS)), 5)
     stop = Stops(2)
     assert maintain(paths, stop) == 0
     assert stop.waits == [SETTINGS.maintenance.interval_minutes * 60] * 2
@@ -69,10 +69,10 @@ def test_it_goes_on_until_told_to_stop(paths: Paths, store: Engine, capsys: pyte
 
 def test_a_round_that_fails_is_written_down_with_its_reason(paths: Paths, store: Engine) -> None:
     """A round succeeds only if no table failed; the last success stays known beside it."""
-    game_table(paths.table(CHESS), 5)
+    game_table(Path(paths.table(CHESS)), 5)
     assert maintain(paths, threading.Event(), once=True) == 0
-    game_table(paths.table(GO), 5)
-    for file in paths.table(GO).glob("*.parquet"):
+    game_table(Path(paths.table(GO)), 5)
+    for file in Path(paths.table(GO)).glob("*.parquet"):
         file.write_bytes(b"no Parquet")
     assert maintain(paths, threading.Event(), once=True) == 1
     with store.connect() as connection:
@@ -114,7 +114,7 @@ def test_beside_the_controllers_process_a_person_is_told_what_to_do(paths: Paths
 def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round waits between two tables for the hours to come, and goes on where it stood; --once does not wait."""
     for key in (CHESS, GO):
-        game_table(paths.table(key), 5)
+        game_table(Path(paths.table(key)), 5)
     clock = [3600.0 * 21]
     monkeypatch.setattr(time, "time", lambda: clock[0])
     worked_on: list[float] = []
@@ -156,7 +156,7 @@ def test_how_it_ended_by_an_error_is_told(paths: Paths, store: Engine, monkeypat
 @pytest.mark.proves("G149")
 def test_what_has_not_changed_is_not_opened(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round without work only checks for newer versions of tables; a changed table is maintained again."""
-    tables = [game_table(paths.table(f"game_{number}"), 1) for number in range(30)]
+    tables = [game_table(Path(paths.table(f"game_{number}")), 1) for number in range(30)]
     opened: list[str] = []
     really = run._maintain
 

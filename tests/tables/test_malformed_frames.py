@@ -21,6 +21,7 @@ from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.profiled import NumberedProfile
+from pipeline.storage.folder import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from pipeline.verify.opening import Sources, Unopened, contents
 from tests.tables.test_ingest_profiled import CHESS, Record, landed
@@ -124,7 +125,7 @@ def attack(folder: Path, framing: str, name: str, inputs: int, *, same: bool) ->
         rows = sorted(landed(here, records, NumberedProfile(PROFILE, profile))[1], key=lambda row: int(row["pos"]))
         assert Counter(row["raw"] for row in rows) == Counter(value for value, *_ in records)
         of_game = SchemaSet(1, {CHESS: (1,)}, {1: world.schema}, writers=known, profiles={PROFILE: profile})
-        found = outcomes(rows, world, SplitJob({CHESS: 0}, of_game, here))
+        found = outcomes(rows, world, SplitJob({CHESS: 0}, of_game, located(here)))
         sources = Sources(known, of_game.profiles)
         for row, outcome in zip(rows, found, strict=True):
             assert repr(expected(row, world, sources, framing)) == repr(outcome), row

@@ -58,7 +58,7 @@ def test_a_damaged_table_of_a_game_is_one_sentence(
     world: World, arguments: tuple[str, ...], damage: Damage, remedy: str
 ) -> None:
     """Readers of refused rows beside a game's table name the damaged table and the fix, without a stack."""
-    damage(world.paths.table(CHESS.key))
+    damage(Path(world.paths.table(CHESS.key)))
     done = turnout(world, *arguments)
     assert isinstance(done.exception, Refused)
     assert (done.stdout, str(done.exception).count("\n")) == ("", 0)
@@ -78,7 +78,7 @@ def test_a_damaged_quarantine_is_one_sentence(
     world: World, arguments: tuple[str, ...], damage: Damage, remedy: str
 ) -> None:
     """Every command that reads quarantine says that it is damaged and what to do, and prints no stack."""
-    damage(world.paths.quarantine)
+    damage(Path(world.paths.quarantine))
     done = turnout(world, *arguments)
     assert isinstance(done.exception, Refused)
     assert (done.stdout, str(done.exception).count("\n")) == ("", 0)
@@ -91,9 +91,9 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
     """The command or the operation names the unreadable table, and the other is repaired."""
     world.register(message=SECOND)
     world.register(GO, SECOND)
-    cut_files(world.paths.table(CHESS.key))
+    cut_files(Path(world.paths.table(CHESS.key)))
     if kind == "rebuild":
-        cut_files(world.paths.bronze)
+        cut_files(Path(world.paths.bronze))
         world.ingest(good(3, GO))
     games = ("Chess", GO.key)
     submitted = turnout(world, "repair", kind, *games, "--reason", "damaged", "--no-wait")

@@ -26,6 +26,7 @@ from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
+from pipeline.storage.folder import located
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, SECOND, Event, Message, World, broken, copied, early, good, make_world
@@ -53,7 +54,7 @@ def world(made_once: World, tmp_path: Path) -> World:
 
 
 def folder(world: World) -> Path:
-    return world.paths.table(CHESS.key)
+    return Path(world.paths.table(CHESS.key))
 
 
 def run(world: World, replaces: int | None = None) -> Rebuilt:
@@ -177,11 +178,11 @@ def test_whatever_bytes_of_a_checkpoint_are_damaged_it_is_seen(world: World) -> 
     for at in range(0, len(whole) - 8, 97):
         flip(checkpoint, at)
         with contextlib.suppress(DeltaError):
-            open_table(folder(world))
+            open_table(located(folder(world)))
             checkpoint.write_bytes(whole)
             continue
         shut += 1
-        assert damaged_log.read(folder(world), CHESS.key, DeltaError("shut")).damage, at
+        assert damaged_log.read(located(folder(world)), CHESS.key, DeltaError("shut")).damage, at
         checkpoint.write_bytes(whole)
     assert shut > len(whole) / 97 / 2
 
@@ -241,9 +242,9 @@ def test_what_was_begun_on_the_table_of_before_adds_nothing(world: World, damage
     world.ingest(good(COMMITS))
     world.split()  # by an owner that has its cursor in memory
     owner, cursor = world.stream(CHESS), world.seq
-    late = write_file(DeltaTable(folder(world)).to_pyarrow_table().slice(0, 1), folder(world), ["_seq"])
+    late = write_file(DeltaTable(folder(world)).to_pyarrow_table().slice(0, 1), located(folder(world)), ["_seq"])
     app = repair_app_id(world.environment, CHESS.key)
-    repairing = CursorTable.open(folder(world), app)
+    repairing = CursorTable.open(located(folder(world)), app)
     assert repairing is not None
     seen = repairing.cursor
     damage(folder(world))
@@ -331,12 +332,12 @@ def test_a_log_without_damage_is_not_replaced(world: World, monkeypatch: pytest.
     log = folder(world) / "_delta_log"
     hidden = log.with_name("hidden")
     with pytest.raises(Refused, match="cannot be opened: the storage is away"):
-        damaged_log.read(folder(world), CHESS.key, DeltaError("the storage is away"))
+        damaged_log.read(located(folder(world)), CHESS.key, DeltaError("the storage is away"))
     cut_middle(folder(world))
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", out_of_order)
         with pytest.raises(Refused, match=r"cannot be opened: .*Input/output error"):
-            damaged_log.read(folder(world), CHESS.key, DeltaError("damaged"))
+            damaged_log.read(located(folder(world)), CHESS.key, DeltaError("damaged"))
     log.rename(hidden)
     log.write_text("no log", "utf-8")
     with pytest.raises(Refused, match=r"cannot be opened|no table yet"):
@@ -361,7 +362,7 @@ def test_maintenance_of_a_log_that_begins_anew_finds_no_damage(world: World) -> 
     """Files that left the table before the damage count as having left now: they are kept for the retention."""
     cut_middle(folder(world))
     run(world)
-    assert since_last_look(folder(world), DeltaTable(folder(world))) is None
+    assert since_last_look(located(folder(world)), DeltaTable(folder(world))) is None
 
 
 def test_the_command_replaces_it_and_the_operation_is_done(world: World) -> None:

@@ -208,7 +208,7 @@ def _spoil(world: World, place: tuple[int, int], copies: int) -> None:
         return type(table).from_pylist(rows, schema=table.schema)
 
     while left[0]:
-        _rewrite(world.paths.table(CHESS.key), ("_seq", "_pos"), place, change)
+        _rewrite(Path(world.paths.table(CHESS.key)), ("_seq", "_pos"), place, change)
 
 
 def test_of_copies_that_differ_the_one_that_bronze_gives_stays(world: World) -> None:
@@ -379,7 +379,7 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
     submitted = CliRunner().invoke(
         cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env]
     )
-    newest = max((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
+    newest = max(Path(world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:30])
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--json", *env])
     assert isinstance(again.exception, Refused)
@@ -400,8 +400,8 @@ def test_a_damaged_file_is_one_sentence(world: World, damage: Callable[[bytes], 
     """Wherever a file is damaged, nothing is removed and a rebuild is what helps."""
     doubled(world)
     folder = world.paths.table(CHESS.key)
-    file = folder / unquote(removal_paths(folder)[0])
-    file.write_bytes(damage(file.read_bytes()))
+    file = folder / unquote(removal_paths(Path(folder))[0])
+    Path(file).write_bytes(damage(Path(file).read_bytes()))
     before = DeltaTable(folder).version()
     with pytest.raises(Refused, match=r"cannot be read or rewritten: .*turnout repair rebuild"):
         run(world)

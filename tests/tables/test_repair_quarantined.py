@@ -75,7 +75,7 @@ def test_deletion_vectors_are_refused(tmp_path: Path) -> None:
     log = world.paths.quarantine / "_delta_log"
     (add,) = [
         action["add"]
-        for commit in sorted(log.glob("*.json"))
+        for commit in sorted(Path(log).glob("*.json"))
         for action in map(json.loads, commit.read_text("utf-8").splitlines())
         if "add" in action
     ]
@@ -89,8 +89,8 @@ def test_deletion_vectors_are_refused(tmp_path: Path) -> None:
         {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}},
         {"add": {**add, "deletionVector": vector}},
     ]  # fmt: skip
-    number = len(list(log.glob("*.json")))
-    (log / f"{number:020}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions), "utf-8")
+    number = len(list(Path(log).glob("*.json")))
+    Path(log / f"{number:020}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions), "utf-8")
     with pytest.raises(Refused, match=r"^Quarantine uses deletion vectors"):
         shown(world)
     world.ingest()

@@ -232,7 +232,7 @@ def test_a_rebuild_that_slept_through_the_retention_of_its_files_reads_again(
         monkeypatch.undo()
         folder = world.paths.table(CHESS.key)
         known = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
-        for file in folder.glob("*.parquet"):
+        for file in Path(folder).glob("*.parquet"):
             if file.name not in known:
                 file.unlink()
 

@@ -15,6 +15,7 @@ from pipeline.contracts.envelopes import framing
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.delta.bronze import BRONZE
+from pipeline.storage.folder import located
 from pipeline.streams.writing.portions import portions
 from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.tables.test_ingest_profiled import CHESS
@@ -38,7 +39,7 @@ def landed(folder: Path, of: Schema, contents: list[bytes]) -> list[dict[str, An
     profiles = {PROFILE: SourceProfile("none", "topic", "glue", "main")}
     known = SchemaSet(1, {CHESS: (1,)}, {1: of}, writers={("main", UUID): Writer(1)}, profiles=profiles)
     found = []
-    for done in split(iter(table.to_batches()), SplitJob({CHESS: 0}, known, folder, slice_bytes=SLICE)):
+    for done in split(iter(table.to_batches()), SplitJob({CHESS: 0}, known, located(folder), slice_bytes=SLICE)):
         game = json.loads(done.column("report")[0].as_py())["games"][CHESS]
         assert (game["error"], game["rejects"], game["needs"]) == (None, {}, [])
         for file in game["files"]:

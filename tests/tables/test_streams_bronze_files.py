@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import GameKey, bronze_app_id
+from pipeline.storage.folder import located
 from pipeline.streams import bronze_files
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.writing.rows import read
@@ -47,7 +48,7 @@ def commit(table: CursorTable, keys: list[str], seq: int, files: int = 1) -> Non
 
 @pytest.fixture
 def bronze(tmp_path: Path) -> CursorTable:
-    return CursorTable.create(tmp_path / "bronze", BRONZE, APP)
+    return CursorTable.create(located(tmp_path / "bronze"), BRONZE, APP)
 
 
 def found(table: CursorTable, low: int, high: int, keys: Iterable[str], part_bytes: int = 1 << 20) -> pa.Table:
@@ -89,7 +90,7 @@ def test_tasks_read_what_a_scan_finds(
     part_bytes: int,
 ) -> None:
     """Law L7: a chunk holds every row of its games and seqs once, through the log's end or through a snapshot."""
-    table = CursorTable.create(tmp_path_factory.mktemp("bronze"), BRONZE, APP, checkpoint_interval=5)
+    table = CursorTable.create(located(tmp_path_factory.mktemp("bronze")), BRONZE, APP, checkpoint_interval=5)
     for seq, keys in enumerate(commits, start=1):
         commit(table, keys, seq, files)
         if merged and seq == len(commits) // 2:
@@ -113,7 +114,7 @@ def test_what_was_replaced_and_what_is_gone_from_the_log_is_looked_up(bronze: Cu
     for low in range(5):
         assert found(bronze, low, 5, KEYS).equals(scanned(bronze, low, 5, KEYS))
     for version in range(3):
-        (bronze.path / "_delta_log" / f"{version:020}.json").unlink()
+        Path(bronze.path / "_delta_log" / f"{version:020}.json").unlink()
     assert found(bronze, 0, 5, KEYS).column("seq").to_pylist() == [1, 2, 4, 5]
 
 

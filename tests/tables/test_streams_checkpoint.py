@@ -20,7 +20,7 @@ LAST = 3
 @pytest.fixture
 def bronze(tmp_path: Path) -> CursorTable:
     paths = Paths(tmp_path / "env")
-    bronze_table(paths.bronze, 6)
+    bronze_table(Path(paths.bronze), 6)
     table = CursorTable.open(paths.bronze, bronze_app_id("test"))
     assert table is not None
     return table
@@ -99,9 +99,9 @@ def test_a_place_that_the_log_no_longer_has_is_given_up(query: Path, bronze: Cur
     if committed:
         (query / "commits" / str(LAST)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     for version in range(LAST + 1):
-        (log / f"{version:020}.json").unlink()
+        Path(log / f"{version:020}.json").unlink()
     assert can_resume(query, bronze)
-    (log / f"{LAST + 1:020}.json").unlink()
+    Path(log / f"{LAST + 1:020}.json").unlink()
     assert not can_resume(query, bronze)
 
 

@@ -35,13 +35,13 @@ def world(tmp_path: Path) -> World:
         made.ingest(good(number), good(number, GO))
         made.split()
         made.split(GO)
-    for file in (made.paths.table(CHESS.key) / "_delta_log").glob("*checkpoint*"):
+    for file in Path(made.paths.table(CHESS.key) / "_delta_log").glob("*checkpoint*"):
         file.unlink()  # which version has one depends on the path, and with it the newest commit may not be read
     return made
 
 
 def commits(world: World) -> list[Path]:
-    return sorted((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
+    return sorted(Path(world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
 
 
 def roster_of(world: World, group: str = "a") -> Roster:
@@ -193,8 +193,8 @@ def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: W
     folder = world.paths.table(CHESS.key)
 
     def replace_folder() -> None:
-        folder.rename(folder.with_suffix(".before"))
-        folder.write_text("no table", "utf-8")
+        Path(folder).rename(Path(folder).with_suffix(".before"))
+        Path(folder).write_text("no table", "utf-8")
 
     with ThreadPoolExecutor(2) as pool:
         quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")

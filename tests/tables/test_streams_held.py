@@ -185,7 +185,7 @@ def test_a_game_waits_for_a_schema_and_no_other_game_does(world: ForeignWorld, p
     assert outcome.waits[CHESS.key].needs == (Need(1, CONFLUENT, "main", EIGHT),)
     chess = streams[CHESS.key]
     assert (chess.behind, chess.cursor, chess.is_held(world.schemas())) == (True, 0, True)
-    assert list(world.paths.table(CHESS.key).glob("*.parquet")) == []
+    assert list(Path(world.paths.table(CHESS.key)).glob("*.parquet")) == []
     world.writers["main", EIGHT] = Writer(refused="registry main has no schema 8")
     assert not chess.is_held(world.schemas())
     apply(world, passes, streams)
@@ -213,7 +213,7 @@ def test_a_game_that_waits_leaves_no_file_of_an_earlier_slice(world: ForeignWorl
     world.ingest(foreign(1), good(2), foreign(3, EIGHT))
     outcome = apply(world, passes, both(world), slice_bytes=1)
     assert list(outcome.waits) == [CHESS.key]
-    assert list(world.paths.table(CHESS.key).glob("*.parquet")) == []
+    assert list(Path(world.paths.table(CHESS.key)).glob("*.parquet")) == []
 
 
 @pytest.mark.proves("G191")
@@ -423,10 +423,10 @@ def test_repairs_stop_at_a_schema_that_is_not_known_yet(world: ForeignWorld, pas
     apply(world, passes, both(world))
     del world.writers["main", SEVEN]
     world.streams.clear()
-    files = sorted(world.paths.table(CHESS.key).glob("*.parquet"))
+    files = sorted(Path(world.paths.table(CHESS.key)).glob("*.parquet"))
     with pytest.raises(Transient, match="from seq 1 on wait for schema 7 of registry main"):
         rebuild(world.paths, world.environment, world.engine, world.schemas, CHESS)
-    assert sorted(world.paths.table(CHESS.key).glob("*.parquet")) == files
+    assert sorted(Path(world.paths.table(CHESS.key)).glob("*.parquet")) == files
     assert points(world) == [1, 2]
 
 

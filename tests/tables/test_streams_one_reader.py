@@ -24,6 +24,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import bronze_app_id
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
+from pipeline.storage.folder import located
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.active_games import ActiveGames
@@ -200,7 +201,7 @@ def test_two_queries_never_read_one_stream(world: World, roster: Roster) -> None
 def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: a log that lacks a version cannot be read, so commits through one object are numbered one by one."""
     schema = pa.schema([("_seq", pa.int64())])
-    table = CursorTable.create(tmp_path / "t", schema, "app", checkpoint_interval=1000)
+    table = CursorTable.create(located(tmp_path / "t"), schema, "app", checkpoint_interval=1000)
     publish, meanwhile = publish_commit, threading.Event()
     others: list[threading.Thread] = []
 
@@ -214,7 +215,7 @@ def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monke
         return done
 
     def append() -> None:
-        table.append([write_file(pa.table({"_seq": [1]}, schema=schema), tmp_path / "t", ["_seq"])])
+        table.append([write_file(pa.table({"_seq": [1]}, schema=schema), located(tmp_path / "t"), ["_seq"])])
         meanwhile.set()
 
     monkeypatch.setattr(delta_table, "publish_commit", published)

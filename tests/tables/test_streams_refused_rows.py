@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from listeners.sample import Lane
 from pipeline.delta.quarantine import QUARANTINE, present_between
 from pipeline.delta.table import CursorTable, DataFile, write_file
+from pipeline.storage.folder import located
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams.active_games import ActiveGames
@@ -69,7 +70,7 @@ def quarantined(world: World) -> list[tuple[str, int, int]]:
     """The rows of quarantine, and a look whether its folder has files that are not part of it."""
     table = DeltaTable(world.paths.quarantine)
     rows = table.to_pyarrow_table(columns=["game_key", "seq", "pos"]).to_pylist()
-    assert len(list(world.paths.quarantine.glob("*.parquet"))) == len(table.file_uris())
+    assert len(list(Path(world.paths.quarantine).glob("*.parquet"))) == len(table.file_uris())
     return sorted((row["game_key"], row["seq"], row["pos"]) for row in rows)
 
 
@@ -117,9 +118,9 @@ def test_a_full_disk_leaves_only_the_games_with_refused_rows_behind(
     """Law L6: what cannot be put aside is tried again with its game, and no other game waits for it."""
 
     def full(table: Any, folder: Path, *more: Any, **options: Any) -> DataFile:
-        if folder == world.paths.quarantine:
+        if folder == Path(world.paths.quarantine):
             raise OSError(28, "No space left on device")
-        return write_file(table, folder, *more, **options)
+        return write_file(table, located(folder), *more, **options)
 
     monkeypatch.setattr(splitting, "write_file", full)
     world.ingest(broken(), good(1), good(2, GO))
@@ -141,7 +142,7 @@ def test_quarantine_is_looked_through_once_for_all_tasks(
 
     def counted(quarantine: Path, low: int, high: int) -> Any:
         looked.append((low, high))
-        return present_between(quarantine, low, high)
+        return present_between(located(quarantine), low, high)
 
     monkeypatch.setattr(passing, "present_between", counted)
     apply(BronzeRows(world), passes, both(world), repeated=True)

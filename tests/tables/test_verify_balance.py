@@ -248,7 +248,7 @@ def test_game_without_table_and_without_quarantine(tmp_path: Path) -> None:
     """Rows of a game without a table are still to come, and a missing quarantine table is an empty one."""
     world = World(bronze=[Row(CHESS, 1, 0, 0), Row(GO, 1, 1, 0)], tables={CHESS: [(1, 0)]}, cursors={CHESS: 1})
     paths = world.write(tmp_path)
-    paths.table("half_made").mkdir()
+    Path(paths.table("half_made")).mkdir()
     balance = verify(paths, ENVIRONMENT)
     assert balance.ok
     assert Counts(bronze_rows=1, pending=1) == of(balance, GO)
@@ -314,7 +314,7 @@ def test_empty_bronze(tmp_path: Path) -> None:
 def test_unreadable_file(tmp_path: Path) -> None:
     """A data file that is gone is told by name, never counted as no rows."""
     paths = clean().write(tmp_path)
-    next(paths.table(GO).glob("*.parquet")).unlink()
+    next(Path(paths.table(GO)).glob("*.parquet")).unlink()
     with pytest.raises(Refused, match=f"tables/{GO}"):
         verify(paths, ENVIRONMENT)
 
@@ -322,7 +322,7 @@ def test_unreadable_file(tmp_path: Path) -> None:
 def test_foreign_table(tmp_path: Path) -> None:
     """A table without our position columns is refused by name."""
     paths = clean().write(tmp_path)
-    write_deltalake(paths.table("foreign"), pa.table({"a": [1]}))
+    write_deltalake(Path(paths.table("foreign")), pa.table({"a": [1]}))
     with pytest.raises(Refused, match="tables/foreign has no column _pos, _seq"):
         verify(paths, ENVIRONMENT)
 

@@ -21,6 +21,7 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.names import bronze_app_id
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources
@@ -180,8 +181,8 @@ def landing(world: ValueWorld) -> Callable[[int], Sources]:
     for _ in range(3):
         rows = [wrapped(GAME, 1, b"x")] * 2
         table = pa.table({"key": pa.array([None] * 2, pa.binary()), "value": pa.array(rows, pa.binary())})
-        write_deltalake(world.paths.landing, table, mode="append")
-    described = open_source(settings.source, Path()).description
+        write_deltalake(Path(world.paths.landing), table, mode="append")
+    described = open_source(settings.source, located(Path())).description
     number = store.open_generation(world.engine, described)
     table_id = str(DeltaTable(world.paths.landing).metadata().id)
     start = json.dumps({"version": 0, "skip": []})
@@ -274,7 +275,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
             connection.execute(update(ingest_identities).values(start=start))
     if stats is not None:
         add = {"path": "a", "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True, "stats": stats}
-        (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+        Path(world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     balance = check(world, observe(Settings(), world.paths, world.engine))
     assert as_dict(balance)["behind_source"] is None
     assert "The source cannot be read: " in render_balance(balance)
@@ -296,7 +297,7 @@ def test_names_from_outside_are_escaped(world: ValueWorld, landing: Callable[[in
         "path": quote(hostile), "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True,
         "stats": '{"numRecords": 7}',
     }  # fmt: skip
-    (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    Path(world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     world.topic, world.partition = hostile, None
     arrive(world, 1, offset=0)
     arrive(world, 1, offset=0)
@@ -309,7 +310,7 @@ def test_names_from_outside_are_escaped(world: ValueWorld, landing: Callable[[in
 def test_a_landing_table_made_anew_is_not_compared(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
     """Another table at its place does not tell what was in the first."""
     shutil.rmtree(world.paths.landing)
-    write_deltalake(world.paths.landing, pa.table({"value": pa.array([b"x"])}))
+    write_deltalake(Path(world.paths.landing), pa.table({"value": pa.array([b"x"])}))
     balance = check(world, landing(3))
     assert as_dict(balance)["behind_source"] is None
     assert "not the one that ingest has been reading" in render_balance(balance)

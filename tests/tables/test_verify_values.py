@@ -243,7 +243,7 @@ def test_wrong_statistics_of_a_file_hide_no_row(tmp_path: Path, nasty_root: Path
     """The rows themselves decide the comparison, not the log's statistics of a file."""
     world = copy_of(nasty_root, tmp_path)
     before = compared(world)
-    for file in (world.paths.table(GAME.key) / "_delta_log").glob("*.json"):
+    for file in Path(world.paths.table(GAME.key) / "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
         for add in (action["add"] for action in actions if "add" in action):
             stats = json.loads(add["stats"])

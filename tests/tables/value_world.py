@@ -108,7 +108,7 @@ class ValueWorld(World):
 
     def rewrite(self, game: str, place: tuple[int, int], change: Callable[[pa.Table], pa.Table]) -> None:
         """Change the data file that has a row."""
-        _rewrite(self.paths.table(game_key(game)), ("_seq", "_pos"), place, change)
+        _rewrite(Path(self.paths.table(game_key(game))), ("_seq", "_pos"), place, change)
 
     def damage_bronze(self, place: tuple[int, int], change: Callable[[bytes], bytes]) -> None:
         """Change the wrapper of one row of bronze."""
@@ -120,7 +120,7 @@ class ValueWorld(World):
             ]
             return pa.Table.from_pylist(rows, schema=table.schema)
 
-        _rewrite(self.paths.bronze, ("seq", "pos"), place, changed)
+        _rewrite(Path(self.paths.bronze), ("seq", "pos"), place, changed)
 
 
 def _rewrite(

@@ -67,7 +67,7 @@ def append_bronze(paths: Paths, rows: Sequence[Row]) -> None:
         "prev_seq": pa.array([row.prev for row in rows], pa.int64()),
         "refused": pa.array([row.refused for row in rows], pa.string()),
     }
-    write_deltalake(paths.bronze, pa.table(columns), mode="append")
+    write_deltalake(Path(paths.bronze), pa.table(columns), mode="append")
 
 
 def append_quarantine(paths: Paths, refusals: Sequence[Refusal]) -> None:
@@ -78,7 +78,7 @@ def append_quarantine(paths: Paths, refusals: Sequence[Refusal]) -> None:
         "pos": pa.array([refusal[2] for refusal in refusals], pa.int32()),
         "reason": pa.array([refusal[3] for refusal in refusals], pa.string()),
     }
-    write_deltalake(paths.quarantine, pa.table(columns), mode="append")
+    write_deltalake(Path(paths.quarantine), pa.table(columns), mode="append")
 
 
 def append_table(
@@ -99,7 +99,7 @@ def append_table(
     moved = [] if cursor is None else [Transaction(stream_app_id(ENVIRONMENT, GameKey(key), generation), cursor)]
     properties = CommitProperties(app_transactions=moved)
     write_deltalake(
-        paths.table(key), pa.table(columns), mode="append", schema_mode="merge", commit_properties=properties
+        Path(paths.table(key)), pa.table(columns), mode="append", schema_mode="merge", commit_properties=properties
     )
 
 

@@ -49,7 +49,7 @@ class House:
     def make_table(self, key: str) -> None:
         words = ArrayType(StructType([Field("word", PrimitiveType("string"))]), contains_null=True)
         fields = [Field("_seq", PrimitiveType("long")), Field("words", words)]
-        DeltaTable.create(self.world.paths.tables / key, Schema(fields))
+        DeltaTable.create(Path(self.world.paths.tables / key), Schema(fields))
 
     def rounds(self) -> None:
         """Let one whole round pass, however long it takes."""

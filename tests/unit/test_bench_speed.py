@@ -29,6 +29,7 @@ from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.settings import load
+from pipeline.storage.folder import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -234,7 +235,7 @@ def _split(run: Split, rows: list[policies.Row], tables: Path) -> dict[str, Any]
     }
     arrays = [pa.array(values.get(name, [None] * len(rows)), BRONZE.field(name).type) for name in READ]
     schema_set = SchemaSet(1, games, {each.schema_id: each for each in numbered.values()})
-    job = SplitJob(dict.fromkeys(games, 0), schema_set, tables)
+    job = SplitJob(dict.fromkeys(games, 0), schema_set, located(tables))
     (done,) = run(iter([pa.RecordBatch.from_arrays(arrays, names=READ)]), job)
     report: dict[str, dict[str, Any]] = json.loads(done.column("report")[0].as_py())
     return report["games"]

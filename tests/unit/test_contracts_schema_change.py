@@ -10,6 +10,7 @@ from deltalake.schema import PrimitiveType
 
 from pipeline import failpoints
 from pipeline.delta.table import CursorTable, write_file
+from pipeline.storage.folder import located
 
 APP = "turnout/test/game/1"
 NARROW = pa.struct([("x", pa.int64())])
@@ -29,13 +30,13 @@ def test_a_change_of_columns_cut_short_is_finished_later(
     faults.mkdir()
     (faults / "armed").write_text(f"in_schema_change raise {at}\n", "utf-8")
     monkeypatch.setenv(failpoints.ENVIRON, str(faults))
-    table = CursorTable.create(path, columns(NARROW), APP)
+    table = CursorTable.create(located(path), columns(NARROW), APP)
     old = {"s": {"x": 1}, "many": [{"x": 1}], "by": [("k", {"x": 1})]}
-    table.commit([write_file(pa.Table.from_pylist([old], columns(NARROW)), path)], None, 1)
+    table.commit([write_file(pa.Table.from_pylist([old], columns(NARROW)), located(path))], None, 1)
     with pytest.raises(failpoints.Injected):
         table.add_missing_columns(columns(WIDE))
     assert DeltaTable(path).to_pyarrow_table().num_rows == 1
-    again = CursorTable.open(path, APP)
+    again = CursorTable.open(located(path), APP)
     assert again is not None
     assert again.add_missing_columns(columns(WIDE)) == (at == 1)
     new = {
@@ -43,7 +44,7 @@ def test_a_change_of_columns_cut_short_is_finished_later(
         "many": [{"x": None, "x__v2": "b"}],
         "by": [("k", {"x": None, "x__v2": "c"})],
     }
-    again.commit([write_file(pa.Table.from_pylist([new], columns(WIDE)), path)], 1, 2)
+    again.commit([write_file(pa.Table.from_pylist([new], columns(WIDE)), located(path))], 1, 2)
     rows = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["s"]["x"] is None)
     assert rows[1] == new
     assert rows[0]["many"] == [{"x": 1, "x__v2": None}]
@@ -56,8 +57,8 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     path, faults = tmp_path / "t", tmp_path / "faults"
     faults.mkdir()
     (faults / "armed").write_text(f"in_schema_change crash {at}\n", "utf-8")
-    table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
-    table.commit([write_file(pa.table({"a": [1]}), path)], None, 1)
+    table = CursorTable.create(located(path), pa.schema([("a", pa.int64())]), APP)
+    table.commit([write_file(pa.table({"a": [1]}), located(path))], None, 1)
     script = (
         "import sys, pyarrow as pa; from pathlib import Path; from pipeline.delta.table import CursorTable;"
         "table = CursorTable.open(Path(sys.argv[1]), 'turnout/test/game/1');"
@@ -73,7 +74,7 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     assert done.returncode == -9
     names = [field.name for field in DeltaTable(path).schema().fields]
     assert names == (["a"] if at == 1 else ["a", "b"])
-    heir = CursorTable.open(path, APP)
+    heir = CursorTable.open(located(path), APP)
     assert heir is not None
     assert heir.add_missing_columns(pa.schema([("a", pa.int64()), ("b", pa.string())])) == (at == 1)
     assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None}]
@@ -97,12 +98,12 @@ def test_two_writers_may_add_columns_at_once(
 ) -> None:
     """Law L6: whoever is second looks again and goes on, whether the columns are the same or others."""
     path = tmp_path / "t"
-    table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
+    table = CursorTable.create(located(path), pa.schema([("a", pa.int64())]), APP)
     left = meanwhile(monkeypatch, path, *others)
     target = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     assert table.add_missing_columns(target) == ("b" not in others)
     assert left == []
-    table.commit([write_file(pa.table({"a": [1], "b": [2]}), path)], None, 1)
+    table.commit([write_file(pa.table({"a": [1], "b": [2]}), located(path))], None, 1)
     (row,) = DeltaTable(path).to_pyarrow_table().to_pylist()
     assert row == {"a": 1, "b": 2, **dict.fromkeys(set(others) - {"b"})}
 
@@ -110,7 +111,7 @@ def test_two_writers_may_add_columns_at_once(
 def test_who_is_always_second_gives_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L6: adding columns ends with an error that is tried again later, and adds no rows without them."""
     path = tmp_path / "t"
-    table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
+    table = CursorTable.create(located(path), pa.schema([("a", pa.int64())]), APP)
     left = meanwhile(monkeypatch, path, *(f"c{number}" for number in range(100)))
     with pytest.raises(CommitFailedError, match="Metadata changed"):
         table.add_missing_columns(pa.schema([("a", pa.int64()), ("b", pa.int64())]))

@@ -3,6 +3,7 @@
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text, update
@@ -81,7 +82,7 @@ def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
     taken = Securable((*house.schema.path, CHESS))
     house.catalog.register(taken, "file:///somewhere/else", [("seq", "long")])
     house.catalog.rest.write("DELETE", f"/api/2.1/unity-catalog/tables/{taken.full_name}", {})
-    house.catalog.register(Securable((*house.schema.path, "other")), house.world.paths.table(CHESS).as_uri(), [])
+    house.catalog.register(Securable((*house.schema.path, "other")), Path(house.world.paths.table(CHESS)).as_uri(), [])
     house.make_table(CHESS)
     house.make_table(GO)
     house.rounds()

@@ -65,7 +65,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
     settings, paths = load(tmp_path, {})
     record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
     for key in (CHESS, GO):
-        DeltaTable.create(paths.tables / key, Schema([Field("_seq", PrimitiveType("long"))]))
+        DeltaTable.create(Path(paths.tables / key), Schema([Field("_seq", PrimitiveType("long"))]))
     world = ControlContext(settings, engine, paths)
     made = House(world, UnityWorld(tmp_path, os.environ), AccessReconciler(world, os.environ))
     made.steward.run_round()

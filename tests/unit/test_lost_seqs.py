@@ -9,6 +9,7 @@ from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable
+from pipeline.storage.folder import located
 
 seqs = st.integers(0, 30)
 
@@ -35,13 +36,13 @@ def test_a_cursor_above_bronze_is_stopped_before_anything_is_recorded(cursor: in
 
 def test_bronze_keeps_what_it_lost_over_checkpoints(tmp_path: Path) -> None:
     """Law L1: the record is as durable as bronze's cursor, and a second loss stands beside the first."""
-    bronze = CursorTable.create(tmp_path / "bronze", BRONZE, "app", checkpoint_interval=3)
+    bronze = CursorTable.create(located(tmp_path / "bronze"), BRONZE, "app", checkpoint_interval=3)
     losses = [LostSeqs(2, 105), LostSeqs(107, 230)]
     for number, lost in enumerate(losses, 1):
         bronze.commit([], bronze.cursor, lost.before, also=lost_seqs.transactions("test", number, lost))
         for _ in range(5):
             bronze.commit([], bronze.cursor, (bronze.cursor or 0) + 1)
-    again = CursorTable.open(tmp_path / "bronze", "app")
+    again = CursorTable.open(located(tmp_path / "bronze"), "app")
     assert again is not None
     assert tuple(losses) == lost_seqs.read(again.transaction_version, "test")
     assert lost_seqs.read(again.transaction_version, "other") == ()

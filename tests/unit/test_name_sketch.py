@@ -22,6 +22,7 @@ from pipeline.ingest.onboarding import Onboarding
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
+from pipeline.storage.folder import located
 from pipeline.store import onboarding as store
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -93,8 +94,8 @@ def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str,
         last_seqs={"malformed_wrapper": seq - 1},
         known=known,
         onboarding=limits,
-        bronze=tmp_path / "bronze",
-        quarantine=tmp_path / "quarantine",
+        bronze=located(tmp_path / "bronze"),
+        quarantine=located(tmp_path / "quarantine"),
         bronze_files=2,
     )
     return json.loads(next(land(iter([pa.RecordBatch.from_pydict(rows)]), job))["report"][0].as_py())

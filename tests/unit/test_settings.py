@@ -21,7 +21,7 @@ def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
     """A newcomer needs no settings at all."""
     settings, paths = load(tmp_path, {})
     assert Settings() == settings
-    assert tmp_path / "bronze" == paths.bronze
+    assert str(tmp_path / "bronze") == str(paths.bronze)
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import SOURCES, open_source
 from pipeline.source_settings import Source
+from pipeline.storage.folder import located
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GUID = bytes(range(16))
@@ -104,7 +105,7 @@ def test_an_empty_source_proposes_nothing(tmp_path: Path) -> None:
     """Nothing to look at proposes nothing; a missing landing table is refused, and not made."""
     assert judge("the source", []).fit is None
     with pytest.raises(Refused, match="no landing table"):
-        open_source(Source(), tmp_path / "landing").sample(10)
+        open_source(Source(), located(tmp_path / "landing")).sample(10)
     assert not (tmp_path / "landing").exists()
 
 

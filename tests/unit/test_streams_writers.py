@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import Refused
 from pipeline.settings import Demux, Paths, load
+from pipeline.storage.folder import located
 from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 
@@ -26,5 +27,5 @@ def test_what_an_earlier_driver_staged_is_deleted(tmp_path: Path) -> None:
     (staging / "chess" / "part-1.parquet").touch()
     no_spark: Any = None
     writer = writer_for(Demux(), Paths(tmp_path), no_spark, staging, lambda _key: True)
-    assert writer == DirectWriter(tmp_path / "tables", Demux().checkpoint_interval)
+    assert writer == DirectWriter(located(tmp_path / "tables"), Demux().checkpoint_interval)
     assert not staging.exists()

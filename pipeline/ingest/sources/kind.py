@@ -5,7 +5,6 @@ Each kind is one module (`topic`, `landing`), listed in `supported`. Nothing out
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pipeline.ingest.identity import Position, SourceObservation, SourceProblem,
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source
+from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
@@ -98,7 +98,7 @@ class SourceKind(Protocol):
         """The source of each stream that Spark reads, in the same order: itself, for one."""
 
     @property
-    def landing(self) -> Path | None:
+    def landing(self) -> Location | None:
         """The folder of a landing table; None for another kind."""
 
     def file_prefix(self) -> str:
@@ -146,7 +146,7 @@ class SourceKind(Protocol):
         """Raise `Transient` where something open hides the position for now."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
+        self, bronze: Location, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the position after the last record in bronze, and the source observed from there.

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +30,8 @@ from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, source_described
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 
@@ -40,10 +41,10 @@ class Landing:
     beginning = Commits(0)
     is_several = False
 
-    def __init__(self, source: Source, landing: Path) -> None:
+    def __init__(self, source: Source, landing: Location) -> None:
         """Keep the folder; reads nothing yet."""
         self.settings = (source,)
-        self.landing = self._landing = Path(source.path) if source.path else landing
+        self.landing = self._landing = located(source.path) if source.path else landing
         self._prefix: str | None = None
         self._needs_headers = source.routing.startswith("header:")
 
@@ -138,7 +139,7 @@ class Landing:
         """Do nothing: a commit is there or not."""
 
     def end_of_bronze(
-        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
+        self, bronze: Location, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the commit after the last one in bronze; of a table that was made again, where the old one was left.
@@ -154,7 +155,7 @@ class Landing:
         position = self._after_bronze(bronze, one, start)
         return position, self.observe(position) or seen
 
-    def _after_bronze(self, bronze: Path, known: Identity, start: Position | None) -> Commits:
+    def _after_bronze(self, bronze: Location, known: Identity, start: Position | None) -> Commits:
         """Return the commit after the last one in bronze; for a partly landed commit, itself without landed files."""
         begun = start if isinstance(start, Commits) else Commits(0)
         prefix = self.file_prefix()

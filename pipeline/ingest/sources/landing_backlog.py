@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from pipeline.delta.log import Action, appended, commit_file, commits_after, has_version
 from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.ingest.sources.waiting import Waiting
+from pipeline.storage.location import Location
 
 _MAX_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
 
@@ -29,7 +29,7 @@ class _File:
 class LandingBacklog:
     """Remembers the waiting files, so that each measurement reads only new commits."""
 
-    def __init__(self, landing: Path) -> None:
+    def __init__(self, landing: Location) -> None:
         """Prepare; reads nothing yet."""
         self._landing = landing
         self._files: deque[_File] = deque()  # that wait, of the commits from `_first` to before `_next`, in order
@@ -88,10 +88,8 @@ class LandingBacklog:
 
         The writer's own time is not used: its clock may be wrong, and files may be written long before their commit.
         """
-        try:
-            written = commit_file(self._landing, version).stat().st_mtime
-        except FileNotFoundError:  # cut from the log meanwhile
-            written = now
+        found = commit_file(self._landing, version).entry()
+        written = now if found is None else found.modified  # none: cut from the log meanwhile
         return min(now, max(written, self._ended_at or written))
 
     def _is_missing(self, version: int) -> bool:
@@ -100,7 +98,7 @@ class LandingBacklog:
         return after.exists() and not own.exists()
 
 
-def _added(landing: Path, version: int, actions: list[Action], came_at: float) -> list[_File]:
+def _added(landing: Location, version: int, actions: list[Action], came_at: float) -> list[_File]:
     return [
         _File(version, index, file_name(add["path"], landing), _rows(add), came_at)
         for index, add in enumerate(appended(actions))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import DeltaTable
 from pipeline.ingest.sources.kind import INPUT
 from pipeline.ingest.sources.landing_log import LANDING, file_name, place
+from pipeline.storage.location import Location
 
 HEADERS: Final = "headers"
 """The optional column of a landing table: a map of text to bytes, or a list as in bronze."""
@@ -53,7 +53,7 @@ def _in_files(field: Mapping[str, Any]) -> str:
 
 
 def read_files(
-    batches: Iterator[pa.RecordBatch], landing: Path, columns: Mapping[str, str], skip: frozenset[str]
+    batches: Iterator[pa.RecordBatch], landing: Location, columns: Mapping[str, str], skip: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, given by their paths in the log, with the columns of `INPUT`.
 
@@ -64,7 +64,7 @@ def read_files(
             yield from _rows(path, landing, columns)
 
 
-def _rows(path: str, landing: Path, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _rows(path: str, landing: Location, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     where = place(landing, path)
     with parquet.open_uri(path) if where is None else parquet.open_file(where) as file:
         meta = file.metadata

@@ -5,7 +5,6 @@ Read before ingest starts, and by `adopt`. Compaction (`dataChange: false`) neit
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, listed_commits
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingObservation
+from pipeline.storage.location import Location
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -21,7 +21,7 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """The columns of a landing table."""
 
 
-def observe_landing(landing: Path, position: Commits | None) -> LandingObservation:
+def observe_landing(landing: Location, position: Commits | None) -> LandingObservation:
     """Describe the table; with a position, also the changes of the commits from there on, and missing files."""
     table = open_table(landing)
     first = first_commit(landing, table.version())
@@ -42,7 +42,7 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingObservati
     )
 
 
-def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
+def files_by_commit(landing: Location) -> Mapping[int, tuple[str, ...]]:
     """Return the names of the files with new rows of each commit in the log, () for a commit without such files."""
     first = first_commit(landing, open_table(landing).version())
     return {
@@ -51,13 +51,13 @@ def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
     }
 
 
-def files_now(landing: Path) -> frozenset[str]:
+def files_now(landing: Location) -> frozenset[str]:
     """Return the names of the table's present files."""
     actions = pa.table(open_table(landing).get_add_actions(flatten=True))
     return frozenset(file_name(path, landing) for path in actions.column("path").to_pylist())
 
 
-def file_name(path: str, landing: Path | None) -> str:
+def file_name(path: str, landing: Location | None) -> str:
     """Return the name of a file from its path in a log, or from its URI.
 
     It is its path in the landing table, as files of several partitions may share a name; for a file elsewhere, the last
@@ -70,14 +70,14 @@ def file_name(path: str, landing: Path | None) -> str:
     return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
 
 
-def place(landing: Path, path: str) -> Path | None:
+def place(landing: Location, path: str) -> Location | None:
     """Return the local path of a file in the log, None for a file on another machine."""
     if "://" in path and not path.startswith("file:"):
         return None
     return landing / unquote(path.removeprefix("file://").removeprefix("file:"))
 
 
-def first_commit(landing: Path, last: int) -> int:
+def first_commit(landing: Location, last: int) -> int:
     """Return the oldest commit from which the log continues without a gap.
 
     A listing of a growing log may show a commit but not the one before it, so a gap is looked up by name.
@@ -89,7 +89,7 @@ def first_commit(landing: Path, last: int) -> int:
     return first
 
 
-def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
+def _added(landing: Location, actions: list[Action]) -> Iterator[tuple[str, Location]]:
     """Yield name and path of each file with new rows; a file on another machine counts as existing."""
     for add in appended(actions):
         yield file_name(add["path"], landing), place(landing, add["path"]) or landing

@@ -8,7 +8,6 @@ one row for each file; the task that lands it reads it (`landing_files`).
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +18,8 @@ from pyspark.sql.types import StructType
 from pipeline.delta.log import Action, appended, changes, commit_file, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.errors import Transient
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 
 Offset = dict[str, Any]
 
@@ -55,7 +56,7 @@ class LandingSource(DataSource):
         """Return the reader for these options."""
         of = self.options
         begin = offset(of["id"], int(of["version"]), is_starting=of["is_starting"] == "true")
-        return LandingReader(Path(of["landing"]), begin, int(of["known_to"]), int(of["max_bytes"]))
+        return LandingReader(located(of["landing"]), begin, int(of["known_to"]), int(of["max_bytes"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,14 @@ class _File:
 class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads commits in order up to the first missing one, a bounded number of bytes at a time."""
 
-    def __init__(self, landing: Path, begin: Offset, known_to: int, max_bytes: int) -> None:
+    def __init__(self, landing: Location, begin: Offset, known_to: int, max_bytes: int) -> None:
         """Begin at an offset; the table's columns and features are known as of commit `known_to`."""
         self._landing, self._begin, self._known_to, self._max_bytes = landing, begin, known_to, max_bytes
         self._is_bounded = False
         self._last: int | None = None  # the last commit to read, of a bounded run
         self._snapshot: Sequence[_File] | None = None
         self._looked_at = time.monotonic()
-        self._read_last: tuple[int, tuple[int, int]] | None = None  # the last commit read, and its file
+        self._read_last: tuple[int, str] | None = None  # the last commit read, and its file
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins."""
@@ -98,7 +99,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._require_next(start["reservoirVersion"])
         file = self._file(end["reservoirVersion"] - 1)
         self._require_same_table(start)  # commits read in between belong to the same log
-        self._read_last = file and (end["reservoirVersion"] - 1, file)
+        self._read_last = None if file is None else (end["reservoirVersion"] - 1, file)
         return iter([(file.path,) for file in files]), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[str]]:  # noqa: N802 - Spark's name
@@ -167,13 +168,10 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"The landing table {self._landing} was replaced by another one, {found}, while it was read."
             )
 
-    def _file(self, version: int) -> tuple[int, int] | None:
+    def _file(self, version: int) -> str | None:
         """Return what distinguishes a commit's file from a replacement, None when it is missing."""
-        try:
-            found = commit_file(self._landing, version).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+        found = commit_file(self._landing, version).entry()
+        return None if found is None else found.tag
 
     def _require_appended(self, version: int, actions: Sequence[Action]) -> None:
         """Continue only over commits that add rows: a restart of the query reports how to handle others."""
@@ -196,7 +194,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         else:
             self._looked_at = time.monotonic()
-            names = (file.name for file in log_folder(self._landing).iterdir())
+            names = (file.name for file in log_folder(self._landing).files())
             newest = max((int(name[:20]) for name in names if name[:20].isdigit()), default=-1)
         if newest > version and not commit_file(self._landing, version).exists():
             raise Transient(f"The landing table {self._landing} lacks commit {version}: it has commit {newest}.")
@@ -204,7 +202,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Transient(f"The landing table {self._landing} ends at {newest}, but was read up to {version - 1}.")
 
 
-def _files_at(landing: Path, version: int) -> Sequence[_File]:
+def _files_at(landing: Location, version: int) -> Sequence[_File]:
     """Return the files of the snapshot at a commit, oldest first."""
     actions = pa.table(open_table(landing, version).get_add_actions(flatten=True)).to_pylist()
     actions.sort(key=lambda action: (action["modification_time"], action["path"]))

@@ -1,7 +1,6 @@
 """When each landing file was added: the source's commit time, which Spark's stream lacks."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pyarrow as pa
 from pipeline.delta.log import commits_after
 from pipeline.delta.opening import open_table
 from pipeline.ingest.sources.landing_log import file_name
+from pipeline.storage.location import Location
 
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
@@ -16,7 +16,7 @@ _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers
 class LandingTimes:
     """Keeps the times of files that may still be unread."""
 
-    def __init__(self, landing: Path) -> None:
+    def __init__(self, landing: Location) -> None:
         """Prepare; reads nothing yet."""
         self._landing = landing
         self._version: int | None = None

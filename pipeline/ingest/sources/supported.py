@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from pipeline.ingest.sources.kind import SourceKind
@@ -12,16 +11,17 @@ from pipeline.ingest.sources.topics import Topics
 from pipeline.ingest.sources.union import Union
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, reads_several
+from pipeline.storage.location import Location
 
 
-def _kafka(source: Source, landing: Path) -> SourceKind:
+def _kafka(source: Source, landing: Location) -> SourceKind:
     """Return a topic, or several of one cluster; one topic is the same source, however it is named."""
     if reads_several(source):
         return Topics(source, landing)
     return Topic(replace(source, topic=next(iter(source.topics), source.topic), topics=()), landing)
 
 
-SOURCES: Final[Mapping[str, Callable[[Source, Path], SourceKind]]] = {"delta": Landing, "kafka": _kafka}
+SOURCES: Final[Mapping[str, Callable[[Source, Location], SourceKind]]] = {"delta": Landing, "kafka": _kafka}
 """`source.kind` → what makes its kind from the settings and the folder of the landing table."""
 
 
@@ -31,6 +31,6 @@ def configured_source(settings: Settings, paths: Paths) -> SourceKind:
     return next(iter(opened.values())) if len(opened) == 1 else Union(opened)
 
 
-def open_source(source: Source, landing: Path) -> SourceKind:
+def open_source(source: Source, landing: Location) -> SourceKind:
     """Return the configured source; opens no connection."""
     return SOURCES[source.kind](source, landing)

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,7 @@ from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.connection import CHECK_ONLY
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, topic_described
+from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ class Topic:
     landing = None
     is_several = False
 
-    def __init__(self, source: Source, landing: Path) -> None:  # noqa: ARG002 - one signature for all kinds
+    def __init__(self, source: Source, landing: Location) -> None:  # noqa: ARG002 - one signature for all kinds
         """Keep the settings; asks nothing yet."""
         self._source = source
 
@@ -133,7 +133,7 @@ class Topic:
             )
 
     def end_of_bronze(
-        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
+        self, bronze: Location, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],  # noqa: ARG002 - the kinds' signature
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return for each partition the offset after the last one in bronze; without rows there, its first offset."""

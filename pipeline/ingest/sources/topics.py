@@ -6,7 +6,6 @@ Each topic keeps its own identity, position and gaps, as if it were read alone (
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +28,7 @@ from pipeline.ingest.sources.topic import Topic, read_records
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, topic_described, topic_of, topics_described
+from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 
@@ -39,7 +39,7 @@ class Topics:
     landing = None
     is_several = True
 
-    def __init__(self, source: Source, landing: Path) -> None:
+    def __init__(self, source: Source, landing: Location) -> None:
         """Keep the settings; asks nothing yet."""
         self._source, self._landing = source, landing
 
@@ -153,7 +153,7 @@ class Topics:
                 self._topic(name).require_readable(at, each)
 
     def end_of_bronze(
-        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
+        self, bronze: Location, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the position of each topic after its last record in bronze."""

@@ -7,7 +7,6 @@ of their descriptions; another set of sources is another generation of ingest wi
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -44,6 +43,7 @@ from pipeline.ingest.sources.kind import (
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, sources_described
+from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 _T = TypeVar("_T")
@@ -188,7 +188,7 @@ class Union:
                 each.require_readable(own, _seen(each, seen))
 
     def end_of_bronze(
-        self, bronze: Path, known: Mapping[str, Identity], seen: SourceObservation,
+        self, bronze: Location, known: Mapping[str, Identity], seen: SourceObservation,
         checkpointed: Callable[[], Position | None],
     ) -> tuple[Position, SourceObservation]:  # fmt: skip
         """Return the position of each source after its last record in bronze."""

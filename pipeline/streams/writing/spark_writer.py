@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey
 from pipeline.reasons import innermost
+from pipeline.storage.location import Location
 
 Holds: TypeAlias = Callable[[GameKey], bool]
 """Returns whether this driver may start a write to a game's table now."""
@@ -37,7 +37,7 @@ POOL_OF_COMMITS: Final = "commit"
 class SparkTable:
     """A game's table to which Spark commits, with the cursor of one application id; for one thread at a time."""
 
-    def __init__(self, spark: SparkSession, path: Path, app_id: str, staging: Path, holds: Holds) -> None:
+    def __init__(self, spark: SparkSession, path: Location, app_id: str, staging: Location, holds: Holds) -> None:
         """Wrap a table that exists; `staging` is where its files come from.
 
         Raises:
@@ -165,7 +165,7 @@ class SparkTable:
 class SparkWriter:
     """Tasks write into a staging folder, and Spark appends what is there to the tables."""
 
-    def __init__(self, spark: SparkSession, folder: Path, checkpoint_interval: int, holds: Holds) -> None:
+    def __init__(self, spark: SparkSession, folder: Location, checkpoint_interval: int, holds: Holds) -> None:
         """Prepare a session of its own beside the driver's, which stays unchanged."""
         self.folder = folder
         self._checkpoint_interval, self._holds = checkpoint_interval, holds
@@ -173,7 +173,7 @@ class SparkWriter:
         # Spark's default is a 96-bit type, which other readers take for a time without a zone.
         self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
-    def open(self, path: Path, app_id: str) -> SparkTable | None:
+    def open(self, path: Location, app_id: str) -> SparkTable | None:
         """Open a table, or return None where there is none.
 
         Raises:
@@ -184,7 +184,7 @@ class SparkWriter:
                 return None
         return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
 
-    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> SparkTable:
+    def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> SparkTable:
         """Open a table, creating it with these columns where there is none.
 
         Raises:

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
+from pipeline.storage.location import Location
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest
 from pipeline.streams.writing.arrivals import arrivals
@@ -66,8 +66,8 @@ class SplitJob:
 
     cursors: Mapping[str, int]
     schema_set: SchemaSet
-    tables: Path  # below it each game's files are written, in a folder named by its key
-    quarantine: Path | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
+    tables: Location  # below it each game's files are written, in a folder named by its key
+    quarantine: Location | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
     deadly: frozenset[Place] = frozenset()  # refused without decoding: each kills a worker
     # A trial: does a worker survive these rows, first to last? nothing is kept.
     trial: tuple[Place, Place] | None = None
@@ -303,7 +303,7 @@ class _Split:
             except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
                 self.games[key]["error"] = _fault(error)
 
-    def write_rejects(self, rejects: pa.Table, folder: Path) -> dict[str, Any] | None:
+    def write_rejects(self, rejects: pa.Table, folder: Location) -> dict[str, Any] | None:
         """Write refused rows as a file below quarantine's folder; return it with the games in it."""
         if not rejects.num_rows or self.job.trial is not None:
             return None

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.streams.writing.spark_writer import Holds, SparkWriter
 
 
@@ -47,13 +49,13 @@ class Writer(Protocol):
     """Opens and creates game tables."""
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Location:
         """The folder below which tasks write: each game's files in a folder named by its key."""
 
-    def open(self, path: Path, app_id: str) -> GameTable | None:
+    def open(self, path: Location, app_id: str) -> GameTable | None:
         """Open a table, or return None where there is none."""
 
-    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> GameTable:
+    def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> GameTable:
         """Open a table, creating it with these columns where there is none."""
 
 
@@ -61,14 +63,14 @@ class Writer(Protocol):
 class DirectWriter:
     """Tasks write into the tables' own folders, and the driver commits without Spark."""
 
-    folder: Path
+    folder: Location
     checkpoint_interval: int  # commits between two checkpoints of a table
 
-    def open(self, path: Path, app_id: str) -> CursorTable | None:
+    def open(self, path: Location, app_id: str) -> CursorTable | None:
         """Open a table, or return None where there is none."""
         return CursorTable.open(path, app_id, self.checkpoint_interval)
 
-    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> CursorTable:
+    def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> CursorTable:
         """Open a table, creating it with these columns where there is none."""
         return CursorTable.create(path, target, app_id, self.checkpoint_interval, description=description)
 
@@ -88,4 +90,4 @@ def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, h
             shutil.rmtree(staging)
     if demux.writer == "direct":
         return DirectWriter(paths.tables, demux.checkpoint_interval)
-    return SparkWriter(spark, staging, demux.checkpoint_interval, holds)
+    return SparkWriter(spark, located(staging), demux.checkpoint_interval, holds)

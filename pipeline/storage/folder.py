@@ -1,0 +1,105 @@
+"""Folders of this machine as a storage."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyarrow.fs import FileSystem, LocalFileSystem
+
+from pipeline import durable_file
+from pipeline.storage.location import Entry, Location
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The file system of this machine; paths are its own."""
+
+    def url(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def local(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def read(self, path: str) -> bytes:
+        """See `Storage`."""
+        return Path(path).read_bytes()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See `Storage`."""
+        with Path(path).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def entry(self, path: str) -> Entry | None:
+        """See `Storage`."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _entry(os.path.basename(path), found)
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is such a folder, also an empty one."""
+        return os.path.isdir(path)
+
+    def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        """See `Storage`; links to folders are not followed."""
+        waiting, begin = [folder], len(folder) + 1
+        while waiting:
+            with suppress(FileNotFoundError):
+                for entry in os.scandir(waiting.pop()):
+                    with suppress(FileNotFoundError):
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting += [entry.path] if deep else []
+                        elif entry.is_file():
+                            found = entry.stat()
+                            yield _entry(entry.path[begin:], found)
+
+    def folders(self, folder: str) -> list[str]:
+        """See `Storage`."""
+        try:
+            return sorted(each.name for each in os.scandir(folder) if each.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def make(self, folder: str) -> None:
+        """See `Storage`."""
+        os.makedirs(folder, exist_ok=True)
+
+    def put(self, path: str, content: bytes) -> None:
+        """See `Storage`; survives a power cut."""
+        durable_file.replace(Path(path), content)
+
+    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:
+        """See `Storage`; survives a power cut."""
+        return durable_file.create(Path(path), content, drafted=drafted, published=published)
+
+    def delete(self, path: str) -> None:
+        """See `Storage`."""
+        Path(path).unlink(missing_ok=True)
+
+    @property
+    def arrow(self) -> FileSystem:
+        """See `Storage`."""
+        return LocalFileSystem()
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Nothing: delta-rs reads folders as they are."""
+        return {}
+
+
+def _entry(name: str, found: os.stat_result) -> Entry:
+    return Entry(name, found.st_size, found.st_mtime, f"{found.st_ino}-{found.st_mtime_ns}")
+
+
+FOLDERS = Folder()
+
+
+def located(path: str | Path) -> Location:
+    """Return a path of this machine as a location."""
+    return Location(FOLDERS, os.path.abspath(path))

@@ -1,0 +1,103 @@
+"""The contract of every storage, and what a location is. A further kind of storage is one more line of `STORAGES`."""
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.schema import Schema
+
+from pipeline.delta.log import exists
+from pipeline.delta.opening import open_table
+from pipeline.storage.folder import located
+from pipeline.storage.location import Location
+
+STORAGES: Final[dict[str, Callable[[Path], Location]]] = {"folder": located}
+"""What gives an empty place in a storage of each kind."""
+
+create = partial(Location.put_if_absent, drafted="draft_commit", published="publish_commit")
+
+
+@pytest.fixture(params=list(STORAGES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    return STORAGES[request.param](tmp_path / "place")
+
+
+def test_a_file_is_read_as_it_was_written(place: Location) -> None:
+    """Law: bytes come back as they are, whole or in part, and a later write replaces them all."""
+    place.make()
+    file = place / "one"
+    file.put(b"0123456789")
+    assert (file.read(), file.size(), file.exists()) == (b"0123456789", 10, True)
+    assert (file.read_range(2, 3), file.read_range(8, 100)) == (b"234", b"89")
+    file.put("ž".encode())
+    assert file.read_text() == "ž"
+
+
+def test_a_missing_file_is_missing_everywhere(place: Location) -> None:
+    """Law: what is not there is None, empty or FileNotFoundError, and can be deleted."""
+    file = place / "folder/none"
+    assert (file.entry(), file.exists(), file.is_folder()) == (None, False, False)
+    assert (list(file.files()), list(file.files(deep=True)), file.folders()) == ([], [], [])
+    for read in (file.read, file.size, partial(file.read_range, 0, 1)):
+        with pytest.raises(FileNotFoundError):
+            read()
+    file.delete()
+
+
+def test_a_name_is_given_once(place: Location) -> None:
+    """Law: of writers that create one name at one time a single one is told that it did, and its content stays."""
+    place.make()
+    for round_ in range(20):
+        file = place / f"{round_:020}.json"
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(partial(create, file), [b"%d" % writer for writer in range(8)]))
+        assert sum(done) == 1
+        assert file.read() == b"%d" % done.index(True)
+    assert {each.name for each in place.files()} == {f"{round_:020}.json" for round_ in range(20)}, "no draft is left"
+
+
+def test_a_listing_has_names_sizes_and_another_tag_after_a_write(place: Location) -> None:
+    """Law: a listing is of one folder, or of all below it; a write changes the file's tag."""
+    (place / "a").make()
+    (place / "a/x").make()
+    for name in ("a/1", "a/2", "a/x/3", "b"):
+        (place / name).put(name.encode())
+    assert {each.name: each.size for each in (place / "a").files()} == {"1": 3, "2": 3}
+    assert {each.name for each in place.files(deep=True)} == {"a/1", "a/2", "a/x/3", "b"}
+    assert [each.path for each in place.folders()] == [(place / "a").path]
+    assert ((place / "a").is_folder(), (place / "z").is_folder()) == (True, False)
+    before = (place / "b").entry()
+    assert before is not None
+    assert before in list(place.files())
+    (place / "b").put(b"B")
+    after = (place / "b").entry()
+    assert after is not None
+    assert after.tag != before.tag
+    assert after.modified >= before.modified
+    (place / "b").delete()
+    assert [each.name for each in place.files()] == []
+
+
+def test_delta_rs_and_arrow_find_the_same_files(place: Location) -> None:
+    """Law: a table that delta-rs makes at a location is there for us, and for Arrow's file system."""
+    assert not exists(place)
+    columns = Schema.from_arrow(pa.schema([("a", pa.int64())]))
+    DeltaTable.create(str(place), columns, storage_options=dict(place.storage.options) or None)
+    assert exists(place)
+    assert open_table(place).version() == 0
+    log = place.storage.arrow.get_file_info((place / "_delta_log/00000000000000000000.json").path)
+    assert log.size == (place / "_delta_log/00000000000000000000.json").size()
+
+
+def test_a_location_is_a_value(place: Location) -> None:
+    """Law: locations are equal by storage and path, go to tasks by pickle, and know their name and parent."""
+    file = place / "tables" / "chess"
+    assert file == place / "tables/chess"
+    assert pickle.loads(pickle.dumps(file)) == file
+    assert (file.name, file.parent, len({file, place / "tables/chess"})) == ("chess", place / "tables", 1)
