@@ -50,19 +50,23 @@ class Folder:
         """See `Storage`; links to folders are not followed."""
         waiting, begin = [folder], len(folder) + 1
         while waiting:
-            with suppress(FileNotFoundError):
-                for entry in os.scandir(waiting.pop()):
+            try:
+                entries = os.scandir(waiting.pop())
+            except FileNotFoundError:
+                continue
+            with entries:
+                for entry in entries:
                     with suppress(FileNotFoundError):
                         if entry.is_dir(follow_symlinks=False):
                             waiting += [entry.path] if deep else []
                         elif entry.is_file():
-                            found = entry.stat()
-                            yield _entry(entry.path[begin:], found)
+                            yield _entry(entry.path[begin:], entry.stat())
 
     def folders(self, folder: str) -> list[str]:
         """See `Storage`."""
         try:
-            return sorted(each.name for each in os.scandir(folder) if each.is_dir())
+            with os.scandir(folder) as entries:
+                return sorted(each.name for each in entries if each.is_dir())
         except FileNotFoundError:
             return []
 

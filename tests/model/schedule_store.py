@@ -132,10 +132,10 @@ class Disk:
 
     # As `pyarrow.parquet`.
 
-    def write_table(self, table: pa.Table, target: Path, **_: Any) -> None:
-        with target.open("wb") as file:
+    def write_table(self, table: pa.Table, target: str, **_: Any) -> None:
+        with Path(target).open("wb") as file:
             file.write(b"-")
-            self.contents[str(target)] = table
+            self.contents[target] = table
 
     def read_table(self, file: str, columns: Sequence[str] | None = None, partitioning: object = None) -> pa.Table:
         del partitioning
@@ -218,8 +218,9 @@ class DeltaTables:
         return bool(self.disk.states(Path(path)))
 
     def create(
-        self, path: Path, schema: Schema, mode: str = "error", description: str | None = None, **_: Any
+        self, place: str, schema: Schema, mode: str = "error", description: str | None = None, **_: Any
     ) -> "DeltaTable":
+        path = Path(place)
         assert mode == "ignore"
         if not self.disk.states(path):
             metadata: dict[str, Any] = {

@@ -20,7 +20,8 @@ from pipeline.ingest.sources import landing_source
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
 from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
-from pipeline.storage.folder import located
+from pipeline.storage.folder import Folder, located
+from pipeline.storage.location import Entry
 
 MUCH = 1_000_000
 SAME_NAMES = {name: name for name in LANDING.names}
@@ -60,12 +61,12 @@ def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, mon
     """Law L1: a listing of a busy log may show a commit but not the one before it; each is looked up by its name."""
     for number in range(4):
         append(tmp_path, b"%d" % number)
-    listed = Path.glob
+    listed, unseen = Folder.files, commit_file(located(tmp_path), 2).name
 
-    def torn(folder: Path, pattern: str) -> Iterator[Path]:
-        return (file for file in listed(folder, pattern) if file != Path(commit_file(located(tmp_path), 2)))
+    def torn(storage: Folder, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        return (each for each in listed(storage, folder, deep=deep) if each.name != unseen)
 
-    monkeypatch.setattr(Path, "glob", torn)
+    monkeypatch.setattr(Folder, "files", torn)
     assert first_commit(located(tmp_path), 3) == 0
     assert observe_landing(located(tmp_path), Commits(1)).first == 0
     source = reader(tmp_path)

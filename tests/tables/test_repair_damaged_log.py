@@ -27,6 +27,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, SECOND, Event, Message, World, broken, copied, early, good, make_world
@@ -194,7 +195,7 @@ def test_storage_that_refuses_a_part_is_one_sentence(world: World, monkeypatch: 
     def out_of_order(*_arguments: object, **_options: object) -> str:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Path, "read_text", out_of_order)
+    monkeypatch.setattr(Location, "read", out_of_order)
     with pytest.raises(Refused, match="Input/output error"):
         run(world)
 
@@ -335,7 +336,7 @@ def test_a_log_without_damage_is_not_replaced(world: World, monkeypatch: pytest.
         damaged_log.read(located(folder(world)), CHESS.key, DeltaError("the storage is away"))
     cut_middle(folder(world))
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_text", out_of_order)
+        patched.setattr(Location, "read", out_of_order)
         with pytest.raises(Refused, match=r"cannot be opened: .*Input/output error"):
             damaged_log.read(located(folder(world)), CHESS.key, DeltaError("damaged"))
     log.rename(hidden)

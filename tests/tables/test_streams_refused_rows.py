@@ -13,6 +13,7 @@ from listeners.sample import Lane
 from pipeline.delta.quarantine import QUARANTINE, present_between
 from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams.active_games import ActiveGames
@@ -117,10 +118,10 @@ def test_a_full_disk_leaves_only_the_games_with_refused_rows_behind(
 ) -> None:
     """Law L6: what cannot be put aside is tried again with its game, and no other game waits for it."""
 
-    def full(table: Any, folder: Path, *more: Any, **options: Any) -> DataFile:
-        if folder == Path(world.paths.quarantine):
+    def full(table: Any, folder: Location, *more: Any, **options: Any) -> DataFile:
+        if folder == world.paths.quarantine:
             raise OSError(28, "No space left on device")
-        return write_file(table, located(folder), *more, **options)
+        return write_file(table, folder, *more, **options)
 
     monkeypatch.setattr(splitting, "write_file", full)
     world.ingest(broken(), good(1), good(2, GO))
