@@ -24,11 +24,7 @@ _ONCE: Final = 0  # retries: the commit follows the version that was read, or fa
 def overwrite(
     table: DeltaTable, files: Iterable[DataFile], columns: pa.Schema, transactions: Mapping[str, int], note: str
 ) -> None:
-    """Replace all files of a table, and its columns where they differ, in one commit.
-
-    Raises:
-        CommitFailedError: another commit was first, or storage refused it.
-    """
+    """Replace all files of a table, and its columns where they differ, in one commit, which fails behind another."""
     held, wanted = table.schema(), Schema.from_arrow(columns)
     with effect("switch_generation"):
         table.create_write_transaction(
@@ -47,11 +43,7 @@ def exchange(
     transactions: Mapping[str, int],
     note: str,
 ) -> None:
-    """Replace some files, given with their sizes in bytes, by others in one commit.
-
-    Raises:
-        CommitFailedError: another commit was first, or storage refused it.
-    """
+    """Replace some files, given with their sizes in bytes, by others in one commit, which fails behind another."""
     now_ms = int(time.time() * 1000)
     removes = [RemoveAction(path, True, now_ms, size, {}) for path, size in sorted(removed.items())]
     with effect("remove_rows"):

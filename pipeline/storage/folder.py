@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyarrow.fs import FileSystem, LocalFileSystem
+from typing import Any, Final
 
 from pipeline import durable_file
 from pipeline.storage.location import Entry, Location
@@ -87,8 +86,10 @@ class Folder:
         Path(path).unlink(missing_ok=True)
 
     @property
-    def arrow(self) -> FileSystem:
+    def arrow(self) -> Any:
         """See `Storage`."""
+        from pyarrow.fs import LocalFileSystem
+
         return LocalFileSystem()
 
     @property
@@ -101,7 +102,7 @@ def _entry(name: str, found: os.stat_result) -> Entry:
     return Entry(name, found.st_size, found.st_mtime, f"{found.st_ino}-{found.st_mtime_ns}")
 
 
-FOLDERS = Folder()
+FOLDERS: Final = Folder()
 
 
 def located(path: str | Path) -> Location:

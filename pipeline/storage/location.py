@@ -3,9 +3,7 @@
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-from pyarrow.fs import FileSystem
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +50,13 @@ class Storage(Protocol):
         """Return whether there is anything below a path."""
 
     def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
-        """Yield the files in a folder, or with `deep` all below it, in no order; one that goes meanwhile may lack."""
+        """Yield the files in a folder, or with `deep` all below it, in no order; a file may go meanwhile."""
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder, in order."""
 
     def make(self, folder: str) -> None:
-        """Make a folder and those above it, where folders are something; one that is there is fine."""
+        """Make a folder and those above it, where folders are something; it may be there."""
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file in one step: a reader finds the old content or the new one, never a part."""
@@ -74,7 +72,7 @@ class Storage(Protocol):
         """Delete a file; a missing one is fine."""
 
     @property
-    def arrow(self) -> FileSystem:
+    def arrow(self) -> Any:
         """Arrow's file system, in which `path` is the path."""
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -181,7 +181,7 @@ def _record(connection: Connection, new: Identity) -> None:
     own_row = table.c.generation == new.generation
     if not connection.execute(update(table).where(own_row).values(values)).rowcount:
         connection.execute(table.insert().values(values))
-    connection.execute(ingest_parts.delete().where(ingest_parts.c.generation == new.generation))
+    connection.execute(delete(ingest_parts).where(ingest_parts.c.generation == new.generation))
     for part in new.parts:
         connection.execute(ingest_parts.insert().values({**asdict(part), "generation": new.generation}))
 

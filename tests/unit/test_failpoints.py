@@ -42,11 +42,15 @@ EFFECT_CALLS: Final = {
 """Names of functions and methods that change the world."""
 
 HANDED: Final = {"drafted", "published"}
-"""Parameters of `durable_file` that take the name of an effect."""
+"""Parameters of `durable_file` and of storages that take the name of an effect."""
+
+OF_LOCATIONS: Final = {"delete", "make"}
+"""Methods of a location that change the world; `put` and `put_if_absent` have points of their own."""
 
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/checkpoint.py:_as_parquet": "writes into memory",
+    "delta/parquet.py": "its callers have the points",
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",
@@ -71,6 +75,10 @@ def _is_effect(call: ast.Call) -> bool:
     if name == "open":
         modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         return any(set(mode) & set("wax+") and len(mode) <= 3 for mode in modes)
+    if name in OF_LOCATIONS:
+        return isinstance(call.func, ast.Attribute) and not call.args and not call.keywords
+    if owner == "parquet":
+        return name in {"write", "writer"}
     if name == "create":
         return owner == "DeltaTable"
     if name in {"remove", "copyfile", "move"}:
@@ -112,6 +120,8 @@ def _named(tree: ast.AST) -> Iterator[str]:
         if _effects(node) and getattr(node.args[0], "id", "") not in HANDED:
             handed[""] = node.args[0]
         for name in handed.values():
+            if getattr(name, "id", "") in HANDED:
+                continue  # a storage hands it on
             assert isinstance(name, ast.Constant), "an effect's name is written where it happens"
             yield str(name.value)
 

@@ -18,7 +18,7 @@ from pipeline.storage.folder import located
 from pipeline.storage.location import Location
 
 STORAGES: Final[dict[str, Callable[[Path], Location]]] = {"folder": located}
-"""What gives an empty place in a storage of each kind."""
+"""Each gives an empty place in a storage of its kind."""
 
 create = partial(Location.put_if_absent, drafted="draft_commit", published="publish_commit")
 
