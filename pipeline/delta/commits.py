@@ -4,16 +4,21 @@
 """
 
 import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from pipeline.delta.log import commits_after
 from pipeline.delta.table import DataFile
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
@@ -22,21 +27,27 @@ _ONCE: Final = 0  # retries: the commit follows the version that was read, or fa
 
 
 def overwrite(
-    table: DeltaTable, files: Iterable[DataFile], columns: pa.Schema, transactions: Mapping[str, int], note: str
+    folder: Location,
+    table: DeltaTable,
+    files: Iterable[DataFile],
+    columns: pa.Schema,
+    transactions: Mapping[str, int],
+    note: str,
 ) -> None:
     """Replace all files of a table, and its columns where they differ, in one commit, which fails behind another."""
     held, wanted = table.schema(), Schema.from_arrow(columns)
-    with effect("switch_generation"):
+    with _read_back(folder, table, transactions, note) as properties, effect("switch_generation"):
         table.create_write_transaction(
             _added(files),
             mode="overwrite",
             schema=held if _types(held) == _types(wanted) else wanted,
-            commit_properties=_properties(transactions, note),
+            commit_properties=properties,
             post_commithook_properties=QUIET,
         )
 
 
 def exchange(
+    folder: Location,
     table: DeltaTable,
     removed: Mapping[str, int],
     added: Iterable[DataFile],
@@ -46,12 +57,12 @@ def exchange(
     """Replace some files, given with their sizes in bytes, by others in one commit, which fails behind another."""
     now_ms = int(time.time() * 1000)
     removes = [RemoveAction(path, True, now_ms, size, {}) for path, size in sorted(removed.items())]
-    with effect("remove_rows"):
+    with _read_back(folder, table, transactions, note) as properties, effect("remove_rows"):
         table.create_write_transaction(
             [*_added(added), *removes],
             mode="append",
             schema=table.schema(),
-            commit_properties=_properties(transactions, note),
+            commit_properties=properties,
             post_commithook_properties=QUIET,
         )
 
@@ -61,12 +72,24 @@ def _added(files: Iterable[DataFile]) -> list[AddAction | RemoveAction]:
     return [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files]
 
 
-def _properties(transactions: Mapping[str, int], note: str) -> CommitProperties:
-    return CommitProperties(
+@contextmanager
+def _read_back(
+    folder: Location, table: DeltaTable, transactions: Mapping[str, int], note: str
+) -> Iterator[CommitProperties]:
+    """Give a commit an id, and look for it where the commit is said to have failed: its reply alone may be lost."""
+    own = str(uuid.uuid4())
+    properties = CommitProperties(
         app_transactions=[Transaction(app, version) for app, version in transactions.items()],
-        custom_metadata={"turnout": note},
+        custom_metadata={"turnout": note, "txnId": own},
         max_commit_retries=_ONCE,
     )
+    seen = table.version()
+    try:
+        yield properties
+    except CommitFailedError:
+        infos = (each.get("commitInfo", {}) for _, actions in commits_after(folder, seen) for each in actions)
+        if all(info.get("txnId") != own for info in infos):
+            raise
 
 
 def _types(schema: Schema) -> dict[str, object]:

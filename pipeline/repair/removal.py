@@ -36,15 +36,13 @@ def publish(folder: Location, removal: Removal) -> None:
     while True:
         table = open_table(folder)
         present = file_sizes(table)
-        if removal.added and removal.added[0].path in present:
-            return  # the commit succeeded, only its reply was lost
         moved = [app for app, version in removal.counters.items() if table.transaction_version(app) != version]
         if moved or not set(removal.removed) <= present.keys():
             discard(folder, removal.added)
             first = join_limited(moved, 3)
             raise TableConflict(f"{folder.name}: another repair ({first}) or a compaction committed first")
         try:
-            _commit(table, removal, present)
+            _commit(folder, table, removal, present)
         except CommitFailedError:
             if open_table(folder).version() == table.version():
                 raise  # no other commit was first: storage is the cause
@@ -58,7 +56,7 @@ def file_sizes(table: DeltaTable) -> dict[str, int]:
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def _commit(table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
+def _commit(folder: Location, table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
     removed = {path: sizes[path] for path in removal.removed}
     counted = {app: (version or 0) + 1 for app, version in removal.counters.items()}
-    exchange(table, removed, removal.added, counted, removal.note)
+    exchange(folder, table, removed, removal.added, counted, removal.note)

@@ -62,7 +62,7 @@ def publish(folder: Location, switch: Switch) -> bool:
         if cursor is not None and cursor > switch.through:
             return False
         try:
-            _commit(table, switch)
+            _commit(folder, table, switch)
         except CommitFailedError as error:
             if "Unsupported table features" in str(error):
                 raise Refused(
@@ -115,10 +115,10 @@ def _require_unchanged(folder: Location, switch: Switch, version_of: VersionOf) 
         raise TableConflict(f"{folder.name}: files of this rebuild were deleted meanwhile")
 
 
-def _commit(table: DeltaTable, switch: Switch) -> None:
+def _commit(folder: Location, table: DeltaTable, switch: Switch) -> None:
     moved = {
         switch.old_app: RETIRED,
         switch.new_app: switch.cursor,
         names.repair_app_id(switch.environment, switch.game.key): (switch.repairs or 0) + 1,
     }
-    overwrite(table, switch.files, switch.columns, moved, f"rebuild: generation {switch.generation + 1}")
+    overwrite(folder, table, switch.files, switch.columns, moved, f"rebuild: generation {switch.generation + 1}")
