@@ -66,7 +66,7 @@ class Fleet:
             ("fill-group", "groups", "run", GROUP, "--once"),
         ):
             _run_once(load.paths, name, arguments)
-        if missing := [key for key in keys if not (load.paths.table(key) / "_delta_log").exists()]:
+        if missing := [key for key in keys if not (load.paths.table(key) / "_delta_log").is_folder()]:
             raise Ended(f"{len(missing)} of {games} games got no table, first {missing[0]}")
         self._before = self._files()
 

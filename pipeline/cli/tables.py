@@ -40,7 +40,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     if sample is not None and not values:
         raise Refused("--sample says of how many rows the values are compared. Add --values.")
     settings, paths = load(env_dir)
-    if not paths.bronze.exists():
+    if not paths.bronze.is_folder():
         sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
     engine = open_store(settings, paths)
     retired, registry = retired_games(engine), LocalRegistry(engine, paths.bronze)

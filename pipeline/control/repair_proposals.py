@@ -53,7 +53,7 @@ class RepairPlanner:
             Refused: it is possible for none that is named, with a line for each that says why; or there is nothing to
                 rebuild from.
         """
-        if kind == OperationKind.REBUILD and not self.paths.bronze.exists():
+        if kind == OperationKind.REBUILD and not self.paths.bronze.is_folder():
             raise Refused(f"There is nothing to rebuild from: {self.paths.bronze} does not exist. Start ingest first.")
         rows = choice or {}
         chosen = repairs.replayable(self.paths, self.engine, rows) if keys is None else sorted(set(keys))

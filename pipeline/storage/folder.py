@@ -1,6 +1,7 @@
 """Folders of this machine as a storage."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Folder:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return _entry(os.path.basename(path), found)
+        return None if stat.S_ISDIR(found.st_mode) else _entry(os.path.basename(path), found)
 
     def is_folder(self, path: str) -> bool:
         """Return whether there is such a folder, also an empty one."""

@@ -108,7 +108,7 @@ class Place:
 
 
 def bronze_rows(paths: Paths) -> int:
-    if not (paths.bronze / "_delta_log").exists():
+    if not (paths.bronze / "_delta_log").is_folder():
         return 0
     return sum(DeltaTable(paths.bronze).get_add_actions(flatten=True).column("num_records").to_pylist())
 

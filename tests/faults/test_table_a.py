@@ -357,7 +357,7 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
     for attempt in attempts:
         with pytest.raises(Refused, match=r"Bronze at .* is gone, .*Put the old one back"):
             attempt()
-    assert not world.paths.bronze.exists()
+    assert not world.paths.bronze.is_folder()
     CursorTable.create(world.paths.bronze, BRONZE, "somebody")
     for attempt in attempts:
         with pytest.raises(Refused, match=r"Bronze at .* was deleted and recreated: .*Put the old one back"):

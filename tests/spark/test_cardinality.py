@@ -69,12 +69,12 @@ def test_hostile_names_become_ordinary_tables_under_the_base(world: Any, tmp_pat
     outside = set(tmp_path.parent.iterdir())
     world.ingest()
     world.split(group)
-    folders = {path.name: path for path in world.paths.tables.iterdir()}
+    folders = {path.name: path for path in Path(world.paths.tables).iterdir()}
     assert {game_key(name) for name in names} == set(folders)
     assert len(folders) == len(names)
     for name in names:
         folder = folders[game_key(name)]
-        assert folder.resolve() == world.paths.tables.resolve() / folder.name
+        assert folder.resolve() == Path(world.paths.tables).resolve() / folder.name
         assert re.fullmatch(r"[a-z0-9][a-z0-9_]*", folder.name)
         assert name in DeltaTable(folder).metadata().description
         assert len(_rows(folder)) == 1
@@ -140,7 +140,7 @@ def require_a_flood_costs_nothing(world: Any, names: int) -> None:
     grown = {part: after[part] - before[part] for part in after}
     assert sum(grown.values()) < 25_000_000 + 250 * names, grown
     assert series == _series(world)
-    assert {game_key("real")} == {path.name for path in world.paths.tables.iterdir()}
+    assert {game_key("real")} == {path.name for path in Path(world.paths.tables).iterdir()}
     assert {"real"} == set(known_games(world.engine).values())
     assert {MALFORMED, game_key("real")} == set(ingest._last_seqs)
     assert world.paths.control_db.stat().st_size - store_bytes < 1_000_000
@@ -197,7 +197,7 @@ def test_the_second_name_of_a_key_never_reaches_the_first_ones_table(world: Any)
     _land(world, [_event("second", schema_id)])
     world.ingest()
     world.split(group)
-    assert not world.paths.table(game_key("second")).exists()
+    assert not world.paths.table(game_key("second")).is_folder()
     assert [(row["game"], row["reason"]) for row in _rows(world.paths.quarantine)] == [("second", "unknown_game")]
     assert "belongs to the game 'first'" in pending.pending(world.engine, world.settings.onboarding).names[0].why
     assert world.verify().complete

@@ -61,7 +61,7 @@ def test_what_arrives_is_kept_byte_for_byte_in_its_order(world: Any) -> None:
     quarantine = DeltaTable(world.paths.quarantine).to_pyarrow_table().to_pylist()
     assert sent == [row["raw"] for row in sorted(quarantine, key=lambda row: row["pos"])]
     assert all(row["detail"] for row in quarantine)
-    assert not list(world.paths.tables.glob("*"))
+    assert not world.paths.tables.folders()
     assert world.verify().complete
 
 

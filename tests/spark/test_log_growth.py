@@ -40,9 +40,9 @@ def test_spark_and_turnout_go_on_from_each_others_checkpoints(world: Any) -> Non
     """Law L3: rows and cursor outlive any order of checkpoints, with nothing of the log before the last one."""
     path = world.paths.root / "t"
     spark = world.spark
-    table = CursorTable.create(path, ROWS, APP, checkpoint_interval=10)
+    table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=10)
     commits(table, *range(1, 31))
-    write_checkpoint(path, table.version)
+    write_checkpoint(located(path), table.version)
     for entry in (path / "_delta_log").glob("*.json"):
         if int(entry.name[:20]) < table.version:
             entry.unlink()
@@ -55,8 +55,8 @@ def test_spark_and_turnout_go_on_from_each_others_checkpoints(world: Any) -> Non
     assert newest_checkpoint(path, 100) == table.version + 1
     table.refresh()
     assert table.cursor == 30
-    table.commit([write_file(game_rows(32), path, ["_seq"])], 30, 32)
-    write_checkpoint(path, table.version)
+    table.commit([write_file(game_rows(32), located(path), ["_seq"])], 30, 32)
+    write_checkpoint(located(path), table.version)
     assert checkpoint_file(path, table.version).exists()
     for entry in (path / "_delta_log").glob("*.json"):
         if int(entry.name[:20]) < table.version:
@@ -72,7 +72,7 @@ def test_a_streaming_reader_and_time_travel_go_on_while_the_log_is_cut_behind_th
     path = world.paths.root / "t"
     into, place = world.paths.root / "into", world.paths.root / "reader"
     spark = world.spark
-    table = CursorTable.create(path, ROWS, APP, checkpoint_interval=5)
+    table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=5)
     commits(table, 1)
     frame = spark.readStream.format("delta").option("startingVersion", 1).load(str(path))
     query = (

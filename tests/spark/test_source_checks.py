@@ -289,7 +289,7 @@ def test_a_log_that_was_cleaned_up_is_a_named_gap_or_none(world: Any) -> None:
         land(world, wrappers(10 * number))
     DeltaTable(world.paths.landing).create_checkpoint()
     for version in range(3):
-        (world.paths.landing / "_delta_log" / f"{version:020}.json").unlink()
+        (world.paths.landing / "_delta_log" / f"{version:020}.json").delete()
     with pytest.raises(Refused, match=r"no longer has the log of unread commits: commit 2\. .*accept-loss"):
         world.ingest()
     lose_checkpoint(world)

@@ -168,7 +168,7 @@ def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
         world.ingest(good(number))
     with pytest.raises(Refused, match="No gap follows"):
         accept(world)
-    assert not world.paths.table(CHESS.key).exists()
+    assert not world.paths.table(CHESS.key).is_folder()
     lose(world, 1)
     assert accept(world) == Accepted(str(CHESS.key), 0, 1)
     world.split()

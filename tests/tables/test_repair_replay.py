@@ -427,10 +427,10 @@ def _add_up(world: World, batches: list[list[str]], steps: list[str]) -> None:
             world.register(message=SECOND)
         elif step == "replay":
             run(world)
-        elif step == "rebuild" and world.paths.table(CHESS.key).exists():
+        elif step == "rebuild" and world.paths.table(CHESS.key).is_folder():
             rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
         assert world.verify().ok
-        landed = world.rows() if world.paths.table(CHESS.key).exists() else []
+        landed = world.rows() if world.paths.table(CHESS.key).is_folder() else []
         assert len(landed) == len(set(landed))
         assert not set(landed) & set(shown(world))
     bad = DeltaTable(world.paths.bronze).to_pyarrow_table().filter(pc.field("raw") == BAD).num_rows

@@ -353,7 +353,7 @@ def test_a_schema_that_is_registered_meanwhile_accuses_nobody(tmp_path: Path, na
     submitted: list[SchemaSet] = []
 
     def late() -> SchemaSet:
-        assert world.paths.bronze.exists()
+        assert world.paths.bronze.is_folder()
         submitted.append(every)
         return every
 

@@ -72,6 +72,7 @@ def test_a_listing_has_names_sizes_and_another_tag_after_a_write(place: Location
     assert {each.name for each in place.files(deep=True)} == {"a/1", "a/2", "a/x/3", "b"}
     assert [each.path for each in place.folders()] == [(place / "a").path]
     assert ((place / "a").is_folder(), (place / "z").is_folder()) == (True, False)
+    assert (place / "a").entry() is None, "a folder is no file"
     before = (place / "b").entry()
     assert before is not None
     assert before in list(place.files())
