@@ -76,7 +76,7 @@ def _added(files: Iterable[DataFile]) -> list[AddAction | RemoveAction]:
 def _read_back(
     folder: Location, table: DeltaTable, transactions: Mapping[str, int], note: str
 ) -> Iterator[CommitProperties]:
-    """Give a commit an id, and look for it where the commit is said to have failed: its reply alone may be lost."""
+    """Give a commit an id, and look for it where the commit failed by its reply: that alone may be lost."""
     own = str(uuid.uuid4())
     properties = CommitProperties(
         app_transactions=[Transaction(app, version) for app, version in transactions.items()],

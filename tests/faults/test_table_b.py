@@ -32,7 +32,7 @@ def levels(world: Any) -> list[int]:
 def arrive(world: Any, events: list[bytes]) -> None:
     """Let events come into bronze in one commit; nobody has split them yet."""
     rows = pa.table({"key": [None] * len(events), "value": events}, schema=LANDING)
-    write_deltalake(world.paths.landing, rows, mode="append")
+    write_deltalake(str(world.paths.landing), rows, mode="append")
     world.ingest()
 
 

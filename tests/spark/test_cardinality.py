@@ -51,7 +51,7 @@ def _event(name: str, schema_id: int = 1) -> bytes:
 
 def _land(world: Any, values: list[bytes]) -> None:
     rows = pa.table({"key": [None] * len(values), "value": values}, schema=LANDING)
-    write_deltalake(world.paths.landing, rows, mode="append")
+    write_deltalake(str(world.paths.landing), rows, mode="append")
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:

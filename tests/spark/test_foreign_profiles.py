@@ -35,7 +35,7 @@ def lap(number: int, schema: int = 7) -> bytes:
 
 def land(world: Any, *values: bytes) -> None:
     rows = pa.table({"key": [b"laps"] * len(values), "value": list(values)}, schema=LANDING)
-    write_deltalake(world.paths.landing, rows, mode="append")
+    write_deltalake(str(world.paths.landing), rows, mode="append")
 
 
 def split(world: Any) -> None:

@@ -29,7 +29,7 @@ HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*
 
 def _land(world: Any, values: list[bytes | None]) -> None:
     rows = pa.table({"key": [None] * len(values), "value": values}, schema=LANDING)
-    write_deltalake(world.paths.landing, rows, mode="append")
+    write_deltalake(str(world.paths.landing), rows, mode="append")
 
 
 def assigned_anywhere(world: Any) -> list[Assignment]:

@@ -77,7 +77,7 @@ class Producer:
     def send(self, group: Any, events: Sequence[bytes]) -> None:
         """Let the events arrive in one commit, hence in one batch, and split them."""
         rows = pa.table({"key": [None] * len(events), "value": list(events)}, schema=LANDING)
-        write_deltalake(self.world.paths.landing, rows, mode="append")
+        write_deltalake(str(self.world.paths.landing), rows, mode="append")
         self.world.ingest()
         self.world.split(group)
 
