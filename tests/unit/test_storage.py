@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 from pipeline.delta.log import exists
@@ -28,7 +28,8 @@ from pipeline.storage.object_store import bucket
 def _bucket(_folder: Path) -> Iterator[Location]:
     """Run an S3 server in this process, with an empty bucket.
 
-    It has one thread: with several, moto gave one name twice, where 8 writers created it at one time.
+    It has one thread: with several, moto gave one name twice, where 8 writers created it at one time. Servers of one
+    process share their buckets.
     """
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -39,7 +40,7 @@ def _bucket(_folder: Path) -> Iterator[Location]:
         endpoint, name = (
             f"http://127.0.0.1:{server.server_port}",
             f"tables-{uuid.uuid4()}",
-        )  # servers of one process share their buckets
+        )
         boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
         yield bucket(name, endpoint)
         server.shutdown()
