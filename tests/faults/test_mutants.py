@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from pipeline.delta.table import CursorTable, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
 from pipeline.ingest.query import Ingest
+from pipeline.storage.location import Location
 from pipeline.streams import passes
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.group import Group
@@ -185,13 +185,13 @@ def a_changed_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def changing(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
         if self.path.parent.name == "tables":
-            files = [_with_a_changed_value(Path(self.path), file) for file in files]
+            files = [_with_a_changed_value(self.path, file) for file in files]
         publish(self, files, note, transactions, expected)
 
     monkeypatch.setattr(CursorTable, "_publish", changing)
 
 
-def _with_a_changed_value(folder: Path, file: DataFile) -> DataFile:
+def _with_a_changed_value(folder: Location, file: DataFile) -> DataFile:
     rows = pq.read_table(folder / file.path)
     at = next(
         number
@@ -200,7 +200,7 @@ def _with_a_changed_value(folder: Path, file: DataFile) -> DataFile:
     )
     changed = pc.binary_join_element_wise(rows.column(at), "!", "")
     pq.write_table(rows.set_column(at, rows.schema[at], changed), folder / file.path)
-    return replace(file, size=(folder / file.path).stat().st_size)
+    return replace(file, size=(folder / file.path).size())
 
 
 MUTANTS: dict[str, tuple[Plant, Story]] = {

@@ -85,7 +85,7 @@ class FramedPlace(Place):
     def has(self, game: str) -> bool:
         """Tell whether the game's table has each row that was sent, once."""
         folder = self.paths.table(game_key(game))
-        if not (folder / "_delta_log").exists():
+        if not (folder / "_delta_log").is_folder():
             return False
         found = sorted(DeltaTable(folder).to_pyarrow_table(columns=["n"]).column("n").to_pylist())
         assert len(found) == len(set(found))

@@ -134,7 +134,7 @@ def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: A
     """Law L1: Spark gives a file's URI, where bronze and the position have its name."""
     world.ingest()
     names = ["a b.parquet", "a=1 b.parquet", "k@v,1 2.parquet", "é b.parquet", "a+b%20c.parquet", "day=1/x y.parquet"]
-    folder = world.paths.landing
+    folder = Path(world.paths.landing)
     adds: list[Any] = []
     (folder / "day=1").mkdir()
     for name in [*names, "day=1/a b.parquet"]:
@@ -143,7 +143,8 @@ def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: A
     table = DeltaTable(folder)
     table.create_write_transaction(adds, mode="append", schema=table.schema())
     begin = Begin(Commits(1, frozenset(names)), None, resumes=False)
-    frame, rows_of = open_source(world.settings.source, folder).read(world.spark, world.settings.ingest, begin)
+    source = open_source(world.settings.source, world.paths.landing)
+    frame, rows_of = source.read(world.spark, world.settings.ingest, begin)
     read: list[bytes] = []
 
     def rows(files: Any, _: int) -> None:

@@ -105,7 +105,7 @@ def content(path: Path) -> list[dict[str, Any]]:
 
 
 def on_disk(path: Path) -> set[str]:
-    return {found.name for found in path.glob("*.parquet")}
+    return {found.name for found in Path(path).glob("*.parquet")}
 
 
 def live(path: Path) -> set[str]:

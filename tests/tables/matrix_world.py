@@ -383,7 +383,7 @@ class Matrix:
     def rows(self, game: Game) -> list[dict[str, Any]]:
         """Return the rows of a game's table in order."""
         path = self.paths.table(game_key(game.name))
-        if not path.exists():
+        if not path.is_folder():
             return []
         rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
         return sorted(rows, key=lambda row: (row["_seq"], row["_pos"]))

@@ -73,6 +73,16 @@ def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, mon
     assert rows(tmp_path, source.read(offset("id", 1))[0]) == [b"1", b"2", b"3"]
 
 
+def test_a_file_on_another_machine_counts_as_there(tmp_path: Path) -> None:
+    """Law L1: only a file that this machine can look for is reported as missing."""
+    append(tmp_path, b"1")
+    table = DeltaTable(tmp_path)
+    for name in ("hdfs://elsewhere/landing/a.parquet", "b.parquet"):
+        added = AddAction(name, 9, {}, 1, True, '{"numRecords": 1}')
+        table.create_write_transaction([added], mode="append", schema=table.schema())
+    assert observe_landing(located(tmp_path), Commits(0)).missing == {2: "b.parquet"}
+
+
 @pytest.mark.parametrize("gone", [(2,), (2, 3)])
 @pytest.mark.proves("G6")
 def test_a_commit_that_is_really_missing_is_named(

@@ -31,7 +31,8 @@ def observe_landing(landing: Location, position: Commits | None) -> LandingObser
         for version, actions in commits_after(landing, max(position.version, first) - 1):
             if removed := [action["remove"] for action in actions if changes(action.get("remove"))]:
                 changed[version] = f"({_operation(actions)}) removed {len(removed)} of its files"
-            gone = (name for name, file in _added(landing, actions) if name not in position.skip and not file.exists())
+            added = ((name, file) for name, file in _added(landing, actions) if name not in position.skip)
+            gone = (name for name, file in added if file is not None and not file.exists())
             if (name := next(gone, None)) is not None:
                 missing[version] = name
     replaced = None
@@ -89,10 +90,10 @@ def first_commit(landing: Location, last: int) -> int:
     return first
 
 
-def _added(landing: Location, actions: list[Action]) -> Iterator[tuple[str, Location]]:
-    """Yield name and path of each file with new rows; a file on another machine counts as existing."""
+def _added(landing: Location, actions: list[Action]) -> Iterator[tuple[str, Location | None]]:
+    """Yield name and place of each file with new rows; None for a file on another machine, which counts as existing."""
     for add in appended(actions):
-        yield file_name(add["path"], landing), place(landing, add["path"]) or landing
+        yield file_name(add["path"], landing), place(landing, add["path"])
 
 
 def _operation(actions: list[Action]) -> str:
