@@ -25,7 +25,7 @@ from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
 from pipeline.repair.gap import accept_gap
-from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game, register_group
 from pipeline.store.stream_control import submit_retry
@@ -118,8 +118,8 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     }
     lost: list[int] = []
 
-    def publish(table: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        done = publish_commit(located(table), version, actions)
+    def publish(table: Location, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+        done = publish_commit(table, version, actions)
         if table == path[victim] and done and not lost:
             lost.append(version)
             raise OSError(110, "the reply was lost")
@@ -130,7 +130,7 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     life.attempt()
     assert lost
     assert is_clean(life)
-    added = Counter(_added(path[victim]))
+    added = Counter(_added(Path(path[victim])))
     assert set(added.values()) == {1}
     assert sum(DeltaTable(path[victim]).get_add_actions(flatten=True).column("num_records").to_pylist()) == (
         world.spark.read.format("delta").load(str(path[victim])).count()
@@ -348,7 +348,7 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
     life.produce(EVENTS)
     assert life.attempt()
     away = world.paths.root / "away"
-    world.paths.bronze.replace(away)
+    Path(world.paths.bronze).replace(away)
     attempts: list[Callable[[], object]] = [
         lambda: life.group.start(once=True),
         lambda: world.group("a"),
@@ -363,7 +363,7 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
         with pytest.raises(Refused, match=r"Bronze at .* was deleted and recreated: .*Put the old one back"):
             attempt()
     shutil.rmtree(world.paths.bronze)
-    away.replace(world.paths.bronze)
+    away.replace(Path(world.paths.bronze))
     life.restart()
     life.produce(EVENTS)
     assert is_clean(life)
