@@ -37,16 +37,8 @@ Kind = Literal["landed", "refused"]
 
 MOST_ROWS: Final = 20
 
-_FOREIGN: Final = (
-    "seq",
-    "pos",
-    "game_key",
-    "refused",
-    "profile",
-    "registry",
-    "writer",
-    "producer_id",
-)  # of a source with a profile
+_FOREIGN: Final = ("seq", "pos", "game_key", "refused", "profile", "registry", "writer", "producer_id")
+"""What bronze has of a row of a source with a profile."""
 
 
 @dataclass(frozen=True, slots=True)

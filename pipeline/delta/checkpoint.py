@@ -104,17 +104,11 @@ def write_checkpoint(table: Location, version: int, now: float | None = None, *,
         with effect("write_checkpoint"):
             open_table(table).create_checkpoint()
         return
-    written = _as_parquet(content)
+    written = parquet.encode(content)
     # Never over a checkpoint that a reader has open.
     target.put_if_absent(written, drafted="draft_checkpoint", published="publish_checkpoint")
     files, size = content.num_rows - content.column("add").null_count, len(written)
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
-
-
-def _as_parquet(content: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    parquet.write(content, sink, "zstd")
-    return bytes(sink.getvalue())
 
 
 def checkpoint_file(table: Location, version: int) -> Location:

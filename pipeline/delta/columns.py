@@ -1,9 +1,9 @@
 """The columns of a Delta table: as Arrow has them, as its log spells them, and by kind."""
 
 import pyarrow as pa
-from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, Schema, StructType
+from deltalake.schema import ArrayType, MapType, Schema, StructType
 
-__all__ = ["ArrayType", "Field", "MapType", "PrimitiveType", "StructType", "arrow_of", "json_of"]
+__all__ = ["ArrayType", "MapType", "StructType", "arrow_of", "json_of"]
 
 
 def json_of(columns: pa.Schema) -> str:

@@ -10,18 +10,15 @@ from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipeline.delta.log import commits_after
-from pipeline.delta.table import DataFile
+from pipeline.delta.table import QUIET, DataFile
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
-
-QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
 
 _ONCE: Final = 0  # retries: the commit follows the version that was read, or fails
 

@@ -18,6 +18,8 @@ __all__ = [
     "ParquetFile",
     "Scanner",
     "dataset",
+    "decode",
+    "encode",
     "metadata",
     "open_file",
     "open_uri",
@@ -52,10 +54,14 @@ def schema(path: str | Location) -> pa.Schema:
     return pq.read_schema(fspath(path))
 
 
-def read(source: str | Location | bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a file, or one's bytes, as it is; a folder `a=b` on its path adds no column."""
-    given = pa.BufferReader(source) if isinstance(source, bytes) else fspath(source)
-    return pq.read_table(given, columns=columns, partitioning=None)
+def read(path: str | Location, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file as it is; a folder `a=b` on its path adds no column."""
+    return pq.read_table(fspath(path), columns=columns, partitioning=None)
+
+
+def decode(content: bytes) -> pa.Table:
+    """Return the rows of a file's bytes."""
+    return pq.read_table(pa.BufferReader(content))
 
 
 def dataset(files: Sequence[str], columns: pa.Schema | None = None) -> Dataset:
@@ -70,15 +76,16 @@ def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema
     return ds.FileSystemDataset(fragments, columns, form, system)
 
 
-def write(rows: pa.Table, target: Location | pa.NativeFile, compression: str) -> None:
+def write(rows: pa.Table, target: Location, compression: str) -> None:
     """Write rows as one file, without statistics: those that readers use stand in the log."""
-    pq.write_table(
-        rows,
-        fspath(target) if isinstance(target, Location) else target,
-        compression=compression,
-        write_statistics=False,
-        store_schema=False,
-    )
+    pq.write_table(rows, fspath(target), compression=compression, write_statistics=False, store_schema=False)
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Return rows as the bytes of a file, as `write` makes them."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", write_statistics=False, store_schema=False)
+    return bytes(sink.getvalue())
 
 
 def writer(sink: pa.NativeFile, columns: pa.Schema, statistics: Sequence[str]) -> pq.ParquetWriter:

@@ -11,7 +11,7 @@ import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,9 @@ from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
 
-_QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
+
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
 _COLUMN_RETRIES = 14  # against writers that change the columns at the same moment
 _TRUSTED_SECONDS = 600.0  # how long a view of the log counts as recent; log cleanup keeps far more than that
@@ -230,7 +232,7 @@ class CursorTable:
                 fields = [field for field in Schema.from_arrow(target).fields if field.name in missing]
                 try:
                     with effect("add_columns"):
-                        table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+                        table.alter.add_columns(fields, post_commithook_properties=QUIET)
                 except CommitFailedError:
                     seen = table.version()
                     self._adopt(open_table(self.path))
@@ -321,7 +323,7 @@ class CursorTable:
                 mode="append",
                 schema=self._table.schema(),
                 commit_properties=properties,
-                post_commithook_properties=_QUIET_HOOKS,
+                post_commithook_properties=QUIET,
             )
         self._adopt(open_table(self.path))
         self._checkpoint_when_due()

@@ -10,10 +10,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.delta.commits import QUIET
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
-from pipeline.delta.table import DataFile, discard
+from pipeline.delta.table import QUIET, DataFile, discard
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport

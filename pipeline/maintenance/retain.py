@@ -10,10 +10,10 @@ from urllib.parse import unquote
 
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
-from pipeline.delta.commits import QUIET
 from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
+from pipeline.delta.table import QUIET
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
@@ -27,6 +27,7 @@ RECENT_SECONDS: Final = 3600.0
 
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 _NEVER: Final = "interval 36500 days"
+_HIDDEN: Final = ("_", ".")  # of folders and files that are no data
 
 
 def keep_transactions(path: Location, report: TableReport) -> None:
@@ -128,8 +129,16 @@ def _entries(path: Location) -> dict[str, plan.LogFile]:
 
 
 def _data_files(path: Location) -> Iterator[tuple[str, tuple[float, int]]]:
-    """Yield the Parquet files below a table with the time of the last change and the size."""
-    for each in path.files(deep=True):
-        parts = each.name.split("/")
-        if each.name.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in parts):
+    """Yield the Parquet files below a table with the time of the last change and the size; the log is not looked at."""
+    for each in path.files():
+        if _is_data(each.name):
             yield each.name, (each.modified, each.size)
+    for folder in path.folders():
+        if not folder.name.startswith(_HIDDEN):
+            for each in folder.files(deep=True):
+                if _is_data(each.name):
+                    yield f"{folder.name}/{each.name}", (each.modified, each.size)
+
+
+def _is_data(name: str) -> bool:
+    return name.endswith(".parquet") and not any(part.startswith(_HIDDEN) for part in name.split("/"))

@@ -182,7 +182,7 @@ def _versions(folder: Location) -> set[int]:
 def _checkpointed(file: Location) -> list[Action]:
     content = file.read()  # an error of storage is not damage
     try:
-        rows = parquet.read(content)
+        rows = parquet.decode(content)
         actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:  # Arrow raises OSError for unreadable bytes, too
         raise DeltaError(f"{file} is damaged: {error}") from error

@@ -13,7 +13,7 @@ class Entry:
     name: str  # relative to the folder that was listed
     size: int  # bytes
     modified: float  # Unix seconds by the storage's clock
-    tag: str = ""  # another one after each write of the file
+    tag: str = ""  # another one once the content has changed
 
 
 class Storage(Protocol):

@@ -1,7 +1,7 @@
 """Buckets as a storage: S3, and what speaks like it. Nothing here renames, links or appends.
 
-By obstore; docs/decisions/0022 says why. Credentials come from the platform's chain or the environment (`AWS_…`), never
-from a setting: a store is pickled into Spark's tasks.
+By obstore, which has put-if-absent. Credentials come from the environment (`AWS_…`), never from a setting: a store is
+pickled into Spark's tasks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,20 +42,20 @@ class ObjectStore:
     def read(self, path: str) -> bytes:
         """See `Storage`."""
         store, key = self._of(path)
-        with _said(path):
+        with _as_os_errors(path):
             return bytes(obstore.get(store, key).bytes())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See `Storage`."""
         store, key = self._of(path)
-        with _said(path):
+        with _as_os_errors(path):
             return bytes(obstore.get_range(store, key, start=start, length=length))
 
     def entry(self, path: str) -> Entry | None:
         """See `Storage`."""
         store, key = self._of(path)
         try:
-            with _said(path):
+            with _as_os_errors(path):
                 return _entry(path.rpartition("/")[2], obstore.head(store, key))
         except FileNotFoundError:
             return None
@@ -68,7 +68,7 @@ class ObjectStore:
         """See `Storage`."""
         store, key = self._of(folder)
         begin = f"{key}/"
-        with _said(folder):
+        with _as_os_errors(folder):
             if not deep:
                 found = obstore.list_with_delimiter(store, begin)
                 yield from (_entry(each["path"].removeprefix(begin), each) for each in found["objects"])
@@ -79,7 +79,7 @@ class ObjectStore:
     def folders(self, folder: str) -> list[str]:
         """See `Storage`."""
         store, key = self._of(folder)
-        with _said(folder):
+        with _as_os_errors(folder):
             found = obstore.list_with_delimiter(store, f"{key}/")
         return sorted(each.removeprefix(f"{key}/").rstrip("/") for each in found["common_prefixes"])
 
@@ -89,14 +89,14 @@ class ObjectStore:
     def put(self, path: str, content: bytes) -> None:
         """See `Storage`."""
         store, key = self._of(path)
-        with _said(path), effect("publish_file"):
+        with _as_os_errors(path), effect("publish_file"):
             obstore.put(store, key, content, use_multipart=False)
 
     def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:  # noqa: ARG002 - no draft
         """See `Storage`."""
         store, key = self._of(path)
         try:
-            with _said(path), effect(published):
+            with _as_os_errors(path), effect(published):
                 obstore.put(store, key, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
@@ -106,7 +106,7 @@ class ObjectStore:
         """See `Storage`."""
         store, key = self._of(path)
         try:
-            with _said(path):
+            with _as_os_errors(path):
                 obstore.delete(store, key)
         except FileNotFoundError:
             return
@@ -153,7 +153,7 @@ def _entry(name: str, found: Any) -> Entry:
 
 
 @contextmanager
-def _said(path: str) -> Iterator[None]:
+def _as_os_errors(path: str) -> Iterator[None]:
     """Raise what files raise: every handler of storage's errors knows those."""
     try:
         yield

@@ -49,8 +49,7 @@ OF_LOCATIONS: Final = {"delete", "make"}
 
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
-    "delta/checkpoint.py:_as_parquet": "writes into memory",
-    "delta/parquet.py": "its callers have the points",
+    "delta/parquet.py": "its callers have the points, or it writes into memory",
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",

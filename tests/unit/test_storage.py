@@ -88,7 +88,7 @@ def test_a_missing_file_is_missing_everywhere(place: Location) -> None:
 
 
 def test_a_name_is_given_once(place: Location) -> None:
-    """Law: of writers that create one name at one time a single one is told that it did, and its content stays."""
+    """Law: of writers that create one name at the same time exactly one gets True, and its content stays."""
     place.make()
     for round_ in range(20):
         file = place / f"{round_:020}.json"
@@ -99,8 +99,8 @@ def test_a_name_is_given_once(place: Location) -> None:
     assert {each.name for each in place.files()} == {f"{round_:020}.json" for round_ in range(20)}, "no draft is left"
 
 
-def test_a_listing_has_names_sizes_and_another_tag_after_a_write(place: Location) -> None:
-    """Law: a listing is of one folder, or of all below it; a write changes the file's tag."""
+def test_a_listing_has_names_sizes_and_another_tag_for_another_content(place: Location) -> None:
+    """Law: a listing is of one folder, or of all below it; another content changes the file's tag."""
     (place / "a").make()
     (place / "a/x").make()
     for name in ("a/1", "a/2", "a/x/3", "b"):
