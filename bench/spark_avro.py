@@ -32,7 +32,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
     """
     cache = folder.resolve()
     cache.mkdir(parents=True, exist_ok=True)
-    fetch(cache, cache / "linked", [_JAR], partial(download_with_ivy, ivy_file=_IVY_FILE, confs=["spark"]))
+    fetch(cache, cache / "linked", [_JAR], partial(download_with_ivy, ivy_file=_IVY_FILE))
     builder = SparkSession.builder.master("local[1]").appName("bench-decode")
     builder = builder.config("spark.driver.extraClassPath", str(cache / "linked" / _JAR.conf / _JAR.file))
     builder = builder.config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")

@@ -1,6 +1,7 @@
 """Fetches the locked jars into a per-user cache and links them into the environment.
 
-Called by the launcher (which holds the set-up lock), as `python -m pipeline.setup.fetch CACHE INTO`.
+Called by the launcher (which holds the set-up lock), as `python -m pipeline.setup.fetch CACHE INTO [CONF...]`, where
+further confs are those that not every set-up fetches.
 Java is started only when a jar with the locked SHA-256 is not in the cache yet.
 """
 
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.setup.jars import CONFS, LockedJar, java_executable, locked_jars
+from pipeline.setup.jars import CONFS, S3, LockedJar, java_executable, locked_jars, set_up_command
 
 IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
 IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"
 
-Download = Callable[[Path, Path], None]
-"""Downloads every jar: (cache, folder to fill with `conf/file.jar`)."""
+Download = Callable[[Path, Path, Sequence[str]], None]
+"""Downloads the jars of some confs: (cache, folder to fill with `conf/file.jar`, confs)."""
 
 
 def fetch(cache: Path, into: Path, jars: Sequence[LockedJar], download: Download) -> int:
@@ -35,14 +36,14 @@ def fetch(cache: Path, into: Path, jars: Sequence[LockedJar], download: Download
     absent = [jar for jar in jars if _sha256(store / jar.conf / jar.file) != jar.sha256]
     if absent:
         with tempfile.TemporaryDirectory(prefix="incoming-", dir=cache) as folder:
-            download(cache, Path(folder))
+            download(cache, Path(folder), sorted({jar.conf for jar in absent}))
             for jar in absent:
                 _accept(jar, Path(folder), store, cache)
     _link(jars, store, into)
     return len(absent)
 
 
-def download_with_ivy(cache: Path, folder: Path, *, ivy_file: Path = IVY_FILE, confs: Sequence[str] = CONFS) -> None:
+def download_with_ivy(cache: Path, folder: Path, confs: Sequence[str] = CONFS, *, ivy_file: Path = IVY_FILE) -> None:
     """Download with the Ivy inside pyspark; $TURNOUT_IVY_SETTINGS may name the Ivy settings file to use.
 
     Raises:
@@ -60,18 +61,20 @@ def download_with_ivy(cache: Path, folder: Path, *, ivy_file: Path = IVY_FILE, c
     if code != 0:
         raise Refused(
             f"The jars could not be downloaded (Ivy ended with code {code}): {_first_problem(log)}. Check the network,"
-            f" or name an Ivy settings file with your mirror in TURNOUT_IVY_SETTINGS, and run ./turnout setup again."
-            f" Ivy's whole log: {log}"
+            " or name an Ivy settings file with your mirror in TURNOUT_IVY_SETTINGS, and run"
+            f" {set_up_command(confs)} again. Ivy's whole log: {log}"
         )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Fetch with Ivy; return 0, or 1 after saying what is wrong."""
-    cache, into = (Path(argument).resolve() for argument in arguments)
+    cache, into = (Path(argument).resolve() for argument in arguments[:2])
+    confs = {*CONFS, *arguments[2:]}
     try:
-        jars = locked_jars()
+        jars = [jar for jar in locked_jars() if jar.conf in confs]
         if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
-            _say("fetching the jars of Spark, Kafka and the schema registry (205 MB)")
+            more = ", and those for tables in S3 (13 MB)" if S3 in confs else ""
+            _say(f"fetching the jars of Spark, Kafka and the schema registry (205 MB){more}")
         fetched = fetch(cache, into, jars, download_with_ivy)
     except Refused as refused:
         _say(str(refused))
@@ -94,7 +97,7 @@ def _accept(jar: LockedJar, folder: Path, store: Path, cache: Path) -> None:
         shutil.rmtree(cache / "ivy", ignore_errors=True)  # else the next try would find the same file there
         raise Refused(
             f"{jar.file} has the SHA-256 {actual} instead of {jar.sha256} in jars.lock, so it was not installed."
-            " Check the mirror, then run ./turnout setup again."
+            f" Check the mirror, then run {set_up_command([jar.conf])} again."
         )
     target = store / jar.conf / jar.file
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,9 +105,15 @@ def _accept(jar: LockedJar, folder: Path, store: Path, cache: Path) -> None:
 
 
 def _link(jars: Iterable[LockedJar], store: Path, into: Path) -> None:
-    """Make `into` hold a link to each jar and nothing else: a jar of an older lock must not reach a class path."""
+    """Make the folders of these jars hold a link to each and nothing else.
+
+    A jar of an older lock must not reach a class path.
+    """
     wanted = {into / jar.conf / jar.file: store / jar.conf / jar.file for jar in jars}
+    confs = {link.parent.name for link in wanted}
     for old in into.glob("*/*"):
+        if old.parent.name == S3 not in confs:  # an earlier set-up fetched them, and this one was not asked for them
+            continue
         if old not in wanted or not old.is_symlink() or old.readlink() != wanted[old]:
             old.unlink()
     for link, target in wanted.items():

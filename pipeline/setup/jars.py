@@ -1,4 +1,4 @@
-"""The Java side of a machine: the jars of Spark, the Kafka broker and the demo's registry, and the Java program.
+"""The Java side of a machine: the jars of Spark, S3, the Kafka broker and the demo's registry, and the Java program.
 
 Called wherever a JVM is started. Checks names only; `pipeline.setup.fetch` checks contents.
 """
@@ -14,9 +14,15 @@ from typing import Final, Literal
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 
-Conf = Literal["spark", "kafka", "registry"]
+Conf = Literal["spark", "kafka", "registry", "s3"]
 
 CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka", "registry")
+"""What every set-up fetches."""
+
+S3: Final[Conf] = "s3"
+"""What Spark needs to read a bucket; fetched where tables are in one."""
+
+_KNOWN: Final[tuple[Conf, ...]] = (*CONFS, S3)
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 
 
@@ -36,6 +42,15 @@ def spark_jars() -> tuple[Path, ...]:
         Refused: a jar is missing.
     """
     return _present("spark")
+
+
+def s3_jars() -> tuple[Path, ...]:
+    """Return the jars with which Spark reads a bucket, in the lock's order.
+
+    Raises:
+        Refused: a jar is missing.
+    """
+    return _present(S3)
 
 
 def kafka_jars() -> tuple[Path, ...]:
@@ -74,8 +89,13 @@ def java_executable() -> str:
     return executable
 
 
+def set_up_command(confs: Iterable[str]) -> str:
+    """Return the command that fetches the jars of these confs."""
+    return "./turnout setup --s3" if S3 in confs else "./turnout setup"
+
+
 def jars_dir() -> Path:
-    """Return the folder of `spark/`, `kafka/` and `registry/`: $TURNOUT_JARS, else `jars` beside this Python."""
+    """Return the folder of `spark/`, `kafka/`, `registry/` and `s3/`: $TURNOUT_JARS, else `jars` beside this Python."""
     chosen = os.environ.get("TURNOUT_JARS")
     return Path(chosen) if chosen else Path(sys.prefix) / "jars"
 
@@ -98,7 +118,7 @@ def _parse(line: str, number: int, lock_file: Path) -> LockedJar:
     sha256, _, place = line.partition("  ")
     conf, _, file = place.partition("/")
     if len(sha256) == 64 and file.endswith((".jar", ".tar.gz")) and "/" not in file:  # hex digits of SHA-256
-        for known in CONFS:
+        for known in _KNOWN:
             if conf == known:
                 return LockedJar(sha256, known, file)
     raise Refused(f"{lock_file}, line {number}, is not 'sha256  conf/file.jar'. Restore the file from git.")
@@ -110,5 +130,5 @@ def _present(conf: Conf) -> tuple[Path, ...]:
     missing = [path for path in paths if not path.exists()]
     if missing:
         named = f"{join_limited(missing, 1)} {'are' if len(missing) > 1 else 'is'}"
-        raise Refused(f"{named} missing. Run ./turnout setup to fetch the jars.")
+        raise Refused(f"{named} missing. Run {set_up_command([conf])} to fetch the jars.")
     return paths

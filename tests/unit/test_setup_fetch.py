@@ -1,19 +1,21 @@
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import Refused
 from pipeline.setup import fetch as fetching
-from pipeline.setup.jars import LockedJar
+from pipeline.setup.jars import LockedJar, locked_jars
 
 GOOD = b"the locked bytes"
 JAR = LockedJar(hashlib.sha256(GOOD).hexdigest(), "spark", "one.jar")
+OF_S3 = LockedJar(hashlib.sha256(b"s3").hexdigest(), "s3", "s3.jar")
 OTHER = LockedJar(hashlib.sha256(b"other").hexdigest(), "kafka", "other.jar")
 
 
 def bring(content: dict[LockedJar, bytes]) -> fetching.Download:
-    def download(_cache: Path, folder: Path) -> None:
+    def download(_cache: Path, folder: Path, _confs: Sequence[str]) -> None:
         for jar, data in content.items():
             (folder / jar.conf).mkdir(exist_ok=True)
             (folder / jar.conf / jar.file).write_bytes(data)
@@ -21,7 +23,7 @@ def bring(content: dict[LockedJar, bytes]) -> fetching.Download:
     return download
 
 
-def never(_cache: Path, _folder: Path) -> None:
+def never(_cache: Path, _folder: Path, _confs: Sequence[str]) -> None:
     raise AssertionError("downloaded although every jar was cached")
 
 
@@ -82,8 +84,41 @@ def test_link_into_an_older_cache_is_renewed(tmp_path: Path) -> None:
     assert (tmp_path / "into" / "spark" / "one.jar").readlink() == second / "jars" / "spark" / "one.jar"
 
 
+def test_jars_of_s3_stay_when_others_are_fetched(tmp_path: Path) -> None:
+    """An ordinary set-up after one for S3 takes nothing away; the next one for S3 leaves no older jar."""
+    into = tmp_path / "into"
+    fetching.fetch(tmp_path, into, [JAR, OF_S3], bring({JAR: GOOD, OF_S3: b"s3"}))
+    (into / "s3" / "older.jar").symlink_to(tmp_path / "older.jar")
+    fetching.fetch(tmp_path, into, [JAR], never)
+    assert {path.name for path in into.glob("*/*")} == {"one.jar", "s3.jar", "older.jar"}
+    fetching.fetch(tmp_path, into, [JAR, OF_S3], never)
+    assert {path.name for path in into.glob("*/*")} == {"one.jar", "s3.jar"}
+
+
+@pytest.mark.parametrize(("more", "confs"), [((), {"spark", "kafka", "registry"}), (("s3",), {"s3"})])
+def test_only_what_is_named_is_downloaded_beside_the_ordinary(
+    more: tuple[str, ...], confs: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ordinary set-up fetches nothing of S3; one for S3 asks Ivy for what is absent alone."""
+    asked: set[str] = set()
+
+    def download(_cache: Path, _folder: Path, confs: Sequence[str]) -> None:
+        asked.update(confs)
+        raise Refused("enough")
+
+    present = {} if not more else {jar: jar.sha256 for jar in locked_jars() if jar.conf != "s3"}
+    monkeypatch.setattr(fetching, "download_with_ivy", download)
+    monkeypatch.setattr(fetching, "_sha256", lambda path: present.get(_locked(path)))
+    assert fetching.main([str(tmp_path), str(tmp_path / "into"), *more]) == 1
+    assert asked == confs
+
+
+def _locked(path: Path) -> LockedJar:
+    return next(jar for jar in locked_jars() if (jar.conf, jar.file) == (path.parent.name, path.name))
+
+
 def test_missing_ivy_settings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror that was asked for is used or refused, never replaced by the default."""
+    """A named mirror serves or fails; the default never takes its place."""
     monkeypatch.setenv("TURNOUT_IVY_SETTINGS", str(tmp_path / "none.xml"))
     with pytest.raises(Refused, match=r"none\.xml, which is not a file"):
         fetching.download_with_ivy(tmp_path, tmp_path)

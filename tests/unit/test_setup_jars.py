@@ -16,10 +16,11 @@ def test_lock_and_ivy_file_name_the_same_jars() -> None:
         for dependency in ET.parse(IVY_FILE).iter("dependency")
     }
     assert {f"{jar.conf}/{jar.file}" for jar in jars.locked_jars()} == wanted
-    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in jars.CONFS} == {
+    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in (*jars.CONFS, jars.S3)} == {
         "spark": 7,
         "kafka": 46,
         "registry": 1,
+        "s3": 36,
     }
 
 
@@ -39,6 +40,13 @@ def test_missing_jar_is_refused_with_its_path_and_what_to_do(tmp_path: Path, mon
     with pytest.raises(Refused, match=rf"{gone} is missing\. Run \./turnout setup"):
         jars.spark_jars()
     assert len(jars.kafka_jars()) == 46
+
+
+def test_missing_jars_of_s3_name_their_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an ordinary set-up the first use of a bucket names the set-up that fetches the rest."""
+    monkeypatch.setenv("TURNOUT_JARS", str(tmp_path))
+    with pytest.raises(Refused, match=r"are missing\. Run \./turnout setup --s3 to fetch the jars\."):
+        jars.s3_jars()
 
 
 def test_order_of_jars_is_the_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ case "$*" in
     cp "$0" "$last/bin/python"
     printf '#!/bin/sh\\nprintf "%%s|" "$PWD" "$TURNOUT_HOME" "$@"\\n' >"$last/bin/turnout"
     chmod +x "$last/bin/turnout" ;;
-*pipeline.setup.fetch*) echo "fetch $3 $4" >>"{log}"
+*pipeline.setup.fetch*) echo "fetch $3 $4${{5:+ $5}}" >>"{log}"
     mkdir -p "$4/spark"; rm -f "$4/spark/a.jar"; touch "$4/spark/a.jar" ;;
 *' pytest '*|'-m pytest '*) echo "pytest $*" >>"{log}" ;;
 *pip*) echo "$*" >>"{log}"; [ ! -e "{log}.no-network" ] || {{ echo "pip: no network" >&2; exit 1; }} ;;
@@ -74,7 +74,13 @@ def machine(tmp_path: Path) -> Machine:
     for folder in (home / "pipeline" / "setup", stubs):
         folder.mkdir(parents=True)
     shutil.copy(LAUNCHER, home / "turnout")
-    for file in ("pyproject.toml", "requirements.lock", "requirements-dev.lock", "pipeline/setup/jars.lock"):
+    for file in (
+        "pyproject.toml",
+        "requirements.lock",
+        "requirements-dev.lock",
+        "requirements-s3.lock",
+        "pipeline/setup/jars.lock",
+    ):
         (home / file).write_text(f"{file}\nsetuptools==1\n")
     made = Machine(home, stubs, log)
     made.stub("python3", PYTHON.format(python=sys.executable, log=log))
@@ -210,6 +216,26 @@ def test_setup_checks_everything_again(machine: Machine) -> None:
     assert [line for line in again if line == "venv"] == []
     assert again[-1].startswith("fetch")
     assert machine.run("setup", "--all")[0] == 1
+
+
+def test_setup_for_s3_installs_its_server_and_jars(machine: Machine) -> None:
+    """The packages and jars of S3 come with their own set-up alone."""
+    machine.run("demo")
+    assert not any(line.endswith(("s3.lock", " s3")) for line in machine.calls())
+    assert machine.run("setup", "--s3")[0] == 0
+    packages, _, jars = machine.calls()[-3:]
+    assert "--require-hashes" in packages
+    assert packages.endswith("-r requirements.lock -r requirements-s3.lock")
+    assert jars == f"fetch {machine.home}/the cache/turnout {machine.home}/.venv/jars s3"
+
+
+@pytest.mark.parametrize(("words", "times"), [(("paths", "--env-dir", "s3://b/prod"), 1), (("paths",), 0)])
+def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[str, ...], times: int) -> None:
+    """The first use of a bucket fetches its jars, and the second nothing."""
+    machine.run("demo")
+    for _ in range(2):
+        assert machine.run(*words)[0] == 0
+    assert sum(line.endswith(" s3") for line in machine.calls()) == times
 
 
 @pytest.mark.parametrize(

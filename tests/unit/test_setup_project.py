@@ -1,4 +1,5 @@
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pipeline
 import protos
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-s3.lock")
 
 
 def canonical(name: str) -> str:
@@ -31,7 +32,7 @@ def test_every_locked_package_has_hashes(file: str) -> None:
     assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
-@pytest.mark.parametrize(("source", "lock"), [("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])])
+@pytest.mark.parametrize(("source", "lock"), [(file.replace(".lock", ".in"), file) for file in LOCKS])
 def test_lock_answers_what_is_asked_for(source: str, lock: str) -> None:
     """A changed requirement cannot be forgotten in the lock."""
     calls = re.findall(r"^([a-z][\w.\[\]-]*)(?:==(\S+))?", (ROOT / source).read_text("utf-8"), re.MULTILINE)
@@ -41,10 +42,11 @@ def test_lock_answers_what_is_asked_for(source: str, lock: str) -> None:
     assert {name: answers[canonical(name)] for name, pin in calls if pin and answers[canonical(name)] != pin} == {}
 
 
-def test_tools_of_tests_keep_the_versions_that_run() -> None:
-    """What is tested is what runs: the second lock never moves a package of the first."""
-    run, tools = (locked(file) for file in LOCKS)
-    assert {name: (run[name], tools[name]) for name in run.keys() & tools.keys() if run[name] != tools[name]} == {}
+def test_no_lock_moves_a_package_of_another() -> None:
+    """What is tested is what runs, and set-ups of one environment follow each other in any order."""
+    for first, second in combinations([locked(file) for file in LOCKS], 2):
+        both = first.keys() & second.keys()
+        assert {name: (first[name], second[name]) for name in both if first[name] != second[name]} == {}
 
 
 def test_setuptools_ends_the_lock() -> None:
@@ -52,7 +54,9 @@ def test_setuptools_ends_the_lock() -> None:
     assert list(locked(LOCKS[0]))[-1] == "setuptools"
 
 
-@pytest.mark.parametrize("file", [*LOCKS, "requirements.in", "requirements-dev.in", "pipeline/setup/ivysettings.xml"])
+@pytest.mark.parametrize(
+    "file", [*LOCKS, "requirements.in", "requirements-dev.in", "requirements-s3.in", "pipeline/setup/ivysettings.xml"]
+)
 def test_no_download_address_is_written_down(file: str) -> None:
     """Where things come from is the user's own client configuration."""
     assert "://" not in (ROOT / file).read_text("utf-8")
