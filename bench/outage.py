@@ -162,7 +162,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         _drain(load)
         before = _last_seq(paths)
         seconds = _fill(load, options, paths)
-        write_settings(root / "usual", usual)[1].settings_file.replace(paths.settings_file)
+        write_settings(root / "usual", usual)[1].settings_file.move(paths.settings_file)
         filled = _last_seq(paths)
         load.start_ingest()
         load.send(Wanted(options.games, options.rate))
@@ -231,7 +231,7 @@ def _limit_ingest(options: argparse.Namespace, paths: Paths, version: int) -> No
     bytes_per_event = sum(each.bytes for each in files) / sum(each.rows for each in files)
     rows = max(1.0, options.rate * options.ingest_trigger - _LANDING_EVENTS / 2)
     ingest = {"trigger_seconds": _HASTY_SECONDS, "max_bytes": str(round(rows * bytes_per_event))}
-    write_settings(paths.root / "hasty", _tables(options, ingest))[1].settings_file.replace(paths.settings_file)
+    write_settings(paths.root / "hasty", _tables(options, ingest))[1].settings_file.move(paths.settings_file)
 
 
 def _last_seq(paths: Paths) -> int:

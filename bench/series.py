@@ -24,7 +24,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.maintenance.run import one_round
 from pipeline.settings import Paths, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 
 _BEGIN: Final = 1_767_571_200.0  # 2026-01-05, a midnight
 _UNMERGED: Final = 15  # minutes since the last round of maintenance
@@ -35,7 +35,7 @@ _NAMES: Final = {900: "15 min", 3600: "1 h", 21_600: "6 h", 86_400: "24 h"}
 class Drivers:
     """Drivers of groups, and ingest, that report minutes."""
 
-    def __init__(self, folder: Path, games: int, groups: int, busy: float) -> None:
+    def __init__(self, folder: Location, games: int, groups: int, busy: float) -> None:
         self._rng = random.Random(7)
         self._games, self._busy = games, busy
         self._writers = [MetricsTables(folder, f"group-{group}") for group in range(groups)]
@@ -152,7 +152,7 @@ def report(result: dict[str, Any]) -> str:
 
 def _live_bytes(paths: Paths) -> int:
     """Return the bytes of the files that the table has now."""
-    return sum(file.size for file in table_files(open_table(located(paths.metrics / STREAM_MINUTE.name))))
+    return sum(file.size for file in table_files(open_table(paths.metrics / STREAM_MINUTE.name)))
 
 
 def main() -> None:

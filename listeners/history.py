@@ -5,7 +5,6 @@ A missing table reads as empty. Rows that a writer's retry doubled are read once
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable, moment
+from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsFolder, MetricsTable, moment
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
 
@@ -37,7 +36,7 @@ class GameSummary:
     last_commit_at: float | None  # Unix seconds; None without a commit
 
 
-def passes(folder: Path, game_key: str | None, since: float) -> pa.Table:
+def passes(folder: MetricsFolder, game_key: str | None, since: float) -> pa.Table:
     """Return the results of the passes since then (Unix seconds), for one game or for all, oldest first."""
     wanted = _since("finished_at", since)
     if game_key is not None:
@@ -45,7 +44,7 @@ def passes(folder: Path, game_key: str | None, since: float) -> pa.Table:
     return _read(folder, STREAM_BATCH, wanted, f"{_ONCE} ORDER BY finished_at, run_id, batch_id, game_key, seq_from")
 
 
-def summary(folder: Path, since: float) -> Sequence[GameSummary]:
+def summary(folder: MetricsFolder, since: float) -> Sequence[GameSummary]:
     """Return the numbers of each game with results since then (Unix seconds), ordered by key.
 
     Rows of a failed result are not counted: they come again. Percentiles come from the summed histograms.
@@ -75,7 +74,7 @@ def summary(folder: Path, since: float) -> Sequence[GameSummary]:
     ]
 
 
-def transitions(folder: Path, since: float, limit: int) -> pa.Table:
+def transitions(folder: MetricsFolder, since: float, limit: int) -> pa.Table:
     """Return at most so many changes of status since then (Unix seconds), newest first."""
     query = 'SELECT DISTINCT * FROM results ORDER BY "at" DESC, game_key LIMIT $limit'
     return _read(folder, STATUS_EVENT, _since("at", since), query, parameters={"limit": limit})
@@ -105,7 +104,7 @@ def _since(column: str, since: float) -> pc.Expression:
 
 
 def _read(
-    folder: Path,
+    folder: MetricsFolder,
     table: MetricsTable,
     wanted: pc.Expression,
     query: str,
@@ -116,9 +115,11 @@ def _read(
     """Run the query over the selected rows, named `results`, and return its answer in the schema."""
     path = folder / table.name
     answer = schema or table.schema
-    if not DeltaTable.is_deltatable(str(path)):
+    url, options = str(path), path.options
+    if not DeltaTable.is_deltatable(url, storage_options=options):
         return answer.empty_table()
-    results = DeltaTable(path).to_pyarrow_dataset(schema=table.schema).to_table(filter=wanted)
+    rows_of_table = DeltaTable(url, storage_options=options).to_pyarrow_dataset(schema=table.schema)
+    results = rows_of_table.to_table(filter=wanted)
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.register("results", results)
         return connection.sql(query, params=parameters).to_arrow_table().select(answer.names).cast(answer)

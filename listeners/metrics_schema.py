@@ -7,7 +7,7 @@ and write them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,23 @@ from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent,
 Row = Mapping[str, Any]
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+class MetricsFolder(Protocol):
+    """Where metrics tables are, in a folder or a bucket: a `pipeline.storage.location.Location`."""
+
+    def __truediv__(self, name: str, /) -> "MetricsFolder":
+        """Return the place of a table."""
+        ...
+
+    def make(self) -> None:
+        """Make the folder, where folders are something."""
+        ...
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What delta-rs needs to reach it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from listeners.metrics_schema import TABLES, MetricsItem, MetricsTable, Row, rows_of
+from listeners.metrics_schema import TABLES, MetricsFolder, MetricsItem, MetricsTable, Row, rows_of
 
 BATCH_ROWS: Final = 5_000  # most rows of one commit
 CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
@@ -36,7 +35,7 @@ class MetricsTables:
         capacity: most rows per table that wait for the store.
     """
 
-    def __init__(self, folder: Path, writer_id: str, capacity: int = 50_000) -> None:
+    def __init__(self, folder: MetricsFolder, writer_id: str, capacity: int = 50_000) -> None:
         app_id = f"turnout-metrics/{writer_id}/{uuid.uuid4().hex[:12]}"
         self._writers = {table.name: _Writer(folder / table.name, table, app_id, capacity) for table in TABLES}
         self._flushing = threading.Lock()
@@ -113,7 +112,7 @@ class _Batch:
 class _Writer:
     """One table: a buffer, and at most one batch with an unknown outcome."""
 
-    def __init__(self, path: Path, table: MetricsTable, app_id: str, capacity: int) -> None:
+    def __init__(self, path: MetricsFolder, table: MetricsTable, app_id: str, capacity: int) -> None:
         self.path = path
         self.dropped = 0
         self._table = table
@@ -179,11 +178,12 @@ class _Writer:
         return True
 
     def _load(self) -> DeltaTable:
-        if not DeltaTable.is_deltatable(str(self.path)):
-            self.path.mkdir(parents=True, exist_ok=True)
+        url, options = str(self.path), self.path.options
+        if not DeltaTable.is_deltatable(url, storage_options=options):
+            self.path.make()
             try:
                 DeltaTable.create(
-                    self.path,
+                    url,
                     self._table.schema,
                     mode="ignore",
                     partition_by=["event_date"],
@@ -191,8 +191,9 @@ class _Writer:
                         "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
                         "delta.logRetentionDuration": _LOG_RETENTION,
                     },
+                    storage_options=options,
                 )
             except DeltaError:
-                if not DeltaTable.is_deltatable(str(self.path)):  # else another process was quicker
+                if not DeltaTable.is_deltatable(url, storage_options=options):  # else another process was quicker
                     raise
-        return DeltaTable(self.path)
+        return DeltaTable(url, storage_options=options)

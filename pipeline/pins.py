@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 
 from pipeline import durable_file
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")
 _KEPT: Final = 100  # Spark replays at most the last batch; the others are kept for inspection
 
 
-def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
+def pin(folder: Location, batch_id: int, propose: Callable[[], int]) -> int:
     """Return the number pinned for a batch; pin the proposed one when the batch is new."""
     file = folder / f"{batch_id}"
     try:
@@ -24,13 +25,13 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
         # At worst a row is classified again and leaves a stale twin; a batch that cannot be repeated stops all games.
         _log.warning("rewriting the damaged %s: %s", file, error)
         with effect("delete_pin"):
-            file.unlink(missing_ok=True)
+            file.delete()
     with effect("make_folder"):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.make()
     # If another attempt pinned first, its pin counts.
-    durable_file.create(file, str(propose()).encode(), drafted="draft_pin", published="publish_pin")
+    file.put_if_absent(str(propose()).encode(), drafted="draft_pin", published="publish_pin")
     with effect("delete_pin"):
-        (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
+        (folder / f"{batch_id - _KEPT}").delete()
     return int(file.read_text())
 
 

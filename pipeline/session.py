@@ -7,14 +7,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
 from pipeline.settings import Paths, Settings
-from pipeline.setup.jars import spark_jars
+from pipeline.setup.archive import archives, own_folders
+from pipeline.setup.jars import s3_jars, spark_jars
+from pipeline.storage.object_store import endpoint, region
+from pipeline.storage.places import is_url
 
 TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -63,11 +66,16 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
     Raises:
         Refused: a jar is missing.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would otherwise use another Python
+    is_local = settings.spark.master.startswith("local")
+    if is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would otherwise use another Python
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", "python{}.{}".format(*sys.version_info))  # of the executors' machines
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if settings.spark.master.startswith("local"):
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else a machine that cannot resolve its own name fails
-    jars = spark_jars()
+    in_bucket = is_url(paths.storage)
+    jars = (*spark_jars(), *(s3_jars() if in_bucket else ()))
     class_path = ":".join(str(jar) for jar in jars)
     ours = {
         "spark.master": settings.spark.master,
@@ -78,17 +86,57 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
         "spark.scheduler.allocation.file": _POOLS.as_uri(),
         "spark.sql.warehouse.dir": str(paths.root / "warehouse"),
         **TUNED,
+        **(_bucket_conf() if in_bucket else {}),
     }
-    if settings.spark.master.startswith("local"):
+    if is_local:
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         ours |= {"spark.authenticate": "true"}  # its ports would obey any user of the machine; Spark makes the secret
     else:
-        ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
+        packages, code = archives()
+        ours |= {
+            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.archives": f"{packages}#packages,{code}#turnout",
+            # The first two are in the folder of each executor; planners of sources run on this machine.
+            "spark.executorEnv.PYTHONPATH": ":".join(["turnout", "packages", *own_folders()]),
+        }
     _start_jvm(ours, settings.spark.conf)
     start_callbacks(SparkContext._gateway)  # noqa: SLF001 - PySpark's own would obey any user of the machine
     spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def waits_for_cores(spark: SparkSession) -> str | None:
+    """Return that a cluster has given this driver no executor, as a clause; None where it has one, or needs none."""
+    context = spark.sparkContext
+    if str(context.master).startswith("local"):
+        return None
+    status: Any = context._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001 - PySpark has no name for it
+    if int(status.size()) > 1:  # the driver itself is one
+        return None
+    return f"waits for cores: {context.master} has given it no executor. Free cores there, or add a worker"
+
+
+def _bucket_conf() -> dict[str, str]:
+    """Return what Spark needs to read `s3://…`, without credentials: it looks for them where every client does."""
+    address = endpoint()
+    conf = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint.region": region(),
+        # A store that is away fails a read after 42 s, and not after 332: the query is then started again.
+        "fs.s3a.attempts.maximum": "3",
+        "fs.s3a.retry.limit": "4",
+        "fs.s3a.performance.flags": "create,mkdir,delete",  # no look at folders, which a bucket has not
+        "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+    }
+    if address:
+        conf |= {"fs.s3a.endpoint": address, "fs.s3a.path.style.access": "true"}
+        conf["fs.s3a.connection.ssl.enabled"] = "false" if address.startswith("http://") else "true"
+    executors = {"AWS_REGION": region(), **({"AWS_ENDPOINT_URL": address} if address else {})}
+    return {
+        **{f"spark.hadoop.{name}": value for name, value in conf.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in executors.items()},
+    }
 
 
 def properties(conf: Mapping[str, str]) -> str:

@@ -7,11 +7,11 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import is_utf8
+from pipeline.storage.location import Location
 
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
@@ -96,17 +96,17 @@ def overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str
             node[leaf] = Text(value)
 
 
-def read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Location) -> dict[str, Any]:
     """Return the content of a settings file; empty without a file.
 
     Raises:
         Refused: it is no TOML.
         OSError: it cannot be read.
     """
-    if not file.exists():
-        return {}
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
     except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise Refused(f"{file} is not valid TOML: {error}. Correct that line.") from error
     except RecursionError as error:

@@ -8,10 +8,11 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
@@ -29,8 +30,9 @@ from pipeline.setting_values import (
     typed,
 )
 from pipeline.source_settings import Source, sources_problems
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url, located
+from pipeline.storage_settings import Storage, read_link, storage_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -119,9 +121,9 @@ class Spark:
     """The Spark session of every driver."""
 
     master: str = "local[2]"
-    """The Spark master of every driver. Executors elsewhere must see the environment's folder under the same path.
-    With a master that is not local, put the cluster's `spark.authenticate` and `spark.authenticate.secret` into
-    `spark.conf`: without them everyone who reaches a driver's ports controls it."""
+    """The Spark master of every driver. Executors elsewhere must see the environment's folder under the same path, or
+    reach its bucket: see docs/storage.md. With a master that is not local, put the cluster's `spark.authenticate` and
+    `spark.authenticate.secret` into `spark.conf`: without them everyone who reaches a driver's ports controls it."""
 
     driver_memory: str = "1g"
     """Heap of each driver's Java process, in bytes or with `m` or `g`. With a local master the Python workers need
@@ -304,55 +306,6 @@ class Schemas:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Who may read which game's table, and which catalog keeps it: see docs/access.md."""
-
-    catalog: Literal["embedded", "unity", "databricks"] = "embedded"
-    """`embedded` is turnout's own server for one machine (`turnout catalog serve`), `unity` an open-source Unity
-    Catalog server, `databricks` a workspace. The environment's variables hold their addresses and tokens."""
-
-    catalog_name: str = "turnout"
-    """The catalog of the games' tables: letters, digits, `_` and `-`."""
-
-    schema_name: str = "games"
-    """The schema of the games' tables. turnout changes access in no other schema."""
-
-    port: Annotated[int, Range(1, 65_535)] = 8810
-    """Port of the embedded catalog, on loopback."""
-
-    refresh_seconds: Annotated[float, Range(1, 3600)] = 30.0
-    """Time between two reads of the whole catalog by the controller, which also reads right after its own changes.
-    Within about this time it reports drift and revokes expired access."""
-
-    reads_per_second: Annotated[float, Range(0.1, 1000)] = 10.0
-    """Most reads per second of one process from a catalog other than the embedded one."""
-
-    max_grant_days: Annotated[float, Range(0.01, 3650)] = 180.0
-    """Longest time until access with an end expires."""
-
-    allow_everyone: bool = False
-    """Whether turnout may grant access to `account users`, which is everyone."""
-
-    identities: Mapping[str, str] = field(default_factory=dict)
-    """User of the system → principal of the catalog, where the two differ, so that nobody grants access to
-    themselves. E-mail addresses compare without case. Except with the embedded catalog, a user without an entry
-    whose own name is not in the catalog may neither grant nor approve."""
-
-    members_file: str = ""
-    """With `unity`: a YAML file with the members of groups, since an open-source server has no groups."""
-
-    warehouse: str = ""
-    """With `databricks`: the id of a SQL warehouse, for grants by SQL and for read probes."""
-
-    sql_grants: bool = False
-    """With `databricks`: whether grants are SQL statements on the warehouse instead of REST requests."""
-
-    probe_principal: str = ""
-    """With `databricks`: the principal of the token `DATABRICKS_PROBE_TOKEN`. turnout probes only this principal's
-    access after a change."""
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one environment."""
 
@@ -361,6 +314,7 @@ class Settings:
     not change while its tables are in use. Ingest, its adoption and the drivers of groups refuse a bronze that was
     written under another name, and change nothing."""
 
+    storage: Storage = field(default_factory=Storage)
     source: Source = field(default_factory=Source)
     ingest: Ingest = field(default_factory=Ingest)
     onboarding: Onboarding = field(default_factory=Onboarding)
@@ -386,51 +340,62 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where one environment keeps its state; everything lies below `root`."""
+    """Where one environment keeps its state."""
 
     root: Path
+    """This machine's folder: settings, locks, logs, tokens, the SQLite store, Spark's work and what only repeats
+    tables."""
+
+    storage: str = ""
+    """The URL below which the tables are; empty: `root`."""
 
     @property
-    def _data(self) -> Location:
-        return located(self.root)
+    def data(self) -> Location:
+        """Where tables are, and what may be lost with no machine."""
+        return located(self.storage or self.root)
 
     @property
-    def settings_file(self) -> Path:
-        """The optional TOML file with settings."""
-        return self.root / "turnout.toml"
+    def settings_file(self) -> Location:
+        """The optional TOML file with settings: beside the tables where `--env-dir` is a URL."""
+        return located(read_link(self.root) or self.root) / "turnout.toml"
 
     @property
     def landing(self) -> Location:
         """The Delta landing table, the embedded source."""
-        return self._data / "landing"
+        return self.data / "landing"
 
     @property
     def bronze(self) -> Location:
         """The bronze table."""
-        return self._data / "bronze"
+        return self.data / "bronze"
 
     @property
     def quarantine(self) -> Location:
         """The quarantine table."""
-        return self._data / "quarantine"
+        return self.data / "quarantine"
 
     @property
     def tables(self) -> Location:
         """The folder of the game tables."""
-        return self._data / "tables"
+        return self.data / "tables"
 
     def table(self, key: str) -> Location:
         """The table of one game."""
         return self.tables / key
 
     @property
-    def metrics(self) -> Path:
+    def metrics(self) -> Location:
         """The folder of the metrics tables."""
-        return self.root / "metrics"
+        return self.data / "metrics"
+
+    @property
+    def ingest(self) -> Location:
+        """The folder of ingest's checkpoints, by generation, without which it must be adopted."""
+        return self.data / "checkpoints" / "ingest"
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of Spark checkpoints and schema-set pins."""
+        """The folder of the checkpoints of drivers of groups, which they do without: the cursors are in the tables."""
         return self.root / "checkpoints"
 
     @property
@@ -478,7 +443,7 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
     """
     problems: list[str] = []
     try:
-        paths = Paths(env_dir.resolve())
+        paths = Paths(env_dir.resolve(), read_link(env_dir))
         tree = read_toml(paths.settings_file)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -493,7 +458,12 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
     overlay(tree, os.environ if environ is None else environ, problems)
     settings = _build(Settings, tree, "", problems)
     if not problems:
-        problems = _check(settings) + _own_landing(settings, paths)
+        problems = _check(settings) + storage_problems(
+            settings.storage, paths.storage, settings.demux.writer, settings.store.url
+        )
+    if not problems:
+        paths = replace(paths, storage=settings.storage.root.rstrip("/") or paths.storage)
+        problems = _own_landing(settings, paths)
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise Refused(
@@ -504,13 +474,18 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
 
 def _own_landing(settings: Settings, paths: Paths) -> list[str]:
     """Return the sources that name the environment's landing table by its path: its rows would have two names."""
-    landing = Path(paths.landing).resolve()
+    landing = _resolved(paths.landing)
     return [
         f"{f'sources.{name}' if name else 'source'}.path: expected none for the landing table of the environment, got "
         f"{source.path!r}"
         for name, source in settings.every_source.items()
-        if source.path and Path(source.path).resolve() == landing
+        if source.path and _resolved(located(source.path)) == landing
     ]
+
+
+def _resolved(place: Location) -> str:
+    text = str(place)
+    return text if is_url(text) else str(Path(text).resolve())
 
 
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:

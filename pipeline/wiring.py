@@ -28,7 +28,7 @@ from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
 from pipeline.reasons import innermost, missing_commit
-from pipeline.session import spark_session
+from pipeline.session import spark_session, waits_for_cores
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
@@ -96,7 +96,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
-            driver = _Driver(settings, duty, telemetry, attachment)
+            driver = _Driver(settings, duty, telemetry, attachment, waits=partial(waits_for_cores, spark))
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
             return code
@@ -146,7 +146,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, _resolution(settings, engine))
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
-            driver = _Driver(settings, duty, telemetry, attachment, watchdog)
+            driver = _Driver(settings, duty, telemetry, attachment, watchdog, partial(waits_for_cores, spark))
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
@@ -216,7 +216,9 @@ class _Driver:
         telemetry: Telemetry,
         attachment: Attachment,
         watchdog: Watchdog | None = None,
+        waits: Callable[[], str | None] = lambda: None,
     ) -> None:
+        self._waits = waits
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
@@ -306,6 +308,8 @@ class _Driver:
         self._heartbeat_at = time.monotonic()
         self._telemetry.tick(self._attachment.errors)
         is_judged = False
+        if state == "running":
+            error = error or self._waits()
         with tolerate_store_outage("this heartbeat is not recorded"):
             heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":

@@ -1,7 +1,6 @@
 """The minute tables of an environment, and the ranges of time in which pages show them. It draws and caches nothing."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
@@ -10,7 +9,6 @@ from listeners.minutes.reader import Place, SeriesReader
 from pipeline.delta.log import exists
 from pipeline.delta.opening import DeltaTable, files_below, open_table
 from pipeline.settings import Metrics, Paths
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
 
 RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
@@ -33,8 +31,8 @@ def settled_seconds(metrics: Metrics) -> float:
     return GRACE_SECONDS + metrics.heartbeat_seconds + _JITTER * metrics.flush_seconds + _WRITE_SECONDS
 
 
-def _place(folder: Path, table: MetricsTable) -> Place:
-    path = located(folder / table.name)
+def _place(folder: Location, table: MetricsTable) -> Place:
+    path = folder / table.name
     return Place(_opener(path), files_below(path))
 
 

@@ -35,7 +35,7 @@ from pipeline.delta.log import exists
 from pipeline.delta.scratch import DatabaseError
 from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.location import Location
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
@@ -320,9 +320,9 @@ def _transitions(environment: Environment, seconds: float) -> pa.Table:
 
 
 @contextmanager
-def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
+def _reading(folder: Location, table: MetricsTable) -> Iterator[None]:
     """Turn a missing or unreadable history into a reason for people."""
-    if not exists(located(folder / table.name)):
+    if not exists(folder / table.name):
         raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
     try:
         yield

@@ -10,11 +10,12 @@ from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
+from pipeline.access_settings import Access
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import require_current
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.settings import Access, Settings
+from pipeline.settings import Settings
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import only_one
 from pipeline.store.database.tables import ignored_drift

@@ -20,9 +20,10 @@ from grants.planning.entitlements import NO_GAME, AccessIntent
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
+from pipeline.access_settings import Access
 from pipeline.control.roles import Role, current, may, same_person
 from pipeline.errors import Refused
-from pipeline.settings import Access, Settings
+from pipeline.settings import Settings
 from pipeline.store import audit, operations
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationKind

@@ -12,8 +12,9 @@ from grants.catalogs.rest import Rest
 from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse
+from pipeline.access_settings import Access
 from pipeline.errors import Refused
-from pipeline.settings import Access, Paths
+from pipeline.settings import Paths
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder
 

@@ -4,10 +4,11 @@ from urllib.parse import unquote, urlsplit
 
 from grants.applying import proposals
 from grants.catalogs.opening import embedded
+from pipeline.access_settings import Access
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import files_below, open_table
 from pipeline.errors import Refused
-from pipeline.settings import Access, Paths
+from pipeline.settings import Paths
 
 Rows = list[tuple[object, ...]]
 

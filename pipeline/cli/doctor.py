@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from pipeline.settings import Settings
+    from pipeline.settings import Paths, Settings
     from pipeline.setup.doctor import Finding
 
 _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
@@ -18,11 +18,31 @@ _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no 
 def doctor(env_dir: Path, as_json: bool) -> None:
     """Print what is installed, what is missing and what to do.
 
-    Changes nothing. Exit code 1 if something needed is missing.
+    Changes nothing; where tables are in a bucket it writes a few small files of its own there, and deletes them. Exit
+    code 1 if something needed is missing.
     """
     from pipeline.setup import doctor as checks
 
-    sys.exit(checks.run(env_dir, as_json, ask_registries))
+    sys.exit(checks.run(env_dir, as_json, lambda settings, paths: [*try_storage(paths), *ask_registries(settings)]))
+
+
+def try_storage(paths: "Paths") -> "list[Finding]":
+    """Try the place of the tables where it is a bucket, by files of its own, which are deleted."""
+    from pipeline.setup.doctor import Finding
+    from pipeline.storage.trial import trials
+
+    if not paths.storage:
+        return []
+    return [
+        Finding(
+            "storage",
+            f"{each.subject} of {paths.storage}",
+            "ok" if not each.remedy else "missing" if each.stops else "optional",
+            each.detail,
+            each.remedy,
+        )
+        for each in trials(paths.data)
+    ]
 
 
 def ask_registries(settings: "Settings") -> "list[Finding]":

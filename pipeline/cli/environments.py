@@ -26,12 +26,26 @@ _MAKE_NOTHING: Final = frozenset({"doctor", "paths", "source probe"})
 _READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})
 """Commands that look at tables in the folder, wherever the control store is."""
 
-_MARKS: Final = ("turnout.toml", "control.db", "bronze")
+_MARKS: Final = ("turnout.toml", "turnout.url", "control.db", "bronze")
 _STORE: Final = "TURNOUT_STORE__URL"
 _SHOWN: Final = 5
 _GIVEN: Final = "turnout.env_dir"
-_HELP: Final = "Folder with all state of one environment. TURNOUT_ENV_DIR sets it too."
-_FOLDER: Final = click.Path(file_okay=False, path_type=Path)
+_HELP: Final = "Folder of one environment, or its URL, such as s3://bucket/prod. TURNOUT_ENV_DIR sets it too."
+
+
+class _Folder(click.Path):
+    """A folder; for a URL this machine's folder of that environment."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the folder."""
+        if isinstance(value, str) and "://" in value:
+            from pipeline.storage_settings import machine_folder
+
+            return machine_folder(value)
+        return super().convert(value, param, ctx)
+
+
+_FOLDER: Final = _Folder(file_okay=False, path_type=Path)
 
 
 def environment(command: _F) -> _F:

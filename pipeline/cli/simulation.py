@@ -1,6 +1,7 @@
 """The commands of a try-out on one machine: `turnout simulate`, `demo` and `dashboard`."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ import click
 
 from pipeline.cli.context import CommandContext, load_with_source
 from pipeline.cli.options import Finite, Words, combine_options, source_option
+from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.settings import load
 from pipeline.terminal import say, say_json
@@ -129,12 +131,20 @@ def dashboard(env_dir: Path, port: int | None) -> None:
     is_flag=True,
     help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if the books balance.",
 )
+@click.option(
+    "--storage",
+    type=click.Choice(["folder", "s3"]),
+    default="folder",
+    show_default=True,
+    help="Where the tables are: in the environment's folder, or in a bucket of an S3 server that the demo starts.",
+)
+@click.option("--cluster", is_flag=True, help="Run drivers on a Spark master and two workers; needs --storage s3.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], version_every: int | None,
     registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float, once: bool, as_json: bool,
+    events: int | None, rate: float, once: bool, storage: str, cluster: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
@@ -145,16 +155,24 @@ def demo(
     game every minute.
     """
     from pipeline.demo import demo as runs
+    from pipeline.demo.object_storage import clustered, served
 
-    settings, known = load_with_source(env_dir, source)
     plan = runs.Wanted(
         games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint
     )
-    if once:
-        sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
-    if version_every is None and plan.is_mixed:
-        plan = replace(plan, version_every=max(1, round(rate * _VERSION_SECONDS)))
-    sys.exit(runs.live(settings, known, plan, rate))
+    if cluster and storage != "s3":
+        raise Refused("A cluster's executors see no folder of this machine. Add --storage s3.")
+    with ExitStack() as servers:
+        if storage == "s3":
+            reached = servers.enter_context(served(env_dir))
+            if cluster:
+                servers.enter_context(clustered(env_dir, reached))
+        settings, known = load_with_source(env_dir, source)
+        if once:
+            sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
+        if version_every is None and plan.is_mixed:
+            plan = replace(plan, version_every=max(1, round(rate * _VERSION_SECONDS)))
+        sys.exit(runs.live(settings, known, plan, rate))
 
 
 @click.command("faults")

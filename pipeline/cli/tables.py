@@ -76,13 +76,15 @@ def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
 @click.command("paths")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def paths(env_dir: Path, as_json: bool) -> None:
-    """Print the folders of an environment's tables.
+    """Print where an environment's tables are, and this machine's folder of it.
 
-    JSON: `bronze`, `quarantine`, `metrics`, `landing`, `logs`, and `games` with one path per game key.
+    JSON: `storage`, `machine`, `bronze`, `quarantine`, `metrics`, `landing`, `logs`, and `games` with one place per
+    game key; a place is a folder or a URL.
     """
     _, known = load(env_dir)
     tables = {table.name: str(table) for table in known.tables.folders() if exists(table)}
-    places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
+    places = {"storage": str(known.data), "machine": str(known.root)}
+    places |= {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
     if as_json:
         say_json({**places, "games": tables})
         return

@@ -10,16 +10,21 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.delta import parquet
-from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commit
+from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commits
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
+
+Held: TypeAlias = Mapping[int, Sequence[Action]]
+"""Actions of commits by their versions."""
 
 MERGED_SECONDS: Final = 3600.0
 """How long checkpoints name a file that was merged into another."""
@@ -72,21 +77,33 @@ class _Strange(Exception):
     """The log has something that a plain table lacks, a gap or a damaged page; delta-rs may be able to read it."""
 
 
-def write_when_due(table: Location, version: int) -> None:
+def write_when_due(table: Location, version: int, held: Held = MappingProxyType({})) -> bool:
     """Write a checkpoint when the commits since the last one have as many bytes as it has, or when it is small.
 
-    So an hour's checkpoints have about as many bytes as its commits, however large a single checkpoint is.
+    So an hour's checkpoints have about as many bytes as its commits, however large a single checkpoint is. `held` are
+    commits that need not be read again. Returns whether there is one of this version now.
     """
-    pointer = pointed_to(table)
-    if pointer is not None and pointer >= version:
-        return  # a newer checkpoint was published first
-    last = newest_checkpoint(table, version)
-    size = 0 if last is None else checkpoint_file(table, last).size()
+    pointer = _pointer(table)
+    last = pointer.get("version")
+    if last is not None and last >= version:
+        return True  # a newer checkpoint was published first
+    size = pointer.get("sizeInBytes")  # written by us; by others it may be missing
+    if last is None or size is None:
+        last = newest_checkpoint(table, version)
+        size = 0 if last is None else checkpoint_file(table, last).size()
     if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
-        write_checkpoint(table, version)
+        _write(table, version, last, time.time(), held)
+        return True
+    return False
 
 
-def write_checkpoint(table: Location, version: int, now: float | None = None, *, whole: bool = False) -> None:
+def write_checkpoint(
+    table: Location,
+    version: int,
+    now: float | None = None,
+    *,
+    whole: bool = False,
+) -> None:
     """Write the checkpoint of a plain table's version, unless there is one.
 
     Args:
@@ -95,11 +112,16 @@ def write_checkpoint(table: Location, version: int, now: float | None = None, *,
         now: the time by which removals are old, Unix seconds; None is the present.
         whole: the version's commit says all there is of the table, and nothing before it is read.
     """
+    if not checkpoint_file(table, version).exists():
+        last = version - 1 if whole else newest_checkpoint(table, version)
+        _write(table, version, last, time.time() if now is None else now, {}, whole=whole)
+
+
+def _write(table: Location, version: int, last: int | None, now: float, held: Held, *, whole: bool = False) -> None:
+    """Write a checkpoint from the last one, and from the commits since."""
     target = checkpoint_file(table, version)
-    if target.exists():
-        return
     try:
-        content = _content(table, version, time.time() if now is None else now, whole=whole)
+        content = _content(table, version, last, now, held, whole=whole)
     except _Strange:
         with effect("write_checkpoint"):
             open_table(table).create_checkpoint()
@@ -118,10 +140,16 @@ def checkpoint_file(table: Location, version: int) -> Location:
 
 def pointed_to(table: Location) -> int | None:
     """Return the version of the checkpoint to which the log sends its readers, None without a readable pointer."""
+    return _pointer(table).get("version")
+
+
+def _pointer(table: Location) -> dict[str, int]:
+    """Return the numbers of the log's pointer; nothing without a readable one."""
     try:
-        return int(json.loads((log_folder(table) / "_last_checkpoint").read_text())["version"])
+        read = json.loads((log_folder(table) / "_last_checkpoint").read_text())
+        return {name: int(read[name]) for name in ("version", "sizeInBytes") if name in read or name == "version"}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+        return {}
 
 
 def newest_checkpoint(table: Location, version: int) -> int | None:
@@ -147,6 +175,9 @@ def _point_to(table: Location, last: Mapping[str, int]) -> None:
 
 
 def _bytes_of_commits(table: Location, first: int, last: int) -> int:
+    if is_url(str(table)):  # one request, and not one for each commit
+        wanted = {commit_file(table, version).name for version in range(max(first, 0), last + 1)}
+        return sum(each.size for each in log_folder(table).files() if each.name in wanted)
     total = 0
     for version in range(max(first, 0), last + 1):
         with contextlib.suppress(FileNotFoundError):
@@ -184,10 +215,9 @@ class _Since:
             raise _Strange(kind)
 
 
-def _content(table: Location, version: int, now: float, *, whole: bool) -> pa.Table:
-    last = version - 1 if whole else newest_checkpoint(table, version)
+def _content(table: Location, version: int, last: int | None, now: float, held: Held, *, whole: bool) -> pa.Table:
     old = _actions_of(checkpoint_file(table, last)) if last is not None and not whole else {}
-    since = _since(table, -1 if last is None else last, version)
+    since = _since(table, -1 if last is None else last, version, held)
     paths = pa.array([*since.adds, *since.removes], pa.string())
     kinds = {
         "protocol": _newest(old, "protocol", since.protocol),
@@ -205,10 +235,13 @@ def _content(table: Location, version: int, now: float, *, whole: bool) -> pa.Ta
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _since(table: Location, last: int, version: int) -> _Since:
+def _since(table: Location, last: int, version: int, held: Held) -> _Since:
     since = _Since()
-    for at in range(last + 1, version + 1):
-        actions = read_commit(table, at)
+    versions = range(last + 1, version + 1)
+    missing = [at for at in versions if at not in held]
+    read = dict(zip(missing, read_commits(table, missing), strict=True))
+    for at in versions:
+        actions = held.get(at) or read.get(at)
         if actions is None:
             raise _Strange(f"no commit {at}")
         for action in actions:
@@ -219,7 +252,7 @@ def _since(table: Location, last: int, version: int) -> _Since:
 def _actions_of(checkpoint: Location) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     try:
-        rows = parquet.read(checkpoint)
+        rows = parquet.decode(checkpoint.read()) if is_url(str(checkpoint)) else parquet.read(checkpoint)
     except (
         OSError,
         pa.ArrowException,

@@ -1,7 +1,9 @@
 """The data files of a Delta table, the search for those that may hold some seqs, and the rows of a file."""
 
+import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -12,8 +14,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline.delta import parquet
+from pipeline.delta.scratch import Database
 from pipeline.errors import Refused
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
 """A list of seqs, or a range of them."""
@@ -106,7 +110,31 @@ def require_no_deletion_vectors(table: DeltaTable, label: str) -> None:
         )
 
 
-def pattern(path: str) -> str:
+def readable(database: Database, paths: Sequence[str], columns: Collection[str] | None = None) -> list[str]:
+    """Return what a temporary database calls data files, in their order.
+
+    A file of a folder is read where it is. One in a bucket is copied beside the database first, with the given columns
+    or all: DuckDB has its reader of buckets as an extension that is fetched when it is first used, which a machine
+    without that address cannot, and files of Python's wait for the interpreter (see `repair/quarantined`).
+
+    Raises:
+        OSError: a file cannot be copied; also FileNotFoundError.
+        pyarrow.ArrowException: it is damaged.
+    """
+    return [copy_of(database, path, columns) if is_url(path) else _pattern(path) for path in paths]
+
+
+def copy_of(database: Database, path: str, columns: Collection[str] | None = None) -> str:
+    """Return the path of the copy of a file in a bucket, made at its first use; see `readable`."""
+    ((folder,),) = database.execute("SELECT current_setting('temp_directory')").fetchall()
+    wanted = None if columns is None else sorted(columns)
+    copy = Path(folder, f"copy-{hashlib.sha256(repr((path, wanted)).encode()).hexdigest()}.parquet")
+    if not copy.exists():
+        parquet.copy(path, copy, wanted)
+    return str(copy)
+
+
+def _pattern(path: str) -> str:
     """Escape a path for DuckDB, where `*`, `?` and `[` would otherwise be wildcards."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 

@@ -7,6 +7,8 @@ of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not throu
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from deltalake import DeltaTable
@@ -14,8 +16,11 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
 
 Action = dict[str, Any]
+
+_AT_ONCE: Final = 16  # requests to a bucket
 
 LOG: Final = "_delta_log"
 """The name of a log's folder in its table's."""
@@ -41,6 +46,19 @@ def read_commit(table: Location, version: int) -> list[Action] | None:
         return None
     except ValueError as error:  # also bytes that are not text
         raise DeltaError(f"{file} is damaged ({error}). Put it back from a backup.") from error
+
+
+def read_commits(table: Location, versions: Sequence[int]) -> Iterator[list[Action] | None]:
+    """Yield what `read_commit` says of versions, in their order; of a bucket many are read at once.
+
+    Raises:
+        DeltaError: the file of one of them is damaged.
+    """
+    if not is_url(str(table)) or len(versions) < 2:
+        yield from (read_commit(table, version) for version in versions)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(partial(read_commit, table), versions)
 
 
 def json_lines(text: str) -> list[str]:
@@ -86,9 +104,14 @@ def _holds(target: Location, text: str) -> bool:
 
 def commits_after(table: Location, version: int) -> Iterator[tuple[int, list[Action]]]:
     """Yield the commits after a version, in order."""
-    while (actions := read_commit(table, version + 1)) is not None:
-        version += 1
-        yield version, actions
+    ahead = 1  # more where there was one: of a log whose end is near each further look costs a request
+    while True:
+        for actions in read_commits(table, range(version + 1, version + 1 + ahead)):
+            if actions is None:
+                return
+            version += 1
+            yield version, actions
+        ahead = min(2 * ahead, _AT_ONCE)
 
 
 def appended(actions: Iterable[Action]) -> Iterator[Action]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.delta.files import pattern
+from pipeline.delta.files import readable
 from pipeline.delta.scratch import Database, DatabaseError, scratch
 from pipeline.errors import Refused, first_line
 
@@ -89,7 +89,7 @@ def _places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 def _rows_of(database: Database, path: str, query: Query, limit: int) -> list[dict[str, Any]]:
-    database.read_parquet([pattern(path)], hive_partitioning=False).create_view("written", replace=True)
+    database.read_parquet(readable(database, [path]), hive_partitioning=False).create_view("written", replace=True)
     if query.empty is None:
         database.execute("CREATE OR REPLACE VIEW rows AS FROM written")
     else:

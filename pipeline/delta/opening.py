@@ -1,19 +1,22 @@
 """The one place where a Delta table is opened, or made, through delta-rs."""
 
+from pathlib import Path
+
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
-from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from pipeline.errors import is_panic
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 
-__all__ = ["DeltaTable", "create_plain", "files_below", "open_table"]
+__all__ = ["DeltaTable", "create", "files_below", "open_table"]
 
 
-def open_table(folder: Location | str, version: int | None = None) -> DeltaTable:
+def open_table(folder: Location | Path | str, version: int | None = None) -> DeltaTable:
     """Open a table at this version, or at its newest.
 
     Reads its transactions too: delta-rs reads them only on first use, and damage that only they show would surface long
@@ -25,8 +28,9 @@ def open_table(folder: Location | str, version: int | None = None) -> DeltaTable
     Raises:
         DeltaError: its log is damaged, storage does not give it now, or, as a `TableNotFoundError`, there is no table.
     """
+    place = located(folder)
     try:
-        table = DeltaTable(str(folder), version)
+        table = DeltaTable(str(place), version, storage_options=place.options)
         table.transaction_version("")
     except BaseException as error:
         if is_panic(error):
@@ -35,12 +39,29 @@ def open_table(folder: Location | str, version: int | None = None) -> DeltaTable
     return table
 
 
-def create_plain(folder: Location, columns: pa.Schema) -> None:
-    """Make an empty table where there is none."""
-    with effect("create_table"):
-        DeltaTable.create(str(folder), Schema.from_arrow(columns), mode="ignore")
+def create(folder: Location, columns: pa.Schema, description: str | None = None) -> DeltaTable:
+    """Make an empty table where there is none, and open it.
+
+    Where storage loses the reply to the first commit, delta-rs tries it again and finds its own commit: the table
+    is there then, as when another process was first.
+    """
+    try:
+        with effect("create_table"):
+            return DeltaTable.create(
+                str(folder),
+                Schema.from_arrow(columns),
+                mode="ignore",
+                description=description,
+                storage_options=folder.options,
+            )
+    except CommitFailedError as error:
+        try:
+            return open_table(folder)
+        except TableNotFoundError:
+            raise error from None
 
 
-def files_below(folder: Location | str) -> FileSystem:
+def files_below(folder: Location | Path | str) -> FileSystem:
     """Return Arrow's file system of a table's folder, for readers that take one."""
-    return SubTreeFileSystem(str(folder), LocalFileSystem())
+    place = located(folder)
+    return SubTreeFileSystem(place.path, place.storage.arrow)

@@ -2,24 +2,29 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from os import fspath
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.dataset import Dataset, Scanner
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url, located
 
 __all__ = [
     "Dataset",
     "ParquetFile",
     "Scanner",
+    "begin",
+    "copy",
     "dataset",
     "decode",
     "encode",
+    "finish",
     "metadata",
     "open_file",
     "open_uri",
@@ -31,9 +36,16 @@ __all__ = [
 ]
 
 
+def _at(place: str | Location) -> Any:
+    """Return Arrow's file system of a place, and the path in it."""
+    found = located(place)
+    return found.storage.arrow, found.path
+
+
 def open_file(path: str | Location) -> ParquetFile:
     """Open a file to read it in batches."""
-    return pq.ParquetFile(fspath(path))
+    system, name = _at(path)
+    return pq.ParquetFile(name, filesystem=system)
 
 
 @contextmanager
@@ -46,17 +58,20 @@ def open_uri(uri: str) -> Iterator[ParquetFile]:
 
 def metadata(path: str | Location) -> pq.FileMetaData:
     """Read a file's row groups, their rows and sizes; raises where it is damaged."""
-    return pq.read_metadata(fspath(path))
+    system, name = _at(path)
+    return pq.read_metadata(name, filesystem=system)
 
 
 def schema(path: str | Location) -> pa.Schema:
     """Read a file's columns."""
-    return pq.read_schema(fspath(path))
+    system, name = _at(path)
+    return pq.read_schema(name, filesystem=system)
 
 
 def read(path: str | Location, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a file as it is; a folder `a=b` on its path adds no column."""
-    return pq.read_table(fspath(path), columns=columns, partitioning=None)
+    system, name = _at(path)
+    return pq.read_table(name, columns=columns, partitioning=None, filesystem=system)
 
 
 def decode(content: bytes) -> pa.Table:
@@ -65,27 +80,62 @@ def decode(content: bytes) -> pa.Table:
 
 
 def dataset(files: Sequence[str], columns: pa.Schema | None = None) -> Dataset:
-    """Return the rows of files, to be scanned; of columns that a file lacks the values are null."""
-    return ds.dataset(list(files), schema=columns, format="parquet")
+    """Return the rows of files of one storage, to be scanned; of columns that a file lacks the values are null."""
+    system = _at(files[0])[0] if files else None
+    return ds.dataset([_at(each)[1] for each in files], schema=columns, format="parquet", filesystem=system)
 
 
 def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema) -> Dataset:
     """Return the rows of some row groups of files, or of all where None is given, in their order."""
-    form, system = ds.ParquetFileFormat(), LocalFileSystem()
-    fragments = [form.make_fragment(path, system, row_groups=groups) for path, groups in files]
+    form, system = ds.ParquetFileFormat(), _at(files[0][0])[0]
+    fragments = [form.make_fragment(_at(path)[1], system, row_groups=groups) for path, groups in files]
     return ds.FileSystemDataset(fragments, columns, form, system)
 
 
-def write(rows: pa.Table, target: Location, compression: str) -> None:
-    """Write rows as one file, without statistics: those that readers use stand in the log."""
-    pq.write_table(rows, fspath(target), compression=compression, write_statistics=False, store_schema=False)
+def write(rows: pa.Table, target: Location, compression: str) -> int:
+    """Write rows as one file, without statistics: those that readers use stand in the log; return its bytes."""
+    if not is_url(str(target)):
+        _write(rows, target.path, compression)
+        return target.size()
+    content = encode(rows, compression)  # one request, where Arrow's own writer needs three and one for the size
+    target.put(content)
+    return len(content)
 
 
-def encode(rows: pa.Table) -> bytes:
+def copy(source: str, target: Path, columns: Sequence[str] | None) -> None:
+    """Copy a file's rows to this machine, batch by batch; of the columns those that it has."""
+    draft = target.with_suffix(".draft")
+    with open_file(source) as file:
+        there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+        kept = file.schema_arrow if there is None else pa.schema([file.schema_arrow.field(name) for name in there])
+        with pq.ParquetWriter(draft, kept, compression="zstd") as out:
+            for batch in file.iter_batches(columns=there):
+                out.write_batch(batch)
+    draft.replace(target)
+
+
+def begin(target: Location) -> pa.NativeFile:
+    """Begin a file that is written part by part; `finish` ends it. In a bucket nothing of it is there before."""
+    return pa.BufferOutputStream() if is_url(str(target)) else pa.OSFile(target.path, "wb")
+
+
+def finish(sink: pa.NativeFile, target: Location) -> None:
+    """End a file of `begin`."""
+    if isinstance(sink, pa.BufferOutputStream):
+        target.put(sink.getvalue().to_pybytes())
+    else:
+        sink.close()
+
+
+def encode(rows: pa.Table, compression: str = "zstd") -> bytes:
     """Return rows as the bytes of a file, as `write` makes them."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", write_statistics=False, store_schema=False)
+    _write(rows, sink, compression)
     return bytes(sink.getvalue())
+
+
+def _write(rows: pa.Table, sink: Any, compression: str) -> None:
+    pq.write_table(rows, sink, compression=compression, write_statistics=False, store_schema=False)
 
 
 def writer(sink: pa.NativeFile, columns: pa.Schema, statistics: Sequence[str]) -> pq.ParquetWriter:

@@ -23,16 +23,18 @@ from deltalake.transaction import AddAction
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
-from pipeline.delta.opening import open_table
+from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
 
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
 _COLUMN_RETRIES = 14  # against writers that change the columns at the same moment
+_HELD_COMMITS = 32
 _TRUSTED_SECONDS = 600.0  # how long a view of the log counts as recent; log cleanup keeps far more than that
 
 
@@ -85,17 +87,17 @@ def write_file(
     name = f"part-{uuid.uuid4()}.parquet"
     target = folder / name
     try:
-        _write_parquet(table, target, compression)
+        size = _write_parquet(table, target, compression)
     except FileNotFoundError:
         with effect("make_folder"):
             folder.make()
-        _write_parquet(table, target, compression)
-    return DataFile(name, target.size(), table.num_rows, _stats(table, stats_columns))
+        size = _write_parquet(table, target, compression)
+    return DataFile(name, size, table.num_rows, _stats(table, stats_columns))
 
 
-def _write_parquet(table: pa.Table, target: Location, compression: str) -> None:
+def _write_parquet(table: pa.Table, target: Location, compression: str) -> int:
     with effect("write_data_file"):
-        parquet.write(table, target, compression)
+        return parquet.write(table, target, compression)
 
 
 def _stats(table: pa.Table, columns: Sequence[str]) -> str:
@@ -129,6 +131,7 @@ class CursorTable:
         self._followed: dict[str, int] = {}  # transactions of commits after the one `_table` stands at
         self._plain = False
         self._seen_at = 0.0
+        self._held: dict[int, Sequence[Action]] = {}
         self._adopt(table)
 
     @classmethod
@@ -154,8 +157,7 @@ class CursorTable:
             return existing
         with effect("make_folder"):
             path.make()
-        with effect("create_table"):
-            table = DeltaTable.create(str(path), Schema.from_arrow(schema), mode="ignore", description=description)
+        table = create(path, schema, description)
         return cls(path, table, app_id, checkpoint_interval)
 
     @property
@@ -201,12 +203,21 @@ class CursorTable:
                 return
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
             self._version = version
+            self._hold(version, actions)
         if not has_version(self.path, self._version):
             self._adopt(open_table(self.path))  # log cleanup has removed the end of this view
         self._seen_at = time.time()
 
+    def _hold(self, version: int, actions: Sequence[Action]) -> None:
+        """Keep a commit for the next checkpoint, where each that is read again costs a request."""
+        if is_url(str(self.path)):
+            self._held[version] = actions
+            if len(self._held) > _HELD_COMMITS:
+                del self._held[min(self._held)]
+
     def _adopt(self, table: DeltaTable) -> None:
         """Use a freshly read table as the current state."""
+        self._held.clear()
         self._table = table
         self._version = table.version()
         self._followed = {}
@@ -307,6 +318,7 @@ class CursorTable:
         self._version = version
         self._followed.update(transactions)
         self._seen_at = time.time()
+        self._hold(version, actions)
         self._checkpoint_when_due()
 
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
@@ -331,7 +343,8 @@ class CursorTable:
     def _checkpoint_when_due(self) -> None:
         if (self._version + self._checkpoint_phase) % self._checkpoint_interval == 0:
             if self._plain:
-                write_when_due(self.path, self._version)
+                if write_when_due(self.path, self._version, self._held):
+                    self._held.clear()
                 return
             self._adopt(open_table(self.path))
             with effect("write_checkpoint"):

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipeline.delta.files import pattern, require_no_deletion_vectors
+from pipeline.delta.files import readable, require_no_deletion_vectors
 from pipeline.delta.scratch import DatabaseError, scratch
 from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
@@ -97,7 +97,7 @@ def _read(paths: Sequence[str], label: str) -> list[tuple[int | None, SchemaRows
         return []
     with scratch("usage", _MEMORY_LIMIT, threads=1) as database:
         try:
-            files = [pattern(path) for path in paths]
+            files = readable(database, paths, ("_schema_id", "_source_time"))
             columns = database.read_parquet(files, hive_partitioning=False, union_by_name=True)
             columns.create_view("written", replace=True)
             found = database.execute(_READ).fetchall()

@@ -234,7 +234,7 @@ def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
 
 
 def _says_broker(paths: Paths) -> bool:
-    in_file = paths.settings_file.exists() and "bootstrap_servers" in paths.settings_file.read_text("utf-8")
+    in_file = paths.settings_file.exists() and "bootstrap_servers" in paths.settings_file.read_text()
     return in_file or _SERVERS in os.environ
 
 

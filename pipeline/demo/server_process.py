@@ -7,7 +7,7 @@ import fcntl
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -58,10 +58,17 @@ class ServerProcess:
         self.stop()
 
 
-def launch(command: Sequence[str], folder: Path, output: IO[bytes], lock: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a server's process in its folder, under the claim of that folder."""
+def launch(
+    command: Sequence[str],
+    folder: Path,
+    output: IO[bytes],
+    lock: IO[bytes],
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a server's process in its folder, under the claim of that folder; with these variables, or our own."""
     return subprocess.Popen(
         command,
+        env=environ,
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=output,

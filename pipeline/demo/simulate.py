@@ -24,7 +24,7 @@ from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.source_settings import Source, reads_several
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates

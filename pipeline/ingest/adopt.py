@@ -88,7 +88,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     recorded = sources.identity(engine, number) is not None or any(
         each.generation == number for each in finding.known.values()
     )
-    if unread and recorded and finding.problem is None and not (paths.checkpoints / "ingest" / str(number)).exists():
+    if unread and recorded and finding.problem is None and not (paths.ingest / str(number)).is_folder():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, finding.position, (), new=False, rebuild=tuple(held))
     if top <= (bronze.cursor or 0):  # of an older copy: every seq above its end is forgotten below
@@ -233,7 +233,7 @@ def _refuse_namesakes(
 
 def _checkpointed(source: SourceKind, paths: Paths, number: int) -> Position | None:
     """Return the position up to which a generation's checkpoint says the source was read, None when it lacks it."""
-    query = paths.checkpoints / "ingest" / str(number) / "query"
+    query = paths.ingest / str(number) / "query"
     try:
         return source.passed(checkpoint.passed_offset(query, Landed(None, None), len(source.members)))
     except Refused:

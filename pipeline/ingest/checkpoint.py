@@ -10,12 +10,12 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pipeline import durable_file, query_log
+from pipeline import query_log
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")
 # A start amid batch 1 compares this number in the offsets of both batches; Spark gives batch 1 the one of batch 0.
@@ -31,7 +31,7 @@ class Landed:
     quarantine: int | None
 
 
-def passed_offset(query: Path, landed: Landed, streams: int = 1) -> dict[str, Any] | None:
+def passed_offset(query: Location, landed: Landed, streams: int = 1) -> dict[str, Any] | None:
     """Return the offset, in Spark's form, after the last finished batch; None at the beginning.
 
     `streams` is how many sources of Spark's the query has.
@@ -66,7 +66,7 @@ def passed_offset(query: Path, landed: Landed, streams: int = 1) -> dict[str, An
     return offsets[passed] if passed >= 0 else None
 
 
-def require_bronze(query: Path, landed: Landed, table_id: str) -> None:
+def require_bronze(query: Location, landed: Landed, table_id: str) -> None:
     """Compare bronze with the checkpoint's record of it: its id, and that it has every batch.
 
     Spark plans a batch when bronze has the one before, so bronze lacks at most the last planned batch.
@@ -94,7 +94,7 @@ def require_bronze(query: Path, landed: Landed, table_id: str) -> None:
         )
 
 
-def keep_bronze(query: Path, table_id: str) -> None:
+def keep_bronze(query: Location, table_id: str) -> None:
     """Record which bronze this checkpoint belongs to, and the first batch from which on bronze has a commit for each.
 
     The batch of `begin_behind` is in no table.
@@ -103,21 +103,21 @@ def keep_bronze(query: Path, table_id: str) -> None:
         _keep_bronze(query, table_id, _done(query) + 1)
 
 
-def pass_empty(query: Path, table_id: str, batch_id: int) -> None:
+def pass_empty(query: Location, table_id: str, batch_id: int) -> None:
     """Record that bronze lacks a batch without rows that preceded the first landed one."""
     _keep_bronze(query, table_id, batch_id + 1)
 
 
-def _keep_bronze(query: Path, table_id: str, from_batch: int) -> None:
+def _keep_bronze(query: Location, table_id: str, from_batch: int) -> None:
     kept = {"table_id": table_id, "from_batch": from_batch}
-    durable_file.write_text(query.parent / "bronze.json", json.dumps(kept))
+    _put(query.parent / "bronze.json", json.dumps(kept))
 
 
-def _kept_bronze(query: Path) -> tuple[str, int] | None:
+def _kept_bronze(query: Location) -> tuple[str, int] | None:
     """Return the id of bronze and the first batch to compare; None without a readable record."""
     file = query.parent / "bronze.json"
     try:
-        kept = json.loads(file.read_bytes())
+        kept = json.loads(file.read())
         return str(kept["table_id"]), int(kept["from_batch"])
     except FileNotFoundError:
         return None
@@ -126,13 +126,13 @@ def _kept_bronze(query: Path) -> tuple[str, int] | None:
         return None
 
 
-def _done(query: Path) -> int:
+def _done(query: Location) -> int:
     """Return the last batch that bronze has according to the checkpoint, -1 without any."""
     planned, committed = query_log.batches(query / "offsets"), query_log.batches(query / "commits")
     return max(committed[-1] if committed else -1, planned[-1] - 1 if planned else -1)
 
 
-def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
+def begin_behind(query: Location, offset: Mapping[str, Any]) -> None:
     """Write the checkpoint of a query that has read everything before this offset, in one batch without rows.
 
     For a beginning that does not exist yet, which Spark accepts only from a checkpoint. Idempotent.
@@ -145,7 +145,7 @@ def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
     _write(query / "commits" / "0", f"v1\n{json.dumps({'nextBatchWatermarkMs': 0})}")
 
 
-def mend(query: Path, landed: Landed, streams: int = 1) -> None:
+def mend(query: Location, landed: Landed, streams: int = 1) -> None:
     """Repair damage by a crash of the machine or by hand, where that can neither lose nor double rows."""
     for number in query_log.batches(query / "commits"):
         file = query / "commits" / str(number)
@@ -160,7 +160,7 @@ def mend(query: Path, landed: Landed, streams: int = 1) -> None:
         _log.warning("rewrote %s, which was missing or damaged, with a new query id", query / "metadata")
 
 
-def _mend_last_offsets(query: Path, last: int, landed: Landed, streams: int) -> None:
+def _mend_last_offsets(query: Location, last: int, landed: Landed, streams: int) -> None:
     """Rename the last offsets if they are unreadable and their batch has left no trace."""
     file = query / "offsets" / str(last)
     traces = [query / "commits" / str(last)] if (query / "commits" / str(last)).exists() else []
@@ -169,36 +169,42 @@ def _mend_last_offsets(query: Path, last: int, landed: Landed, streams: int) -> 
         _put_aside(file, "the batch wrote nothing and is planned again")
 
 
-def _renew_metadata(file: Path) -> None:
+def _renew_metadata(file: Location) -> None:
     """Give the query a new id: exactly-once depends on batch numbers, not on the id."""
     if file.exists():
         _put_aside(file, "it is written again")
     _write(file, json.dumps({"id": str(uuid.uuid4())}))
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Location, text: str) -> None:
     """Write one of Spark's files."""
     _forget_checksum(file)
-    durable_file.write_text(file, text)
+    _put(file, text)
 
 
-def _forget_checksum(file: Path) -> None:
+def _put(file: Location, text: str) -> None:
+    with effect("make_folder"):
+        file.parent.make()
+    file.put(text.encode())
+
+
+def _forget_checksum(file: Location) -> None:
     """Delete Hadoop's checksum of a file, which would reject the new content."""
     with effect("delete_query"):
-        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        (file.parent / f".{file.name}.crc").delete()
 
 
-def _put_aside(file: Path, reason: str) -> None:
+def _put_aside(file: Location, reason: str) -> None:
     _forget_checksum(file)
-    aside = file.with_name(f"{file.name}.damaged")
+    aside = file.parent / f"{file.name}.damaged"
     if file.name == "0":  # Spark plans its first batch in an empty folder only
-        aside = file.parent.with_name(f"{file.parent.name}-{aside.name}")
+        aside = file.parent.parent / f"{file.parent.name}-{aside.name}"
     with effect("put_query_aside"):
-        file.replace(aside)
+        file.move(aside)
     _log.warning("%s is damaged and was renamed to %s: %s", file, aside.name, reason)
 
 
-def _required(file: Path, streams: int) -> dict[str, Any]:
+def _required(file: Location, streams: int) -> dict[str, Any]:
     offset = query_log.offset(file, streams)
     if offset is None:
         state = "damaged" if file.exists() else "missing"

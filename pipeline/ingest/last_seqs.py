@@ -9,16 +9,16 @@ import logging
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import durable_file
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
+from pipeline.failpoints import effect
+from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")
 
@@ -32,7 +32,7 @@ class SeqSnapshot:
     last_seqs: Mapping[str, int]
 
 
-def read_last_seqs(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
+def read_last_seqs(bronze: CursorTable, file: Location, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
     """Return the last seq of every game key in bronze; `losses` are the seqs that bronze lost."""
     kept = read_snapshot(file)
     if kept is None or not _fits(kept, bronze, losses):
@@ -48,16 +48,18 @@ def read_last_seqs(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] =
     return last_seqs
 
 
-def write_snapshot(bronze: CursorTable, last_seqs: Mapping[str, int], file: Path) -> None:
+def write_snapshot(bronze: CursorTable, last_seqs: Mapping[str, int], file: Location) -> None:
     """Save the heads as of bronze's cursor; a crash leaves the old snapshot intact."""
     body = {"table_id": bronze.table_id, "seq": bronze.cursor or 0, "last_seqs": dict(last_seqs)}
-    durable_file.write_text(file, json.dumps({**body, "crc32": _checksum(body)}))
+    with effect("make_folder"):
+        file.parent.make()
+    file.put(json.dumps({**body, "crc32": _checksum(body)}).encode())
 
 
-def read_snapshot(file: Path) -> SeqSnapshot | None:
+def read_snapshot(file: Location) -> SeqSnapshot | None:
     """Return the snapshot; None where it is missing, and None, with a line in the log, where it is damaged."""
     try:
-        kept = json.loads(file.read_bytes())
+        kept = json.loads(file.read())
         checksum = kept.pop("crc32")
         if checksum != _checksum(kept):
             raise ValueError("its checksum does not match")

@@ -94,7 +94,7 @@ class Ingest:
         self._onboarding = Onboarding(engine, settings.onboarding)
         self._generation = take_over(settings, paths, engine, self._source)
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
-        self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
+        self._checkpoint = paths.ingest / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Engine
@@ -41,9 +40,9 @@ class Evidence:
     sentence: str  # the record of it, as a clause
 
 
-def snapshot_file(paths: Paths) -> Path:
+def snapshot_file(paths: Paths) -> Location:
     """Return the path of ingest's snapshot of the heads."""
-    return paths.checkpoints / "ingest" / "last_seqs.json"
+    return paths.ingest / "last_seqs.json"
 
 
 def require_newest(paths: Paths, environment: str, engine: Engine, bronze: CursorTable) -> None:

@@ -5,7 +5,6 @@ Called by the ingest query at each start. A mismatch is refused in one sentence 
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -34,7 +33,13 @@ _WAY_OUT: Final = "To continue without these records, run `turnout ingest adopt 
 
 
 def verify_source(
-    settings: Settings, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
+    settings: Settings,
+    paths: Paths,
+    engine: Engine,
+    generation: int,
+    bronze: CursorTable,
+    query: Location,
+    landed: Landed,
 ) -> Begin:
     """Check bronze, the source and the checkpoint of a generation, and record the source.
 
@@ -99,7 +104,9 @@ def record_parts(engine: Engine, generation: int, source: SourceKind) -> SourceO
     return seen
 
 
-def _begin_at_the_end(query: Path, source: SourceKind, start: Position | None, seen: SourceObservation | None) -> bool:
+def _begin_at_the_end(
+    query: Location, source: SourceKind, start: Position | None, seen: SourceObservation | None
+) -> bool:
     """Let reading start at a place that does not exist yet and that no option of Spark can name."""
     offset = source.begin_behind(start, seen)
     if offset is not None:

@@ -5,7 +5,6 @@ A merge that conflicts with another writer is dropped; the next round tries agai
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -165,7 +164,7 @@ def _with_copies(path: Location, columns: pa.Schema, files: Sequence[TableFile])
     keys = ["game_key", "seq", "pos", "__filename"]
     with queried(opened(path, columns, files), keys, _COPIED) as answer:
         names = answer.read_all().column("__filename").to_pylist()
-    return {str(Path(name).relative_to(path)) for name in names}
+    return {name.removeprefix(f"{path.path}/") for name in names}
 
 
 def _partitions(files: Sequence[TableFile]) -> list[list[TableFile]]:

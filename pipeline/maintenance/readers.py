@@ -14,6 +14,7 @@ from pathlib import Path
 from pipeline import query_log
 from pipeline.delta.log import Action, commits_after, read_commit
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,10 @@ class Reader:
 
 
 def readers(checkpoints: Path, table_id: str) -> list[Reader]:
-    """Return the readers of a Delta table among all checkpoints of an environment."""
-    each_query = [_reader(folder, str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)]
+    """Return the readers of a Delta table among the checkpoints of this machine."""
+    each_query = [
+        _reader(located(folder), str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)
+    ]
     return [reader for reader in each_query if reader is not None]
 
 
@@ -60,14 +63,15 @@ def _queries(checkpoints: Path) -> Iterator[Path]:
             below.clear()
 
 
-def _reader(folder: Path, name: str, table_id: str) -> Reader | None:
+def _reader(folder: Location, name: str, table_id: str) -> Reader | None:
     offsets, commits = query_log.batches(folder / "offsets"), query_log.batches(folder / "commits")
     if not offsets:
         return None
     newest = query_log.offset(folder / "offsets" / str(offsets[-1]))
     if newest is not None and newest.get("reservoirId") != table_id:
         return None
-    touched_at = (folder / "offsets" / str(offsets[-1])).stat().st_mtime
+    entry = (folder / "offsets" / str(offsets[-1])).entry()
+    touched_at = 0.0 if entry is None else entry.modified
     if newest is None:  # damaged: its position is unknown
         return Reader(name, None, touched_at)
     done = [number for number in offsets if commits and number <= commits[-1]]

@@ -1,14 +1,14 @@
 """Records when files left a table, as the modification time of the files themselves.
 
+Where storage alone dates its files, in a file beside them, until they are deleted.
+
 So checkpoints need not name merged files, and a VACUUM by others, which uses that time too, keeps files that are being
 read. Called by the modules beside it.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote
 
@@ -24,8 +24,7 @@ _MARKED: Final = "_maintenance.json"
 
 def since_last_look(path: Location, table: DeltaTable) -> Mapping[str, float] | None:
     """Return when files left a table since the last search (path → Unix seconds), None where its log lacks it."""
-    seen = _last_marked(path, table)
-    removed: dict[str, float] = {}
+    seen, removed = _last_marked(path, table)
     try:
         for version, actions in commits_after(path, seen):
             seen = version
@@ -37,16 +36,25 @@ def since_last_look(path: Location, table: DeltaTable) -> Mapping[str, float] | 
     return removed if seen >= table.version() else None
 
 
-def mark(path: Location, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:
-    """Set the modification time of files (of path → modified, Unix seconds) to when they left the table."""
-    touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
+def mark(path: Location, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> dict[str, float]:
+    """Set the modification time of files (of path → modified, Unix seconds) to when they left the table.
+
+    Returns the files that storage cannot date, with these times.
+    """
+    return touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
 
 
-def touch(path: Location, times: Mapping[str, float]) -> None:
-    """Set the modification time of a table's files (path → Unix seconds); missing files are fine."""
+def touch(path: Location, times: Mapping[str, float]) -> dict[str, float]:
+    """Set the modification time of a table's files (path → Unix seconds), and return those that storage cannot date.
+
+    Missing files are fine.
+    """
+    undated = {}
     for name, at in times.items():
-        with suppress(FileNotFoundError), effect("mark_data_file"):
-            os.utime(path / name, (at, at))
+        with effect("mark_data_file"):
+            if not (path / name).date(at):
+                undated[name] = at
+    return undated
 
 
 def leaving(path: Location, names: Iterable[str]) -> None:
@@ -55,17 +63,18 @@ def leaving(path: Location, names: Iterable[str]) -> None:
     touch(path, dict.fromkeys(names, now))
 
 
-def record_marked(path: Location, table: DeltaTable) -> None:
-    """Record that all removals up to a table's version are marked."""
-    marked = json.dumps({"table": str(table.metadata().id), "version": table.version()})
+def record_marked(path: Location, table: DeltaTable, undated: Mapping[str, float]) -> None:
+    """Record that all removals up to a table's version are marked, and when the files left that storage cannot date."""
+    marked = json.dumps({"table": str(table.metadata().id), "version": table.version(), "left": dict(undated)})
     (path / _MARKED).put(marked.encode())
 
 
-def _last_marked(path: Location, table: DeltaTable) -> int:
+def _last_marked(path: Location, table: DeltaTable) -> tuple[int, dict[str, float]]:
     try:
         kept = json.loads((path / _MARKED).read_text())
         version = int(kept["version"])
         known = kept["table"] == str(table.metadata().id) and version <= table.version()
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return -1
-    return version if known else -1
+        left = {str(name): float(at) for name, at in kept.get("left", {}).items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return -1, {}
+    return (version, left) if known else (-1, {})

@@ -106,7 +106,7 @@ def clean_files(path: Location, now: float, retention_seconds: float, report: Ta
         report.notes.append("its log no longer has the time of removals: removed files are kept as if they left now")
         removed_at = {name: now for name in files if name not in living}
     modified = {name: at for name, (at, _) in files.items()}
-    removals.mark(path, modified, removed_at)
+    undated = removals.mark(path, modified, removed_at)
     doomed = plan.expendable_files(modified, living, removed_at, now - retention_seconds)
     if doomed:
         hit("in_maintenance")
@@ -115,7 +115,8 @@ def clean_files(path: Location, now: float, retention_seconds: float, report: Ta
             (path / name).delete()
         report.files_deleted += 1
         report.bytes_deleted += files[name][1]
-    removals.record_marked(path, table)
+    kept = files.keys() - set(doomed)
+    removals.record_marked(path, table, {name: at for name, at in undated.items() if name in kept})
 
 
 def _pointed_to(path: Location) -> int:

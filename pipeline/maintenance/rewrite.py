@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from os import fspath
 from typing import Any, Final
 
 import numpy as np
@@ -172,7 +171,7 @@ class _OpenFile:
     def __init__(self, folder: Location, columns: pa.Schema) -> None:
         self._path = folder / f"part-{uuid.uuid4()}.parquet"
         with effect("write_data_file"):
-            self._sink = pa.OSFile(fspath(self._path), "wb")
+            self._sink = parquet.begin(self._path)
         with effect("write_data_file"):
             self._writer = parquet.writer(self._sink, columns, ["game_key", "seq"])
         self._rows = 0
@@ -197,7 +196,7 @@ class _OpenFile:
         """Close the file and describe it."""
         with effect("write_data_file"):
             self._writer.close()
-            self._sink.close()
+            parquet.finish(self._sink, self._path)
         stats = {
             "numRecords": self._rows,
             "minValues": {"game_key": min(self._games), "seq": min(self._seqs)},

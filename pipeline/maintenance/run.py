@@ -29,7 +29,6 @@ from pipeline.maintenance.report import Round, TableReport
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
 from pipeline.settings import Maintenance, Paths, Settings
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
@@ -85,7 +84,7 @@ def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> It
     for folder in paths.tables.folders():
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:
-        folder = located(paths.metrics / table.name)
+        folder = paths.metrics / table.name
         merge = _small(folder, table.order, settings.maintenance)
         if table in MINUTES:
             merge = _expiring(folder, moment(now).date() - timedelta(settings.maintenance.series_days), merge)

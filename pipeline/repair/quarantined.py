@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import paths_of, pattern
+from pipeline.delta.files import paths_of, readable
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
@@ -179,7 +179,9 @@ def opened(
     with scratch("quarantine", _MEMORY_LIMIT, threads=2) as database:
         try:
             if files := _files(paths):
-                database.read_parquet(files, union_by_name=True, hive_partitioning=False).create_view("written")
+                database.read_parquet(
+                    readable(database, files), union_by_name=True, hive_partitioning=False
+                ).create_view("written")
                 database.register("columns", QUARANTINE.empty_table())  # a file, or each, may be older than a column
                 database.execute("CREATE VIEW rows AS FROM written UNION ALL BY NAME FROM columns")
             else:
@@ -199,14 +201,14 @@ def opened(
             ) from error
 
 
-def _files(paths: Paths) -> list[str]:
+def _files(paths: Paths) -> Sequence[str]:
     """Return the data files of quarantine for DuckDB to read by itself.
 
     Not a dataset of delta-rs: its files are Python's, so that DuckDB's threads wait for Arrow's and those for the
     interpreter's lock, which deadlocked on a starved machine; and its read-ahead does not count towards the limit.
     """
     try:
-        return [pattern(path) for path in paths_of(open_table(paths.quarantine), "Quarantine")]
+        return paths_of(open_table(paths.quarantine), "Quarantine")
     except TableNotFoundError:
         return []
     except DeltaError as error:

@@ -30,8 +30,8 @@ from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import target_schema

@@ -20,8 +20,9 @@ from typing import Final, Literal
 
 from pipeline import settings as settings_module
 from pipeline.errors import Refused
-from pipeline.settings import Settings
-from pipeline.setup.jars import jars_dir, java_executable, locked_jars
+from pipeline.settings import Paths, Settings
+from pipeline.setup.jars import S3, jars_dir, java_executable, locked_jars
+from pipeline.storage.trial import refused_folder
 from pipeline.terminal import say_lines
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -34,6 +35,7 @@ _MIN_FREE_BYTES: Final = 1 << 30  # a demo's tables, logs and checkpoints stay w
 _PATIENCE_SECONDS: Final = 20
 _SHOWN: Final = 5  # defects of one topic listed one by one: more have the same reason
 _SETUP: Final = "run ./turnout setup"
+_SETUP_S3: Final = "only tables in S3 need it: run ./turnout setup --s3"
 _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 
 
@@ -48,12 +50,12 @@ class Finding:
     remedy: str = ""  # what to do, empty when nothing is to be done
 
 
-def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
+def findings(settings: Settings, env_dir: Path, root: Path, *, in_bucket: bool = False) -> list[Finding]:
     """Look at everything; `root` is the checkout, whose locks say which packages belong here."""
     collected = [_python(), _venv()]
     collected += _packages(root / "requirements.lock", "missing", _SETUP)
     collected += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
-    collected += [_java(), *_jars()]
+    collected += [_java(), *_jars(in_bucket=in_bucket), *_folder(env_dir)]
     collected += [
         _program(name) for name in ("chromium", "initdb", "prometheus", "prometheus-alertmanager", "promtool")
     ]
@@ -81,7 +83,10 @@ def render_findings(collected: Sequence[Finding]) -> str:
 
 
 def run(
-    env_dir: Path, as_json: bool, ask: Callable[[Settings], Sequence[Finding]] = lambda _: (), root: Path = ROOT
+    env_dir: Path,
+    as_json: bool,
+    ask: Callable[[Settings, Paths], Sequence[Finding]] = lambda _settings, _paths: (),
+    root: Path = ROOT,
 ) -> int:
     """Print what was found; return 0, or 1 when something that is needed is missing.
 
@@ -92,15 +97,18 @@ def run(
         root: the checkout.
     """
     try:
-        settings, _ = settings_module.load(env_dir)
+        settings, paths = settings_module.load(env_dir)
         collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
     except Refused as refused:
-        settings = Settings()  # so that the rest can be looked at: ports and source are then the defaults'
+        settings, paths = (
+            Settings(),
+            Paths(env_dir),
+        )  # so that the rest can be looked at: ports and source are then the defaults'
         remedy = "correct them; defaults are assumed below"
         collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
-    collected += findings(settings, env_dir, root)
+    collected += findings(settings, env_dir, root, in_bucket=bool(paths.storage))
     if not any(finding.state == "missing" for finding in collected):
-        collected += ask(settings)
+        collected += ask(settings, paths)
     as_dicts = [dataclasses.asdict(finding) for finding in collected]
     say_lines(json.dumps(as_dicts, indent=2) if as_json else render_findings(collected))
     return 1 if any(finding.state == "missing" for finding in collected) else 0
@@ -159,12 +167,20 @@ def _java() -> Finding:
     return Finding("java", "Java", "ok", f"{match[1]} ({java})")
 
 
-def _jars() -> Iterator[Finding]:
+def _jars(*, in_bucket: bool) -> Iterator[Finding]:
     for jar in locked_jars():
         path = jars_dir() / jar.conf / jar.file
-        state: State = "ok" if path.exists() else "missing"
+        remedy = _SETUP_S3 if jar.conf == S3 else _SETUP
+        absent: State = "optional" if jar.conf == S3 and not in_bucket else "missing"
+        state: State = "ok" if path.exists() else absent
         detail = "present" if state == "ok" else f"{path} is missing"
-        yield Finding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else _SETUP)
+        yield Finding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else remedy)
+
+
+def _folder(env_dir: Path) -> Iterator[Finding]:
+    if (reason := refused_folder(str(env_dir.absolute()))) is not None:
+        remedy = "name another folder with --env-dir; its tables may be in a bucket: docs/storage.md"
+        yield Finding("folder", "environment's folder", "missing", reason, remedy)
 
 
 def _program(name: str) -> Finding:

@@ -1,6 +1,7 @@
 """Folders of this machine as a storage."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline import durable_file
-from pipeline.storage.location import Entry, Location
+from pipeline.storage.location import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,20 @@ class Folder:
         """See `Storage`."""
         Path(path).unlink(missing_ok=True)
 
+    def move(self, path: str, target: str) -> None:
+        """See `Storage`; in one step."""
+        Path(path).replace(target)
+
+    def date(self, path: str, modified: float) -> bool:
+        """See `Storage`."""
+        with suppress(FileNotFoundError):
+            os.utime(path, (modified, modified))
+        return True
+
+    def clear(self, folder: str) -> None:
+        """See `Storage`."""
+        shutil.rmtree(folder, ignore_errors=True)
+
     @property
     def arrow(self) -> Any:
         """See `Storage`."""
@@ -104,8 +119,3 @@ def _entry(name: str, found: os.stat_result) -> Entry:
 
 
 FOLDERS: Final = Folder()
-
-
-def located(path: str | Path) -> Location:
-    """Return a path of this machine as a location."""
-    return Location(FOLDERS, os.path.abspath(path))

@@ -71,9 +71,22 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file; a missing one is fine."""
 
+    def move(self, path: str, target: str) -> None:
+        """Give a file another name, which another file may have until then; not in one step where storage cannot.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+
+    def date(self, path: str, modified: float) -> bool:
+        """Set when a file was last changed, Unix seconds, and return whether storage can; a missing one is fine."""
+
+    def clear(self, folder: str) -> None:
+        """Delete all below a folder, and the folder; a missing one is fine, and so is what cannot be deleted."""
+
     @property
     def arrow(self) -> Any:
-        """Arrow's file system, in which `path` is the path."""
+        """Arrow's file system, in which `path` is the path; to read."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -124,6 +137,11 @@ class Location:
         """See `Storage.read_range`."""
         return self.storage.read_range(self.path, start, length)
 
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What delta-rs needs to reach it; None: nothing."""
+        return dict(self.storage.options) or None
+
     def entry(self) -> Entry | None:
         """See `Storage.entry`."""
         return self.storage.entry(self.path)
@@ -170,3 +188,15 @@ class Location:
     def delete(self) -> None:
         """See `Storage.delete`."""
         self.storage.delete(self.path)
+
+    def move(self, target: "Location") -> None:
+        """Give a file the name of another place of its storage; see `Storage.move`."""
+        self.storage.move(self.path, target.path)
+
+    def date(self, modified: float) -> bool:
+        """See `Storage.date`."""
+        return self.storage.date(self.path, modified)
+
+    def clear(self) -> None:
+        """See `Storage.clear`."""
+        self.storage.clear(self.path)

@@ -1,11 +1,12 @@
 """Buckets as a storage: S3, and what speaks like it. Nothing here renames, links or appends.
 
-By obstore, which has put-if-absent. Credentials come from the environment (`AWS_…`), never from a setting: a store is
-pickled into Spark's tasks.
+By obstore, which has put-if-absent. Address, region and credentials come from the environment (`AWS_…`), as with every
+client of S3, never from a setting: a store is pickled into Spark's tasks.
 """
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -16,7 +17,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import S3Store
 
 from pipeline.failpoints import effect
-from pipeline.storage.location import Entry, Location
+from pipeline.storage.location import Entry
 
 _RETRY: Final[Any] = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 _TIMEOUT: Final = timedelta(seconds=30)  # of a request
@@ -24,12 +25,7 @@ _TIMEOUT: Final = timedelta(seconds=30)  # of a request
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The buckets that one endpoint has; a path begins with the bucket's name."""
-
-    endpoint: str = ""
-    """Its address; empty: AWS's own."""
-
-    region: str = "us-east-1"
+    """The buckets that this process reaches; a path begins with the bucket's name."""
 
     def url(self, path: str) -> str:
         """See `Storage`."""
@@ -111,41 +107,70 @@ class ObjectStore:
         except FileNotFoundError:
             return
 
+    def move(self, path: str, target: str) -> None:
+        """See `Storage`: a copy, then the deletion."""
+        self.put(target, self.read(path))
+        self.delete(path)
+
+    def date(self, path: str, modified: float) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Return False: the store alone dates its files."""
+        return False
+
+    def clear(self, folder: str) -> None:
+        """See `Storage`."""
+        with suppress(OSError):
+            for each in list(self.files(folder, deep=True)):
+                self.delete(f"{folder}/{each.name}")
+
     @property
     def arrow(self) -> Any:
         """See `Storage`."""
-        from pyarrow.fs import S3FileSystem
-
-        scheme, _, address = self.endpoint.rpartition("://")
-        return S3FileSystem(endpoint_override=address or None, scheme=scheme or "https", region=self.region)
+        return _arrow(endpoint(), region())
 
     @property
     def options(self) -> Mapping[str, str]:
         """See `Storage`."""
-        return {"aws_region": self.region, **_addressed(self.endpoint)}
+        return {"aws_region": region(), **_addressed(endpoint())}
 
     def _of(self, path: str) -> tuple[S3Store, str]:
         bucket, _, key = path.partition("/")
-        return _client(self.endpoint, self.region, bucket), key
+        return _client(endpoint(), region(), bucket), key
 
 
-def bucket(name: str, endpoint: str = "", region: str = "us-east-1") -> Location:
-    """Return a bucket as a location."""
-    return Location(ObjectStore(endpoint, region), name)
+BUCKETS: Final = ObjectStore()
+
+
+def endpoint() -> str:
+    """Return the store's address from `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, empty: AWS's own."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+def region() -> str:
+    """Return the store's region from `AWS_REGION` or `AWS_DEFAULT_REGION`; servers of one's own do not look at it."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 @cache  # per process: a client keeps its connections
-def _client(endpoint: str, region: str, name: str) -> S3Store:
-    given: Any = {"aws_region": region, **_addressed(endpoint)}
-    plain: Any = {"timeout": _TIMEOUT, "allow_http": endpoint.startswith("http://")}
+def _client(address: str, area: str, name: str) -> S3Store:
+    given: Any = {"aws_region": area, **_addressed(address)}
+    plain: Any = {"timeout": _TIMEOUT, "allow_http": address.startswith("http://")}
     return S3Store(name, config=given, client_options=plain, retry_config=_RETRY)
 
 
-def _addressed(endpoint: str) -> dict[str, str]:
-    if not endpoint:
+@cache
+def _arrow(address: str, area: str) -> Any:
+    from pyarrow.fs import S3FileSystem
+
+    scheme, _, host = address.rpartition("://")
+    # A file up to 5 MB is one request then.
+    return S3FileSystem(endpoint_override=host or None, scheme=scheme or "https", region=area, allow_delayed_open=True)
+
+
+def _addressed(address: str) -> dict[str, str]:
+    if not address:
         return {}
-    plain = {"aws_allow_http": "true"} if endpoint.startswith("http://") else {}
-    return {"aws_endpoint": endpoint, "aws_virtual_hosted_style_request": "false", **plain}
+    plain = {"aws_allow_http": "true"} if address.startswith("http://") else {}
+    return {"aws_endpoint": address, "aws_virtual_hosted_style_request": "false", **plain}
 
 
 def _entry(name: str, found: Any) -> Entry:

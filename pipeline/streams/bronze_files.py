@@ -7,7 +7,6 @@ as decoding the wanted rows.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.streams.lanes import Failure
 
 _MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper
@@ -67,7 +67,7 @@ def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[P
 
 
 def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
-    size = Path(file).stat().st_size
+    size = located(file).size()
     if size <= part_bytes:
         return [(Piece(file), size)]
     groups = parquet.metadata(file).num_row_groups

@@ -13,18 +13,20 @@ from pipeline import query_log
 from pipeline.delta.log import read_commit
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import effect
+from pipeline.storage.location import Location
+from pipeline.storage.places import located
 
 _FAR_COMMITS = 100  # a few minutes of ingest
 
 _log = logging.getLogger("turnout")
 
 
-def can_resume(query: Path, bronze: CursorTable) -> bool:
+def can_resume(folder: Path, bronze: CursorTable) -> bool:
     """Return whether Spark can continue from a query's checkpoint; delete it if not.
 
     The pins are in the same folder and go with it: their keys are batch numbers, which start again.
     """
-    dropped = query.with_name(f"{query.name}-dropped")
+    query, dropped = located(folder), folder.with_name(f"{folder.name}-dropped")
     with effect("delete_query"):
         shutil.rmtree(dropped, ignore_errors=True)  # an earlier deletion was interrupted
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
@@ -35,13 +37,13 @@ def can_resume(query: Path, bronze: CursorTable) -> bool:
         return True
     _log.warning("the checkpoint %s %s: it starts again, and the streams catch up from their tables", query, flaw)
     with effect("put_query_aside"):
-        query.replace(dropped)
+        folder.replace(dropped)
     with effect("delete_query"):
         shutil.rmtree(dropped)
     return False
 
 
-def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
+def _flaws(query: Location, bronze: CursorTable) -> Iterator[str]:
     """Yield the reasons why Spark could not continue, or would read another table than bronze."""
     committed = query_log.batches(query / "commits")  # before the offsets, which another driver may be writing
     planned = query_log.batches(query / "offsets")

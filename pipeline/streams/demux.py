@@ -17,6 +17,7 @@ from pipeline.failpoints import hit
 from pipeline.health.latency import Start
 from pipeline.pins import pin
 from pipeline.settings import Settings
+from pipeline.storage.places import located
 from pipeline.streams.checkpoint import can_resume
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
@@ -175,7 +176,7 @@ class Demux:
         with tolerate_store_outage("the driver keeps its streams"):
             self._driver.roster.sync()
             heard = True
-        version = pin(self._checkpoint / "query" / "pins", batch_id, self._driver.schemas.latest_version)
+        version = pin(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest_version)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
         self._bronze.refresh()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -29,6 +30,8 @@ from pipeline.failpoints import effect
 from pipeline.health.latency import BronzeCommit
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
+from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
@@ -46,7 +49,9 @@ from pipeline.streams.stream import Stream
 from pipeline.streams.writing.writers import writer_for
 
 _log = logging.getLogger("turnout")
-_COMMIT_THREADS = 4  # commits wait for storage, not for processors
+_THREADS: Final = 4  # commits wait for storage, not for processors
+_BUCKET_THREADS: Final = 16  # there each takes three requests, one after the other
+
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
 _ASKING_SECONDS = 120.0  # a bounded run asks registries for so long
 _LOOK_SECONDS = 10.0  # between two looks into bronze for a profile that no schema set has
@@ -54,6 +59,11 @@ _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 1
 # As a query's start does on a full disk.
 _START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
 _TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason that all streams share
+
+
+def commit_threads(tables: Location) -> int:
+    """Return how many tables a driver commits to at one time."""
+    return _BUCKET_THREADS if is_url(str(tables)) else _THREADS
 
 
 class Group:
@@ -82,7 +92,7 @@ class Group:
         self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
-        self._pool: Executor = ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
+        self._pool: Executor = ThreadPoolExecutor(commit_threads(paths.tables), thread_name_prefix="commit")
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)

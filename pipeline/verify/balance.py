@@ -173,7 +173,7 @@ def verify(
 def _compare_source(
     database: Database, bronze: readings.TableSnapshot, known: sources.Sources | None
 ) -> sources.Lagging | None:
-    if known is None or not bronze.files:
+    if known is None or not bronze.paths:
         database.execute(rules.NO_RECORDS)
     else:
         sources.load_periods(database, known)

@@ -9,18 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import pyarrow as pa
+
 from pipeline.delta import accepted_gaps
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import paths_of, pattern
+from pipeline.delta.files import copy_of, paths_of, readable
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
+from pipeline.storage.places import is_url
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
+_PLACE: Final = frozenset({"_seq", "_pos", "game_key", "game", "seq", "pos", "prev_seq", "refused", "reason"})
+_COLUMNS: Final = _PLACE | {"schema_id", "topic", "partition", "offset"}
+"""All that statements of this room read of data files."""
+
 _GENERATIONS_TRIED: Final = 4  # the search for the newest generation ends after so many without a cursor
 
 _SCHEMA: Final = """
@@ -72,9 +79,8 @@ class TableSnapshot:
 
     label: str
     version: int
-    files: tuple[str, ...]
+    paths: tuple[str, ...]
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
-    paths: tuple[str, ...] = ()  # of the same files, for functions without patterns
     gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: the lost seqs that an operator accepted
 
 
@@ -137,14 +143,14 @@ def execute(database: Database, sql: str, snapshot: TableSnapshot, *values: obje
     Raises:
         Refused: a data file is missing or damaged.
     """
-    if not snapshot.files:
+    if not snapshot.paths:
         return []
-    parameters = [list(snapshot.files) if value is snapshot else value for value in values]
     try:
-        return database.execute(sql, parameters).fetchall()
+        files = readable(database, snapshot.paths, _COLUMNS)
+        return database.execute(sql, [files if value is snapshot else value for value in values]).fetchall()
     except OutOfMemory:
         raise
-    except DatabaseError as error:  # DuckDB raises this very class for a damaged page
+    except (DatabaseError, OSError, pa.ArrowException) as error:  # DuckDB raises this very class for a damaged page
         reason = first_line(error)
         raise Refused(
             f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. If VACUUM has just run, verify "
@@ -160,7 +166,8 @@ def spans(database: Database, table: TableSnapshot) -> tuple[tuple[str, tuple[in
     Raises:
         Refused: a data file is missing or damaged.
     """
-    return tuple((path, (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
+    of = {copy_of(database, path, _COLUMNS): path for path in table.paths if is_url(path)}
+    return tuple((of.get(path, path), (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
 
 
 def _load(database: Database, reading: Reading) -> None:
@@ -231,7 +238,7 @@ def _snapshot(
         key = GameKey(folder.name)
         cursor = None if environment is None else _cursor(table, environment, key, generation)
         gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
-        return TableSnapshot(label, table.version(), tuple(map(pattern, paths)), cursor, paths, tuple(gaps))
+        return TableSnapshot(label, table.version(), paths, cursor, tuple(gaps))
     except TableNotFoundError:
         return None
     except DeltaError as error:

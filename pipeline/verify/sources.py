@@ -23,8 +23,8 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, source_described, sources_described, topic_described
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store import sources as store
 from pipeline.verify import readings
 
@@ -179,7 +179,7 @@ def _passed(
     if number is None or known is None:
         return [f"The control store has no record of {described}."]
     start = json.loads(known.start) if known.start else None
-    query = paths.checkpoints / "ingest" / str(number) / "query"
+    query = paths.ingest / str(number) / "query"
     done = query_log.batches(query / "commits")
     if not done:
         return [f"Ingest's checkpoint {query} has no finished batch, so ingest's position is unknown."]

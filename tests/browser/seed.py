@@ -301,7 +301,7 @@ def _changes(game: Seeded, now: float) -> list[dict[str, Any]]:
 
 def _append(paths: Paths, table: MetricsTable, rows: list[dict[str, Any]]) -> None:
     batch = pa.Table.from_pylist(rows, schema=table.schema)
-    write_deltalake(paths.metrics / table.name, batch, mode="append", partition_by=["event_date"])
+    write_deltalake(str(paths.metrics / table.name), batch, mode="append", partition_by=["event_date"])
 
 
 if __name__ == "__main__":

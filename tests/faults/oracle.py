@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
 from pipeline.failpoints import ENVIRON
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.faults import figures
 
 _VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded again

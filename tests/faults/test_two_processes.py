@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.delta.table import CursorTable
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 APP = "turnout/test/game/1"
 COMMITS = 25
@@ -19,7 +19,7 @@ COLUMNS = pa.schema([("_seq", pa.int64()), ("writer", pa.int64())])
 _WRITER = """
 import sys
 import pyarrow as pa
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.delta.table import TableConflict, CursorTable, write_file
 
 path, writer, commits = located(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

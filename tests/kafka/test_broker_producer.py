@@ -22,7 +22,7 @@ from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
 from pipeline.errors import Refused
 from pipeline.kafka.producer import ensure_topic
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 Message = tuple[bytes | None, bytes]
 

@@ -17,7 +17,7 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.producer import TopicProducer, ensure_topic
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline import query_log
 from pipeline.delta import log as delta_log
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ
 from tests.model.schedule_store import Disk
 from tests.model.schedule_tasks import Scheduler, Task
@@ -224,11 +224,11 @@ class Query:
     def _run(self) -> None:
         for folder in ("offsets", "commits"):
             (self._checkpoint / folder).mkdir(parents=True, exist_ok=True)
-        if not query_log.has_id(self._checkpoint / "metadata"):
+        if not query_log.has_id(located(self._checkpoint / "metadata")):
             (self._checkpoint / "metadata").write_text(json.dumps({"id": str(self._disk.names.uuid4())}))
-        planned = query_log.batches(self._checkpoint / "offsets")
+        planned = query_log.batches(located(self._checkpoint / "offsets"))
         batch = planned[-1] if planned else -1
-        if planned and batch not in query_log.batches(self._checkpoint / "commits"):
+        if planned and batch not in query_log.batches(located(self._checkpoint / "commits")):
             self._repeat(batch)
         while not self._stopped:
             begin = self._end_of(batch) if batch >= 0 else (self._first, 0)
@@ -286,7 +286,7 @@ class Query:
         return {"reservoirId": table_id, "reservoirVersion": end[0], "index": end[1]}
 
     def _end_of(self, batch: int) -> tuple[int, int]:
-        offset = query_log.offset(self._checkpoint / "offsets" / str(batch))
+        offset = query_log.offset(located(self._checkpoint / "offsets" / str(batch)))
         if offset is None:
             raise ConcurrentQuery(f"offsets of batch {batch} are gone")
         return int(offset["reservoirVersion"]), int(offset["index"])

@@ -91,7 +91,7 @@ class Disk:
     def has_version(self, path: Path, version: int) -> bool:
         return version in self.logs.get(str(path), {})
 
-    def write_when_due(self, path: Path, version: int) -> None:
+    def write_when_due(self, path: Path, version: int, _held: object = None) -> None:
         """As in `pipeline.delta.checkpoint`; what a checkpoint holds, the log holds here."""
         written = self._checkpoints.setdefault(str(path), {-1})
         if self._pointed.get(str(path), -1) >= version or version in written:
@@ -137,15 +137,13 @@ class Disk:
             file.write(b"-")
             self.contents[target] = table
 
-    def read_table(self, file: str, columns: Sequence[str] | None = None, partitioning: object = None) -> pa.Table:
-        del partitioning
+    def read_table(self, file: str, columns: Sequence[str] | None = None, **_: Any) -> pa.Table:
         table = self.read(file)
         return table if columns is None else table.select(list(columns))
 
     # As `pyarrow.dataset`.
 
-    def dataset(self, files: Sequence[str] | str, schema: pa.Schema | None = None, format: Any = None) -> ds.Dataset:  # noqa: A002
-        del format
+    def dataset(self, files: Sequence[str] | str, schema: pa.Schema | None = None, **_: Any) -> ds.Dataset:
         return ds.dataset(self.rows(files if isinstance(files, list) else [str(files)], schema))
 
     def rows(self, files: Sequence[str | Path], schema: pa.Schema | None) -> pa.Table:

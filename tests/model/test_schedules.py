@@ -16,7 +16,7 @@ import pytest
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.failpoints import EFFECTS, ENVIRON
 from pipeline.names import GameKey
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits

@@ -298,10 +298,10 @@ def test_a_page_stands_without_metrics_catalog_and_prometheus(
     monkeypatch.setenv("TURNOUT_ALERTS__PROMETHEUS_URL", "http://127.0.0.1:9")
     for table in metrics_schema.TABLES:
         log = Paths(tmp_path).metrics / table.name / "_delta_log"
-        log.mkdir(parents=True, exist_ok=True)
-        for file in log.iterdir():
+        Path(log).mkdir(parents=True, exist_ok=True)
+        for file in Path(log).iterdir():
             file.unlink()
-        (log / f"{0:020}.json").write_text("not json")
+        Path(log / f"{0:020}.json").write_text("not json")
     said = texts(opening(page, **({"game": KEY["Chess"]} if page == "game" else {})))
     assert known in said
     assert not [each for each in unknown if each not in said]

@@ -114,8 +114,8 @@ def test_a_broken_history_is_a_reason_and_not_an_empty_panel(tmp_path: Path) -> 
     """A history that is there but cannot be read is refused with its reason."""
     seed(tmp_path, [], now=time.time())
     log = Paths(tmp_path).metrics / STREAM_BATCH.name / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020}.json").write_text("not json")
+    Path(log).mkdir(parents=True)
+    Path(log / f"{0:020}.json").write_text("not json")
     environment = services.open_environment(["main.py", "--env-dir", str(tmp_path)], {})
     with pytest.raises(Refused, match="The history cannot be read"):
         services.game_trend(environment, "x", 900)

@@ -41,6 +41,7 @@ from pipeline import telemetry, wiring
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.names import game_key
 from pipeline.settings import load
+from pipeline.storage.places import located
 from pipeline.store import assignments, games
 from pipeline.store.database import tables
 from pipeline.store.database.checked_table import metadata
@@ -218,7 +219,7 @@ class World:
 
     def take_new_tables(self) -> None:
         """Let the histories from now on write into new metrics tables."""
-        self.metrics = self.folder / f"metrics-{self.histories}"
+        self.metrics = located(self.folder / f"metrics-{self.histories}")
         self.tables = MetricsTables(self.metrics, "judge")
 
     def history(self, seed: object) -> "History":

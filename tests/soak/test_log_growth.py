@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.delta.checkpoint import pointed_to
 from pipeline.settings import Maintenance, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.tables.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND: Final = Maintenance().interval_minutes * 60

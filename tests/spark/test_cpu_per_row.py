@@ -19,7 +19,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper

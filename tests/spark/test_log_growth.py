@@ -12,7 +12,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)

@@ -19,7 +19,7 @@ from pipeline.delta.log import commit_file, read_commit
 from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.maintenance import plan, removals, run
 from pipeline.settings import Paths, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.tables.maintenance_world import APP, CHESS, ROWS, game_rows
 
 BEGIN = 1_600_000_000.0  # long ago, so that a time of the real clock is seen to be one

@@ -17,7 +17,7 @@ from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
 from pipeline.names import bronze_app_id, game_key, stream_app_id
 from pipeline.settings import Maintenance, Paths, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 DAY = 86_400.0
 LATER = 8 * DAY

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
 
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.failpoints import ENVIRON
@@ -178,7 +178,7 @@ class World:
 
     def _split(self, stream: Stream, game: Game, through: int | None) -> None:
         """Quarantine first, then one commit."""
-        rows = DeltaTable(self.paths.bronze).to_pyarrow_table(columns=list(READ))
+        rows = open_table(self.paths.bronze).to_pyarrow_table(columns=list(READ))
         rows = rows.filter(pc.field("seq") <= (through or self.seq))
         expected = stream.position
         job = SplitJob({game.key: expected.cursor}, self.registry.snapshot(), self.paths.tables)
@@ -203,12 +203,12 @@ class World:
         return sorted((row["_seq"], row["_pos"]) for row in self.contents(game))
 
     def contents(self, game: Game = CHESS) -> list[dict[str, Any]]:
-        table = DeltaTable(self.paths.table(game.key)).to_pyarrow_table()
+        table = open_table(self.paths.table(game.key)).to_pyarrow_table()
         return sorted(table.to_pylist(), key=lambda row: (row["_seq"], row["_pos"]))
 
     def refused(self) -> list[tuple[int, int]]:
         """The places in quarantine, one for each of its rows."""
-        table = DeltaTable(self.paths.quarantine).to_pyarrow_table(columns=["seq", "pos"])
+        table = open_table(self.paths.quarantine).to_pyarrow_table(columns=["seq", "pos"])
         return sorted((row["seq"], row["pos"]) for row in table.to_pylist())
 
 
@@ -218,9 +218,9 @@ def _done(rows: pa.Table, job: SplitJob) -> tuple[dict[str, Any], pa.Table]:
     return report, pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all()
 
 
-def make_world(root: Path) -> World:
-    """An empty environment in which Chess has its first schema."""
-    paths, settings = Paths(root / "env=é x"), Settings()  # a name that readers may take for a partition
+def make_world(root: Path, storage: str = "") -> World:
+    """An empty environment in which Chess has its first schema, with its tables in the folder or at a URL."""
+    paths, settings = Paths(root / "env=é x", storage), Settings()  # a name that readers may take for a partition
     world = World(paths, settings, open_store(settings, paths))
     assert world.register() == 1
     return world

@@ -12,8 +12,8 @@ from deltalake.exceptions import CommitFailedError
 from pipeline.delta.commits import exchange, overwrite
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, write_file
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 
 SCHEMA = pa.schema([("_seq", pa.int64())])
 APP = "turnout/test/game/1"

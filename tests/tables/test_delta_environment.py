@@ -16,7 +16,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest.adopt import adopt
 from pipeline.names import bronze_app_id, ingest_app_id
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit
 from pipeline.streams.group import Group

@@ -16,7 +16,7 @@ from pipeline.repair.dedupe import dedupe
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.games import generations
 from pipeline.verify.balance import verify
 from pipeline.verify.values import Wanted

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from pipeline.errors import Refused
 from pipeline.maintenance import run
 from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.roster import Roster
@@ -39,10 +40,10 @@ class PanicException(BaseException):
 @pytest.fixture
 def _panics_over_chess(monkeypatch: pytest.MonkeyPatch) -> None:
     class Panicking(DeltaTable):
-        def __init__(self, folder: str | Path, version: int | None = None) -> None:
-            if Path(folder).name == CHESS:
+        def __init__(self, table_uri: str | Path, version: int | None = None, **options: Any) -> None:
+            if Path(table_uri).name == CHESS:
                 raise PanicException("called `Option::unwrap()` on a `None` value")
-            super().__init__(folder, version)
+            super().__init__(table_uri, version, **options)
 
     monkeypatch.setattr(opening, "DeltaTable", Panicking)
 
@@ -71,7 +72,7 @@ def test_what_else_ends_an_open_stays_what_it_is(tmp_path: Path, monkeypatch: py
     with pytest.raises(TableNotFoundError):
         open_table(located(tmp_path))
 
-    def interrupted(*_: object) -> DeltaTable:
+    def interrupted(*_: object, **_options: object) -> DeltaTable:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(opening, "DeltaTable", interrupted)

@@ -12,7 +12,7 @@ from pipeline.delta import table as delta_table
 from pipeline.delta.log import is_plain, publish_commit, read_commit
 from pipeline.delta.table import CursorTable, TableConflict, write_file
 from pipeline.pins import pin
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("name", pa.string())])
 APP = "turnout/test/game/1"
@@ -101,9 +101,9 @@ def test_many_commits_stay_readable(path: Path) -> None:
 @pytest.mark.proves("G70")
 def test_a_pin_outlives_what_was_proposed_later(tmp_path: Path) -> None:
     """Law L5: a replayed batch is classified with the schema set of its first attempt."""
-    assert pin(tmp_path / "pins", 3, lambda: 7) == 7
-    assert pin(tmp_path / "pins", 3, lambda: 8) == 7
-    assert pin(tmp_path / "pins", 4, lambda: 8) == 8
+    assert pin(located(tmp_path / "pins"), 3, lambda: 7) == 7
+    assert pin(located(tmp_path / "pins"), 3, lambda: 8) == 7
+    assert pin(located(tmp_path / "pins"), 4, lambda: 8) == 8
     assert sorted(file.name for file in (tmp_path / "pins").iterdir()) == ["3", "4"]
 
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.delta import usage
 from pipeline.delta.usage import SchemaRows
 from pipeline.errors import Refused
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 AT = 1_800_000_000
 

@@ -14,7 +14,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 APP = "turnout/test/ingest/1"
 

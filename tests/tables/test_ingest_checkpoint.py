@@ -8,6 +8,7 @@ import pytest
 from pipeline.errors import Refused
 from pipeline.ingest import checkpoint
 from pipeline.ingest.checkpoint import Landed
+from pipeline.storage.places import located
 
 
 def checkpoint_of(query: Path, planned: int, committed: int) -> Path:
@@ -24,8 +25,8 @@ def checkpoint_of(query: Path, planned: int, committed: int) -> Path:
 def passed(query: Path, landed_batch: int | None, quarantined: int | None = None) -> int | None:
     """Return the passed offset of partition 0, after mending."""
     state = Landed(landed_batch, quarantined)
-    checkpoint.mend(query, state)
-    offset = checkpoint.passed_offset(query, state)
+    checkpoint.mend(located(query), state)
+    offset = checkpoint.passed_offset(located(query), state)
     return None if offset is None else int(offset["t"]["0"])
 
 
@@ -65,32 +66,32 @@ def test_bronze_has_every_batch_before_the_last_planned_one(
 ) -> None:
     """Law L1: bronze may lack a planned batch, but not a batch that Spark counts as done."""
     query = tmp_path / "1" / "query"
-    checkpoint.keep_bronze(query, "id")
+    checkpoint.keep_bronze(located(query), "id")
     checkpoint_of(query, planned, committed)
     if lacks is None:
-        checkpoint.require_bronze(query, Landed(landed_batch, None), "id")
+        checkpoint.require_bronze(located(query), Landed(landed_batch, None), "id")
         return
     with pytest.raises(Refused, match=rf"older copy: .* lacks those from {lacks} on.*turnout ingest adopt"):
-        checkpoint.require_bronze(query, Landed(landed_batch, None), "id")
+        checkpoint.require_bronze(located(query), Landed(landed_batch, None), "id")
 
 
 def test_batches_of_an_earlier_version_are_not_missed(tmp_path: Path) -> None:
     """An environment whose last batches had no rows, and so left no trace in bronze, is taken over as it is."""
     query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
-    checkpoint.require_bronze(query, Landed(1, None), "id")
-    checkpoint.keep_bronze(query, "id")
-    checkpoint.require_bronze(query, Landed(1, None), "id")
+    checkpoint.require_bronze(located(query), Landed(1, None), "id")
+    checkpoint.keep_bronze(located(query), "id")
+    checkpoint.require_bronze(located(query), Landed(1, None), "id")
     (query / "commits" / "4").write_text("v1\n{}")
     with pytest.raises(Refused, match="lacks those from 4 on"):
-        checkpoint.require_bronze(query, Landed(3, None), "id")
+        checkpoint.require_bronze(located(query), Landed(3, None), "id")
 
 
 def test_a_checkpoint_of_another_bronze_is_refused(tmp_path: Path) -> None:
     """Law L1: bronze's table id is compared with the one that the checkpoint was written for."""
     query = tmp_path / "1" / "query"
-    checkpoint.keep_bronze(query, "old")
+    checkpoint.keep_bronze(located(query), "old")
     with pytest.raises(Refused, match=r"belongs to another bronze: its table id is old, bronze has new"):
-        checkpoint.require_bronze(query, Landed(None, None), "new")
+        checkpoint.require_bronze(located(query), Landed(None, None), "new")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,8 @@ def test_damage_to_what_was_kept_of_bronze_stops_nothing(tmp_path: Path, damage:
     """An unreadable record is written again, with the batches that are done by then."""
     query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
     (query.parent / "bronze.json").write_bytes(damage)
-    checkpoint.require_bronze(query, Landed(3, None), "id")
-    checkpoint.keep_bronze(query, "id")
+    checkpoint.require_bronze(located(query), Landed(3, None), "id")
+    checkpoint.keep_bronze(located(query), "id")
     assert json.loads((query.parent / "bronze.json").read_text()) == {"table_id": "id", "from_batch": 4}
 
 
@@ -176,9 +177,9 @@ def test_the_query_id_is_made_anew(tmp_path: Path, damage: bytes | None) -> None
 )
 def test_a_beginning_that_was_written_half_way_is_written_again(tmp_path: Path, files: tuple[str, ...]) -> None:
     """Killed between two files, the checkpoint of a query that is to begin behind everything is as good as none."""
-    checkpoint.begin_behind(tmp_path, {"t": {"0": 7}})
+    checkpoint.begin_behind(located(tmp_path), {"t": {"0": 7}})
     for file in {"metadata", "offsets/0", "commits/0"} - set(files):
         (tmp_path / file).unlink()
     assert passed(tmp_path, None) == (7 if "commits/0" in files else None)
-    checkpoint.begin_behind(tmp_path, {"t": {"0": 7}})
+    checkpoint.begin_behind(located(tmp_path), {"t": {"0": 7}})
     assert passed(tmp_path, None) == 7

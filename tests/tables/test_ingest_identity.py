@@ -23,7 +23,7 @@ from pipeline.ingest.sources import landing_log
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.kafka import connection
 from pipeline.settings import load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 

@@ -14,7 +14,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 APP = "turnout/test/bronze"
 HEADS = {"a": 3, "b": 2}
@@ -57,11 +57,11 @@ def test_a_damaged_snapshot_is_read_anew_from_bronze(
 ) -> None:
     """Law L1: whatever the snapshot says, each game's head is the one that bronze has, and the log names the file."""
     table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
-    write_snapshot(table, HEADS, file)
+    write_snapshot(table, HEADS, located(file))
     content = DAMAGE[damage](file.read_text())
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with caplog.at_level(logging.WARNING, "turnout"):
-        assert read_last_seqs(table, file) == HEADS
+        assert read_last_seqs(table, located(file)) == HEADS
     assert "last_seqs.json cannot be used" in caplog.text
 
 
@@ -74,19 +74,19 @@ def test_no_byte_of_the_snapshot_can_bend_the_chain(
     """Law L1: with any byte changed, or cut anywhere, the heads are those of bronze."""
     folder = tmp_path_factory.mktemp("last_seqs")
     table, file = bronze(folder), folder / "last_seqs.json"
-    write_snapshot(table, HEADS, file)
+    write_snapshot(table, HEADS, located(file))
     content = bytearray(file.read_bytes())
     at = int(place * len(content))
     content[at:] = b"" if cut else bytes([byte]) + content[at + 1 :]
     file.write_bytes(content)
-    assert read_last_seqs(table, file) == HEADS
+    assert read_last_seqs(table, located(file)) == HEADS
 
 
 def test_a_whole_snapshot_is_used_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The shortcut is taken where it fits: what it says below its seq is not read again."""
     table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
-    write_snapshot(table, {**HEADS, "c": 1}, file)
-    assert read_last_seqs(table, file) == {**HEADS, "c": 1}
+    write_snapshot(table, {**HEADS, "c": 1}, located(file))
+    assert read_last_seqs(table, located(file)) == {**HEADS, "c": 1}
     assert not caplog.text
     assert [file.name] == [each.name for each in tmp_path.iterdir() if each.is_file()]
 
@@ -94,6 +94,6 @@ def test_a_whole_snapshot_is_used_without_a_word(tmp_path: Path, caplog: pytest.
 def test_a_snapshot_of_lost_seqs_is_not_used(tmp_path: Path) -> None:
     """Law L1: heads that were kept before an older bronze was put back are of rows that are no longer there."""
     table, file = bronze(tmp_path), tmp_path / "last_seqs.json"
-    write_snapshot(table, {"a": 3, "b": 3}, file)
+    write_snapshot(table, {"a": 3, "b": 3}, located(file))
     table.commit([], 3, 9)
-    assert read_last_seqs(table, file, [LostSeqs(2, 9)]) == HEADS
+    assert read_last_seqs(table, located(file), [LostSeqs(2, 9)]) == HEADS

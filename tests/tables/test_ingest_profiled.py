@@ -30,7 +30,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.names import MALFORMED, game_key
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Onboarding, load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -30,7 +30,7 @@ from pipeline.ingest.sources.union import Union
 from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")

@@ -17,7 +17,7 @@ from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.bronze_files import files_of
 from pipeline.streams.stream import Link, connects, merged
 from pipeline.streams.writing.split import READ, SplitJob, split

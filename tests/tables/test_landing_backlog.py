@@ -24,7 +24,7 @@ from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings, load
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
 

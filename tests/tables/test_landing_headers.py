@@ -21,7 +21,7 @@ from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 GUID = b"\x01" + bytes(range(16))
 PAIRS: list[list[tuple[str, bytes | None]] | None] = [

@@ -20,8 +20,9 @@ from pipeline.ingest.sources import landing_source
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
 from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
-from pipeline.storage.folder import Folder, located
+from pipeline.storage.folder import Folder
 from pipeline.storage.location import Entry
+from pipeline.storage.places import located
 
 MUCH = 1_000_000
 SAME_NAMES = {name: name for name in LANDING.names}

@@ -37,7 +37,7 @@ from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.tables.maintenance_world import (
     APP,
     CHESS,
@@ -297,13 +297,16 @@ def test_a_metrics_table_is_merged_within_its_days(tmp_path: Path) -> None:
     for at in range(8):
         day = pa.array([at % 2], pa.int32()).cast(pa.date32())
         write_deltalake(
-            path, pa.table({"event_date": day, "cluster_group": [f"g{at}"]}), mode="append", partition_by=["event_date"]
+            str(path),
+            pa.table({"event_date": day, "cluster_group": [f"g{at}"]}),
+            mode="append",
+            partition_by=["event_date"],
         )
-    before = sorted(map(str, content(path)))
+    before = sorted(map(str, content(Path(path))))
     maintain(paths)
-    assert before == sorted(map(str, content(path)))
-    assert {"event_date=1970-01-01", "event_date=1970-01-02"} == {str(Path(each).parent) for each in live(path)}
-    assert len(live(path)) == 2
+    assert before == sorted(map(str, content(Path(path))))
+    assert {"event_date=1970-01-01", "event_date=1970-01-02"} == {str(Path(each).parent) for each in live(Path(path))}
+    assert len(live(Path(path))) == 2
 
 
 def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> None:
@@ -344,12 +347,12 @@ def test_minutes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
     assert writer.flush()
     maintain(paths, after=today - time.time(), settings=wanted)
     for name in ("stream_minute", "ingest_minute"):
-        kept = content(paths.metrics / name)
+        kept = content(Path(paths.metrics / name))
         assert [today + at for at in (-2 * DAY, 60 - 2 * DAY, -DAY, 60 - DAY, 0, 60)] == sorted(
             row["minute"].timestamp() for row in kept
         )
-        assert len(live(paths.metrics / name)) == 3
-    assert len(content(paths.metrics / "group_sample")) == 5
+        assert len(live(Path(paths.metrics / name))) == 3
+    assert len(content(Path(paths.metrics / "group_sample"))) == 5
     again = maintain(paths, after=today - time.time(), settings=wanted)
     assert [report.rows_removed for report in again.tables if report.rows_removed] == []
 

@@ -14,7 +14,7 @@ from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render_round
 from pipeline.settings import Maintenance, Paths, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from tests.tables.maintenance_world import (
     APP,
     CHESS,

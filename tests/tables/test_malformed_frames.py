@@ -21,7 +21,7 @@ from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.profiled import NumberedProfile
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from pipeline.verify.opening import Sources, Unopened, contents
 from tests.tables.test_ingest_profiled import CHESS, Record, landed

@@ -26,8 +26,8 @@ from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, SECOND, Event, Message, World, broken, copied, early, good, make_world

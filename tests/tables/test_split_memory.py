@@ -15,7 +15,7 @@ from pipeline.contracts.envelopes import framing
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.delta.bronze import BRONZE
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.portions import portions
 from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.tables.test_ingest_profiled import CHESS

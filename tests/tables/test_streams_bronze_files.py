@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import GameKey, bronze_app_id
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams import bronze_files
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.writing.rows import read

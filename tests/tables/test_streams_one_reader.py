@@ -24,7 +24,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import bronze_app_id
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.active_games import ActiveGames

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from listeners.sample import Lane
 from pipeline.delta.quarantine import QUARANTINE, present_between
 from pipeline.delta.table import CursorTable, DataFile, write_file
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams.active_games import ActiveGames

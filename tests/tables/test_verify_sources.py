@@ -21,7 +21,7 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.names import bronze_app_id
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources

@@ -72,7 +72,7 @@ def test_a_damaged_table_gets_a_reason(environment: Environment) -> None:
     """Pages: the panel says what cannot be read; the rest of the page goes on."""
     written(environment, MINUTE)
     log = environment.paths.metrics / STREAM_MINUTE.name / "_delta_log"
-    for file in log.glob("*.json"):
+    for file in Path(log).glob("*.json"):
         file.write_text("{")
     with pytest.raises(Refused, match="minute tables cannot be read"):
         series_of.series(environment, 900)

@@ -29,7 +29,7 @@ from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.settings import load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

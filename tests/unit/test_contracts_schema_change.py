@@ -10,7 +10,7 @@ from deltalake.schema import PrimitiveType
 
 from pipeline import failpoints
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 APP = "turnout/test/game/1"
 NARROW = pa.struct([("x", pa.int64())])
@@ -60,8 +60,9 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     table = CursorTable.create(located(path), pa.schema([("a", pa.int64())]), APP)
     table.commit([write_file(pa.table({"a": [1]}), located(path))], None, 1)
     script = (
-        "import sys, pyarrow as pa; from pathlib import Path; from pipeline.delta.table import CursorTable;"
-        "table = CursorTable.open(Path(sys.argv[1]), 'turnout/test/game/1');"
+        "import sys, pyarrow as pa;"
+        "from pipeline.storage.places import located; from pipeline.delta.table import CursorTable;"
+        "table = CursorTable.open(located(sys.argv[1]), 'turnout/test/game/1');"
         "table.add_missing_columns(pa.schema([('a', pa.int64()), ('b', pa.string())]))"
     )
     done = subprocess.run(

@@ -269,7 +269,7 @@ def test_a_locked_store_takes_no_write_until_the_fault_ends(demo: House) -> None
 def test_a_fault_ends_also_where_nobody_may_act_any_more(demo: House) -> None:
     """A role that was taken away keeps a person from ending it, and never the demo."""
     demo.breaker.begin("silence", "")
-    demo.paths.settings_file.write_text('[roles]\noperators = ["nobody@example.com"]\n')
+    Path(demo.paths.settings_file).write_text('[roles]\noperators = ["nobody@example.com"]\n')
     with pytest.raises(Refused, match="may not break the demo"):
         demo.breaker.undo("silence", "")
     assert demo.source.did == ["stop"]
@@ -392,7 +392,7 @@ def test_a_fault_or_target_that_is_not_there_is_refused(demo: House, fault: str,
 
 def test_a_fault_needs_the_role(demo: House) -> None:
     """A demo with roles is broken by its operators alone."""
-    demo.paths.settings_file.write_text('[roles]\noperators = ["nobody@example.com"]\n')
+    Path(demo.paths.settings_file).write_text('[roles]\noperators = ["nobody@example.com"]\n')
     with pytest.raises(Refused, match="may not break the demo"):
         demo.breaker.begin("silence", "")
     assert (demo.acts(), demo.source.did) == ([], [])

@@ -27,6 +27,7 @@ from listeners.sample import (
     StatusEvent,
     StreamMinute,
 )
+from pipeline.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05
 DAY = 86_400.0
@@ -66,24 +67,24 @@ def versions(folder: Path) -> int:
 
 def test_segments_and_rows_that_were_caught_up_are_kept(tmp_path: Path) -> None:
     """Where latency comes from, and what it excludes, survives the table; an unknown segment is null."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     segments = Segments(1.0, 2.0, 0.1, 30.0)
     tables.add(reported(1, game(caught_up_rows=3, segments_seconds=segments), game("go_b")))
     assert tables.flush()
     names = ["caught_up_rows", "queue_seconds", "process_seconds", "commit_seconds", "upstream_seconds"]
-    first, second = history.passes(tmp_path, None, NOW).select(names).to_pylist()
+    first, second = history.passes(located(tmp_path), None, NOW).select(names).to_pylist()
     assert list(first.values()) == [3, 1.0, 2.0, 0.1, 30.0]
     assert list(second.values()) == [0, None, None, 0.1, None]
 
 
 def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     """Every number of a pass and of its progress survives the table, unknown ones as null."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     progress = Progress("q", "id", "run", 1, "", 9, {"addBatch": 300})
     tables.add(reported(1, game(), game("go_b", committed_at=None, error="store down"), progress=progress))
     tables.add(reported(2))
     assert tables.flush()
-    first, second, third = history.passes(tmp_path, None, NOW).to_pylist()
+    first, second, third = history.passes(located(tmp_path), None, NOW).to_pylist()
     assert first["committed_at"].timestamp() == NOW + 1
     assert {name: first[name] for name in ("cluster_group", "game_key", "lane", "rows", "rejects", "pass_seconds")} == {
         "cluster_group": "eu-1",
@@ -106,7 +107,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_lost_reply_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the store commits but the answer is lost, the retry finds the version and does not append again."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1))
 
     def write_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
@@ -128,7 +129,7 @@ def test_a_store_that_is_down_costs_nothing_until_the_buffer_is_full(tmp_path: P
     """Rows wait for the store; beyond the capacity the oldest are dropped and counted."""
     folder = tmp_path / "metrics"
     folder.write_text("not a folder")
-    tables = MetricsTables(folder, "eu-1", capacity=3)
+    tables = MetricsTables(located(folder), "eu-1", capacity=3)
     for batch_id in range(5):
         tables.add(reported(batch_id))
     assert not tables.flush()
@@ -139,27 +140,27 @@ def test_a_store_that_is_down_costs_nothing_until_the_buffer_is_full(tmp_path: P
     assert (tables.waiting, tables.dropped) == (3 + 3, 2 + 1)
     folder.unlink()
     assert tables.flush()
-    assert history.passes(folder, None, 0.0)["batch_id"].to_pylist() == [2, 3, 4, 6, 7, 8]
+    assert history.passes(located(folder), None, 0.0)["batch_id"].to_pylist() == [2, 3, 4, 6, 7, 8]
 
 
 def test_one_failing_table_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """Status events are written even when the passes' table cannot be."""
     (tmp_path / STREAM_BATCH.name).write_text("not a folder")
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "STARTING", None))
     assert not tables.flush()
-    assert history.transitions(tmp_path, 0.0, 10).num_rows == 1
+    assert history.transitions(located(tmp_path), 0.0, 10).num_rows == 1
 
 
 def test_a_row_that_fits_no_column_does_not_block_the_rest(tmp_path: Path) -> None:
     """A number too large for its column is dropped with its batch and counted, and later rows are written."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1, game(bytes=2**70)))
     assert not tables.flush()
     tables.add(reported(2))
     assert tables.flush()
-    assert (history.passes(tmp_path, None, 0.0)["batch_id"].to_pylist(), tables.dropped) == ([2], 1)
+    assert (history.passes(located(tmp_path), None, 0.0)["batch_id"].to_pylist(), tables.dropped) == ([2], 1)
 
 
 def test_a_restarted_writer_does_not_take_old_commits_for_its_own(
@@ -171,13 +172,13 @@ def test_a_restarted_writer_does_not_take_old_commits_for_its_own(
         raise OSError("store down")
 
     for batch_id in range(2):
-        tables = MetricsTables(tmp_path, "eu-1")
+        tables = MetricsTables(located(tmp_path), "eu-1")
         tables.add(reported(batch_id))
         with monkeypatch.context() as patched:
             patched.setattr(metrics_table, "write_deltalake", fail)
             assert not tables.flush()
         assert tables.flush()
-    assert history.passes(tmp_path, None, 0.0)["batch_id"].to_pylist() == [0, 1]
+    assert history.passes(located(tmp_path), None, 0.0)["batch_id"].to_pylist() == [0, 1]
 
 
 def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
     barrier = threading.Barrier(2, timeout=30)
 
     def write(run_id: str) -> None:
-        tables = MetricsTables(tmp_path, run_id)
+        tables = MetricsTables(located(tmp_path), run_id)
         barrier.wait()
         for batch_id in range(8):
             tables.add(reported(batch_id, run_id=run_id))
@@ -204,7 +205,7 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
 
 def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread writes without being asked, and what waits at the end is written by closing."""
-    often, seldom = MetricsTables(tmp_path, "eu-1"), MetricsTables(tmp_path, "eu-2")
+    often, seldom = MetricsTables(located(tmp_path), "eu-1"), MetricsTables(located(tmp_path), "eu-2")
     written, flush = threading.Event(), often.flush
 
     def observed() -> bool:
@@ -221,12 +222,12 @@ def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path, m
     seldom.add(reported(2))
     assert seldom.close(30)
     assert often.close(30)
-    assert history.passes(tmp_path, None, 0.0).num_rows == 2
+    assert history.passes(located(tmp_path), None, 0.0).num_rows == 2
 
 
 def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     """The protocol stays reader 1 / writer 2, and the only partition is the date."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, "STARTING", "RUNNING", "caught up"))
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
@@ -242,7 +243,7 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
 
 def test_checkpoints_are_written(tmp_path: Path) -> None:
     """Readers need not replay the whole log: a checkpoint follows every so many commits."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     for number in range(CHECKPOINT_COMMITS):
         tables.add(GroupSample("eu-1", NOW + number, number, 3, 1, 2.5))
         assert tables.flush()
@@ -252,62 +253,62 @@ def test_checkpoints_are_written(tmp_path: Path) -> None:
 
 def test_tables_that_do_not_exist_read_as_empty(tmp_path: Path) -> None:
     """A new environment has no history, which is no error, and its columns are the same."""
-    assert STREAM_BATCH.schema == history.passes(tmp_path, "chess_a", 0.0).schema
-    assert STATUS_EVENT.schema == history.transitions(tmp_path, 0.0, 10).schema
-    assert list(history.summary(tmp_path, 0.0)) == []
+    assert STREAM_BATCH.schema == history.passes(located(tmp_path), "chess_a", 0.0).schema
+    assert STATUS_EVENT.schema == history.transitions(located(tmp_path), 0.0, 10).schema
+    assert list(history.summary(located(tmp_path), 0.0)) == []
 
 
 def test_history_keeps_its_columns(tmp_path: Path) -> None:
     """Results have the types of an empty answer, with rows or without."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1))
     assert tables.flush()
-    assert STREAM_BATCH.schema == history.passes(tmp_path, "chess_a", 0.0).schema
-    assert STREAM_BATCH.schema == history.passes(tmp_path, "nobody", 0.0).schema
+    assert STREAM_BATCH.schema == history.passes(located(tmp_path), "chess_a", 0.0).schema
+    assert STREAM_BATCH.schema == history.passes(located(tmp_path), "nobody", 0.0).schema
 
 
 def test_doubled_rows_are_read_once(tmp_path: Path) -> None:
     """If a row got into the table twice, neither the passes nor the sums show it twice; chunks stay apart."""
     for _ in range(2):
-        tables = MetricsTables(tmp_path, "eu-1")
+        tables = MetricsTables(located(tmp_path), "eu-1")
         tables.add(reported(1, game(seq=1), game(seq=2)))
         tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "RUNNING", None))
         assert tables.flush()
     assert DeltaTable(tmp_path / STREAM_BATCH.name).count() == 4
-    assert history.passes(tmp_path, None, 0.0)["seq_from"].to_pylist() == [1, 2]
-    assert history.transitions(tmp_path, 0.0, 10).num_rows == 1
-    assert [entry.rows for entry in history.summary(tmp_path, 0.0)] == [8]
+    assert history.passes(located(tmp_path), None, 0.0)["seq_from"].to_pylist() == [1, 2]
+    assert history.transitions(located(tmp_path), 0.0, 10).num_rows == 1
+    assert [entry.rows for entry in history.summary(located(tmp_path), 0.0)] == [8]
 
 
 def test_chunks_of_catch_up_are_all_read(tmp_path: Path) -> None:
     """Catch-up has no run of its own: a chunk that failed and its repetition share their key, and both are kept."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     failed = game(rows=0, rejects={}, latency_counts=EMPTY, committed_at=None, error="store down")
     tables.add(reported(-1, failed, run_id="catch-up"))
     tables.add(reported(-1, game(), run_id="catch-up", at=NOW + 5))
     assert tables.flush()
-    assert [(entry.rows, entry.errors) for entry in history.summary(tmp_path, 0.0)] == [(4, 1)]
+    assert [(entry.rows, entry.errors) for entry in history.summary(located(tmp_path), 0.0)] == [(4, 1)]
 
 
 def test_since_and_game_choose_the_rows(tmp_path: Path) -> None:
     """Only the asked game and time are read, also across a change of date."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     for day in range(3):
         tables.add(reported(day, game("chess_a"), game("go_b"), at=NOW + day * DAY))
     assert tables.flush()
-    assert history.passes(tmp_path, "go_b", NOW + DAY + 2)["batch_id"].to_pylist() == [1, 2]
-    assert history.passes(tmp_path, "go_b", NOW + DAY + 2.001)["batch_id"].to_pylist() == [2]
-    assert {"go_b"} == set(history.passes(tmp_path, "go_b", 0.0)["game_key"].to_pylist())
+    assert history.passes(located(tmp_path), "go_b", NOW + DAY + 2)["batch_id"].to_pylist() == [1, 2]
+    assert history.passes(located(tmp_path), "go_b", NOW + DAY + 2.001)["batch_id"].to_pylist() == [2]
+    assert {"go_b"} == set(history.passes(located(tmp_path), "go_b", 0.0)["game_key"].to_pylist())
 
 
 def test_the_summary_adds_up_and_omits_failures(tmp_path: Path) -> None:
     """Rows of failed results are not counted, and percentiles come from the summed buckets."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     tables.add(reported(1, game(rows=90, latency_counts=counts(b0=90)), game("go_b", error="down", committed_at=None)))
     tables.add(reported(2, game(rows=10, latency_counts=counts(b4=10))))
     tables.add(reported(3, game("ludo_c", rows=0, latency_counts=EMPTY)))
     assert tables.flush()
-    chess, go, ludo = history.summary(tmp_path, NOW)
+    chess, go, ludo = history.summary(located(tmp_path), NOW)
     assert (chess.game_key, chess.rows, chess.rejects, chess.commits, chess.errors) == ("chess_a", 100, 2, 2, 0)
     assert chess.p50_seconds == pytest.approx(0.5 * 50 / 90)
     assert chess.p95_seconds == pytest.approx(7.5)
@@ -319,12 +320,12 @@ def test_the_summary_adds_up_and_omits_failures(tmp_path: Path) -> None:
 
 def test_transitions_are_newest_first_and_limited(tmp_path: Path) -> None:
     """The dashboard asks for the last few changes."""
-    tables = MetricsTables(tmp_path, "eu-1")
+    tables = MetricsTables(located(tmp_path), "eu-1")
     for number in range(5):
         tables.add(StatusEvent("chess_a", "eu-1", NOW + number, "RUNNING", "LAGGING", str(number)))
     assert tables.flush()
-    assert history.transitions(tmp_path, NOW, 2)["detail"].to_pylist() == ["4", "3"]
-    assert history.transitions(tmp_path, NOW + 4, 2)["detail"].to_pylist() == ["4"]
+    assert history.transitions(located(tmp_path), NOW, 2)["detail"].to_pylist() == ["4", "3"]
+    assert history.transitions(located(tmp_path), NOW + 4, 2)["detail"].to_pylist() == ["4"]
 
 
 @given(

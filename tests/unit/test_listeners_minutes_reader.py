@@ -19,6 +19,7 @@ from listeners.minutes.reader import Place, SeriesReader
 from listeners.minutes.window import Window
 from listeners.sample import STATUSES, IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
+from pipeline.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour
 COUNTS = (0, 4, *(0,) * (BUCKETS - 2))
@@ -52,7 +53,7 @@ def world(tmp_path: Path) -> World:
 
 
 def write(world: World, *rows: StreamMinute | IngestMinute, writer: MetricsTables | None = None) -> MetricsTables:
-    writer = writer or MetricsTables(world.folder, "group-eu-1")
+    writer = writer or MetricsTables(located(world.folder), "group-eu-1")
     for row in rows:
         writer.add(row)
     assert writer.flush()
@@ -167,7 +168,7 @@ def test_a_game_counts_to_the_group_that_last_reported_it(world: World) -> None:
 
 def test_many_games_keep_their_own_rows(world: World) -> None:
     """However many games join, each has its own numbers, in order of keys."""
-    writer = MetricsTables(world.folder, "group-eu-1")
+    writer = MetricsTables(located(world.folder), "group-eu-1")
     for turn in range(3):
         games = [replace(MINUTE, game_key=f"g{at:03}", rows=at) for at in range(turn * 150, turn * 150 + 150)]
         write(world, *games, writer=writer)
@@ -236,7 +237,7 @@ def test_a_writer_that_was_killed_doubles_nothing(world: World, monkeypatch: pyt
         write_deltalake(*args, **options)
         raise Killed
 
-    writer = MetricsTables(world.folder, "group-eu-1")
+    writer = MetricsTables(located(world.folder), "group-eu-1")
     writer.add(MINUTE)
     with monkeypatch.context() as patched:
         patched.setattr(metrics_table, "write_deltalake", write_and_die)
@@ -295,7 +296,7 @@ def test_other_versions_rows_are_read_as_far_as_they_are_known(world: World) -> 
 @pytest.mark.long
 def test_a_refresh_of_a_thousand_games_is_cheap(world: World) -> None:
     """An hour of 1,000 games costs at most 150 ms of CPU time a refresh, the best of five."""
-    writers = [MetricsTables(world.folder, f"group-{group}") for group in range(10)]
+    writers = [MetricsTables(located(world.folder), f"group-{group}") for group in range(10)]
 
     def report(at: float) -> None:
         for game in range(1_000):

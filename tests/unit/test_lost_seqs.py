@@ -9,7 +9,7 @@ from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 
 seqs = st.integers(0, 30)
 

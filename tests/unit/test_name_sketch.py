@@ -22,7 +22,7 @@ from pipeline.ingest.onboarding import Onboarding
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.store import onboarding as store
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper

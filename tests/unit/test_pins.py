@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.pins import ChunkPin, pin
+from pipeline.storage.places import located
 
 DAMAGED = ["", "null", '{"version": 1, "hi', '{"version": 1}']
 
@@ -13,8 +14,8 @@ DAMAGED = ["", "null", '{"version": 1, "hi', '{"version": 1}']
 def test_a_damaged_pin_is_written_anew(tmp_path: Path, content: str) -> None:
     """Law L6: a batch whose pin is damaged is repeated with today's set, and with that one from then on."""
     (tmp_path / "7").write_text(content)
-    assert pin(tmp_path, 7, lambda: 3) == 3
-    assert pin(tmp_path, 7, lambda: 4) == 3
+    assert pin(located(tmp_path), 7, lambda: 3) == 3
+    assert pin(located(tmp_path), 7, lambda: 4) == 3
 
 
 @pytest.mark.parametrize("content", DAMAGED)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline import query_log
 from pipeline.maintenance.readers import Reader, readers
+from pipeline.storage.places import located
 
 OFFSET = {"reservoirId": "bronze", "reservoirVersion": 7, "index": -1}
 WHOLE = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(OFFSET)}".encode()
@@ -24,10 +25,10 @@ def test_a13_whatever_a_file_holds_it_is_read_or_found_damaged(tmp_path: Path, c
     """A13 to A15: no content of a file is an exception, and a part of a file is never taken for the whole."""
     file = tmp_path / "0"
     file.write_bytes(content)
-    reported = query_log.offset(file)
+    reported = query_log.offset(located(file))
     assert (reported == OFFSET) == (content == WHOLE)
-    assert query_log.lines(file) is None or content.startswith(b"v")
-    assert query_log.has_id(file) in {True, False}
+    assert query_log.lines(located(file)) is None or content.startswith(b"v")
+    assert query_log.has_id(located(file)) in {True, False}
 
 
 def test_a_query_and_its_batches_are_found(tmp_path: Path) -> None:
@@ -35,12 +36,12 @@ def test_a_query_and_its_batches_are_found(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text('{"id":"1"}')
     for name in ("0", "10", "9", ".9.crc", "9.damaged"):
         (tmp_path / name).write_bytes(WHOLE)
-    assert query_log.batches(tmp_path) == [0, 9, 10]
-    assert query_log.batches(tmp_path / "gone") == []
-    assert query_log.offset(tmp_path / "9") == OFFSET
-    assert query_log.offset(tmp_path / "gone") is None
-    assert query_log.has_id(tmp_path / "metadata")
-    assert not query_log.has_id(tmp_path / "gone")
+    assert query_log.batches(located(tmp_path)) == [0, 9, 10]
+    assert query_log.batches(located(tmp_path / "gone")) == []
+    assert query_log.offset(located(tmp_path / "9")) == OFFSET
+    assert query_log.offset(located(tmp_path / "gone")) is None
+    assert query_log.has_id(located(tmp_path / "metadata"))
+    assert not query_log.has_id(located(tmp_path / "gone"))
 
 
 def test_a13_maintenance_waits_for_a_reader_whose_place_is_damaged(tmp_path: Path) -> None:
@@ -61,4 +62,4 @@ def test_line_separators_in_an_offset_do_not_damage_it(tmp_path: Path) -> None:
     metadata = json.dumps({"batchWatermarkMs": 0, "conf": {"name": separators}}, ensure_ascii=False)
     planned = {**OFFSET, "topic": separators}
     (tmp_path / "0").write_text(f"v1\n{metadata}\n{json.dumps(planned, ensure_ascii=False)}", "utf-8")
-    assert query_log.offset(tmp_path / "0") == planned
+    assert query_log.offset(located(tmp_path / "0")) == planned

@@ -54,6 +54,15 @@ def test_missing_jar_and_old_java_are_found(checkout: Path) -> None:
     assert {subject for subject, each in found.items() if each.state == "missing"} == {"jose4j-0.9.6.jar", "Java"}
 
 
+@pytest.mark.parametrize(("in_bucket", "state"), [(False, "optional"), (True, "missing")])
+def test_jars_of_s3_are_needed_for_tables_in_a_bucket(checkout: Path, in_bucket: bool, state: str) -> None:
+    """After an ordinary set-up this machine is fine, and the remedy names the command for a bucket."""
+    (checkout / "s3" / "hadoop-aws-3.5.0.jar").unlink()
+    found = by_subject(doctor.findings(Settings(), checkout, checkout, in_bucket=in_bucket))
+    assert found["hadoop-aws-3.5.0.jar"].state == state
+    assert "setup --s3" in found["hadoop-aws-3.5.0.jar"].remedy
+
+
 def test_taken_port_is_told_but_stops_nothing(checkout: Path) -> None:
     """A running dashboard is no defect of the machine."""
     with socket.socket() as taken:

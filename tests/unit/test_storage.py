@@ -19,9 +19,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from pipeline.delta.log import exists
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
-from pipeline.storage.object_store import bucket
+from pipeline.storage.places import located
 
 
 @contextmanager
@@ -42,7 +41,8 @@ def _bucket(_folder: Path) -> Iterator[Location]:
             f"tables-{uuid.uuid4()}",
         )
         boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
-        yield bucket(name, endpoint)
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        yield located(f"s3://{name}")
         server.shutdown()
         thread.join()
         server.server_close()
@@ -145,7 +145,8 @@ def test_an_object_store_that_is_away_is_an_error_of_files(monkeypatch: pytest.M
     """Law: no caller needs another handler than that of a disk; the sentence names the place."""
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "testing")
-    file = bucket("nowhere", "http://127.0.0.1:1") / "file"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    file = located("s3://nowhere/file")
     for act in (file.read, file.exists, partial(file.put, b"")):
         with pytest.raises(OSError, match="s3://nowhere/file: ") as raised:
             act()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
+from pipeline.access_settings import Access
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registered, Registration
 from pipeline.control import gate
@@ -15,7 +16,7 @@ from pipeline.control.registering.proposals import approve, describe, propose, r
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.settings import Access, Roles, Schemas, Settings
+from pipeline.settings import Roles, Schemas, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations

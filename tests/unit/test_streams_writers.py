@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import Refused
 from pipeline.settings import Demux, Paths, load
-from pipeline.storage.folder import located
+from pipeline.storage.places import located
 from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 

@@ -22,6 +22,7 @@ from pipeline.errors import Refused
 from pipeline.health.judgement import PROBLEM_KINDS
 from pipeline.ingest.query import Landed
 from pipeline.reasons import missing_commit
+from pipeline.session import waits_for_cores
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
@@ -230,6 +231,35 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
     with engine.connect() as connection:
         assert connection.scalar(select(drivers.c.error)) == "the old failure"
     engine.dispose()
+
+
+def test_a_driver_without_executors_says_what_it_waits_for(tmp_path: Path) -> None:
+    """Law: a driver that a cluster gave no core is running, and status says why nothing moves."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
+    duty = _Duty("group", "a", engine, CountingStop(), None)
+    driver = _Driver(settings, duty, telemetry, attached, waits=lambda: waits_for_cores(spark_with(1)))  # type: ignore[arg-type]
+    driver._heartbeat("running", 1, active=True, now=True)
+    driver._waits = lambda: waits_for_cores(spark_with(2))
+    with engine.connect() as connection:
+        said = connection.execute(select(drivers.c.state, drivers.c.error)).one()
+    driver._heartbeat("running", 1, active=True, now=True)
+    with engine.connect() as connection:
+        assert connection.execute(select(drivers.c.state, drivers.c.error)).one() == ("running", None)
+    assert said.state == "running"
+    assert said.error.startswith("waits for cores: spark://master:7077 has given it no executor.")
+    telemetry.close()
+    engine.dispose()
+
+
+def spark_with(known: int) -> Any:
+    """A session of a cluster that knows so many block managers, the driver's among them."""
+    scala = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: known))
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(master="spark://master:7077", _jsc=SimpleNamespace(sc=lambda: scala))
+    )
 
 
 SPARK_GAP = (

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.errors import TableNotFoundError
-from pipeline.delta.opening import create_plain, open_table
+from pipeline.delta.opening import create, open_table
 from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import (
@@ -30,8 +30,8 @@ from pipeline.ingest.sources.landing_source import LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, source_described
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store.sources import Identity
 
 
@@ -81,7 +81,7 @@ class Landing:
             if self.settings[0].path:
                 raise Refused(f"There is no landing table {self._landing}. Create it, or correct its path.") from error
             wanted = LANDING.append(BRONZE.field(HEADERS)) if self._needs_headers else LANDING
-            create_plain(self._landing, wanted)
+            create(self._landing, wanted)
             return
         wrong = any(columns.get(field.name) != field.type for field in LANDING)
         headers = columns.get(HEADERS)

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 from pipeline.delta.log import Action, appended, changes, commit_file, log_folder, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.errors import Transient
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 
 Offset = dict[str, Any]
 

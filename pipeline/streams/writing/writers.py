@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
-from pipeline.storage.folder import located
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.streams.writing.spark_writer import Holds, SparkWriter
 
 

@@ -1,0 +1,82 @@
+"""Where tables are: the settings of `[storage]`, and this machine's folder of an environment at a URL."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipeline import durable_file
+from pipeline.errors import Refused
+
+_LINK: Final = "turnout.url"
+_BUCKET: Final = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where tables are: see docs/storage.md."""
+
+    root: str = ""
+    """URL below which the tables and ingest's checkpoints are, such as `s3://bucket/prod`. Empty: the environment's
+    folder. The folder keeps what is this machine's. Address, region and credentials of S3 come from `AWS_ENDPOINT_URL`,
+    `AWS_REGION` and the platform's chain, never from a setting."""
+
+
+def storage_problems(storage: Storage, url: str, writer: str, store: str) -> list[str]:
+    """Return what hinders tables in a bucket.
+
+    Args:
+        storage: the settings.
+        url: of the environment, empty where it is a folder.
+        writer: `demux.writer`.
+        store: `store.url`.
+    """
+    root = storage.root
+    problems = []
+    if root and not _BUCKET.fullmatch(root):
+        problems.append(f"storage.root: expected a URL such as s3://bucket/prod, got {root!r}")
+    if root and url and root.rstrip("/") != url:
+        problems.append(f"storage.root: expected none, or the URL of --env-dir, {url}, got {root!r}")
+    if (root or url) and writer == "spark":
+        problems.append(
+            "demux.writer: expected 'direct' where tables are in a bucket, got 'spark': there Spark's commits "
+            "overwrite those of others"
+        )
+    if url and not store:
+        problems.append(
+            f"store.url: expected the address of a PostgreSQL database for {url}, got none: other machines "
+            f"use this environment, too"
+        )
+    return problems
+
+
+def read_link(folder: Path) -> str:
+    """Return the URL of an environment whose machine's folder this is, empty for another folder."""
+    link = folder / _LINK
+    return link.read_text("utf-8").strip() if link.is_file() else ""
+
+
+def machine_folder(url: str, environ: Mapping[str, str] | None = None) -> Path:
+    """Return this machine's folder for the environment at a URL, made where it is not there: `--env-dir s3://...`.
+
+    It is named by a hash of the URL, below `$XDG_STATE_HOME/turnout`, and knows the URL.
+
+    Raises:
+        Refused: it is no URL of a storage that turnout knows, or the folder cannot be made.
+    """
+    if not _BUCKET.fullmatch(url):
+        raise Refused(f"{url} cannot be an environment: expected a folder, or a URL such as s3://bucket/prod.")
+    known = os.environ if environ is None else environ
+    state = Path(known.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    whole = url.rstrip("/")
+    folder = state / "turnout" / hashlib.sha256(whole.encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if read_link(folder) != whole:
+            durable_file.write_text(folder / _LINK, whole)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be used: {error.strerror}. Set XDG_STATE_HOME to another folder.") from error
+    return folder
