@@ -1,0 +1,156 @@
+"""Commits to a folder and to a bucket, side by side in one run: CPU, seconds of a pass, and requests.
+
+`python -m bench.storage --games 300 --passes 10 --latency-ms 30 --out FILE`. A pass writes a file of each game and
+commits it, as a group's driver does with its threads, without Spark. Before the bucket stands a proxy in a process of
+its own that adds the latency to each request and counts them; the S3 server is the demo's.
+"""
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bench.command import carry_out
+from pipeline.delta.table import CursorTable, write_file
+from pipeline.demo.object_server import ObjectServer
+from pipeline.storage.location import Location
+from pipeline.storage.places import located
+from pipeline.streams.group import commit_threads
+
+_SCHEMA: Final = pa.schema([("_seq", pa.int64()), ("_pos", pa.int32()), *((f"c{at}", pa.string()) for at in range(10))])
+_ROWS: Final = 20
+_DAY: Final = 86_400
+
+
+def measure(work: Path, games: int, passes: int, latency_ms: float, trigger_seconds: float) -> dict[str, Any]:
+    """Run the same passes on both and return all numbers."""
+    folder = _passes(located(work / "tables"), games, passes)
+    with ObjectServer.start(work / "objects", "key", "secret") as server:
+        server.make_bucket("bench")
+        with _delayed(server.address, latency_ms) as (address, count):
+            os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": address}
+            bucket = _passes(located("s3://bench/tables"), games, passes, count)
+    per_commit = bucket["requests"] / (games * passes)
+    return {
+        "games": games,
+        "passes": passes,
+        "latency_ms": latency_ms,
+        "folder": folder,
+        "bucket": bucket,
+        "cpu_ratio": round(bucket["cpu_ms_per_commit"] / folder["cpu_ms_per_commit"], 2),
+        "requests_per_commit": round(per_commit, 2),
+        "requests_per_day": round(per_commit * games * _DAY / trigger_seconds),
+        "trigger_seconds": trigger_seconds,
+    }
+
+
+def _passes(root: Location, games: int, passes: int, count: "Synchronized[int] | None" = None) -> dict[str, Any]:
+    columns = [pa.array([f"value {at}" for at in range(_ROWS)]) for _ in range(10)]
+    with ThreadPoolExecutor(commit_threads(root)) as pool:
+
+        def create(game: int) -> CursorTable:
+            return CursorTable.create(root / f"game_{game:04}", _SCHEMA, f"turnout/bench/game_{game:04}/1")
+
+        def commit(table: CursorTable, seq: int) -> None:
+            places = [pa.array([seq] * _ROWS, pa.int64()), pa.array(range(_ROWS), pa.int32())]
+            file = write_file(pa.table([*places, *columns], schema=_SCHEMA), table.path, ["_seq"])
+            table.commit([file], table.cursor, seq)
+
+        tables = list(pool.map(create, range(games)))
+        before = 0 if count is None else count.value
+        begun, took = time.process_time(), []
+        for seq in range(1, passes + 1):
+            at = time.monotonic()
+            list(pool.map(commit, tables, [seq] * games))
+            took.append(time.monotonic() - at)
+        cpu = time.process_time() - begun
+    return {
+        "threads": commit_threads(root),
+        "cpu_ms_per_commit": round(cpu * 1000 / (games * passes), 3),
+        "pass_seconds": [round(each, 2) for each in took],
+        "pass_median_seconds": round(median(took), 2),
+        "requests": 0 if count is None else count.value - before,
+    }
+
+
+@contextmanager
+def _delayed(upstream: str, latency_ms: float) -> Iterator[tuple[str, "Synchronized[int]"]]:
+    """Run the proxy; yield its address and the number of requests."""
+    context = multiprocessing.get_context("spawn")
+    count: Synchronized[int] = context.Value("q", 0)
+    ours, its = context.Pipe()
+    process = context.Process(target=_serve, args=(upstream.removeprefix("http://"), latency_ms / 1000, count, its))
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}", count
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(upstream: str, delay: float, count: "Synchronized[int]", told: Any) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            with count.get_lock():
+                count.value += 1
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            time.sleep(delay)
+            connection = http.client.HTTPConnection(upstream, timeout=60)
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+            connection.request(self.command, self.path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+            self.send_response_only(response.status)
+            for name, value in response.getheaders():
+                if name.lower() not in _HOP:
+                    self.send_header(name, value)
+            length = response.getheader("Content-Length") if self.command == "HEAD" else None
+            self.send_header("Content-Length", length or str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+            connection.close()
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    told.send(server.server_port)
+    server.serve_forever()
+
+
+_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
+
+
+def main() -> None:
+    """Measure and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--games", type=int, default=300)
+    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--latency-ms", type=float, default=30)
+    parser.add_argument("--trigger-seconds", type=float, default=10)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+
+    def run(folder: Path) -> dict[str, Any]:
+        return measure(folder, options.games, options.passes, options.latency_ms, options.trigger_seconds)
+
+    carry_out(options, run, lambda numbers: json.dumps(numbers, indent=1))
+
+
+if __name__ == "__main__":
+    main()

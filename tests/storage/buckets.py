@@ -1,0 +1,129 @@
+"""An S3 server in this process, and a proxy before it that loses replies, as networks do."""
+
+import http.client
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Literal
+
+import boto3
+import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+Fault = Literal["unsaid", "stored and refused", "refused"]
+"""The reply never comes although the request was served; it is an error although it was served; it was not served."""
+
+FAULTS: Final[tuple[Fault, ...]] = ("unsaid", "stored and refused", "refused")
+_BUSY: Final = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your rate.</Message></Error>"
+_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_request(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def bucket() -> Iterator[str]:
+    """Run an S3 server in this process, with an empty bucket, and yield the bucket's URL.
+
+    It has one thread: with several, moto gave one name twice, where 8 writers created it at one time. Servers of one
+    process share their buckets.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(variable, "testing")
+        patch.setenv("AWS_REGION", "us-east-1")
+        application = DomainDispatcherApplication(create_backend_app)
+        server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=_Quiet)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        endpoint, name = f"http://127.0.0.1:{server.server_port}", f"tables-{uuid.uuid4()}"
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        try:
+            yield f"s3://{name}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+class Proxy:
+    """A proxy between clients and an S3 server: it counts requests, and loses the replies that `fault` names."""
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream.removeprefix("http://")
+        self.fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
+        self.seen: Counter[str] = Counter()
+        """Requests by method."""
+        self.lost: Counter[tuple[str, Fault]] = Counter()
+        """Faults by method and kind."""
+        self.url = ""
+
+
+@contextmanager
+def proxied(upstream: str) -> Iterator[Proxy]:
+    """Run a proxy before an endpoint, and let this process reach it only so."""
+    proxy = Proxy(upstream)
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            proxy.seen[self.command] += 1
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            fault = proxy.fault(self.command, self.path)
+            if fault is not None:
+                proxy.lost[self.command, fault] += 1
+            if fault == "refused":
+                self._say(503, {}, _BUSY)
+                return
+            status, headers, content = _served(proxy.upstream, self.command, self.path, dict(self.headers), body)
+            if fault == "unsaid":
+                self.close_connection = True
+            elif fault == "stored and refused":
+                self._say(503, {}, _BUSY)
+            else:
+                self._say(status, headers, content)
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
+
+        def _say(self, status: int, headers: dict[str, str], content: bytes) -> None:
+            self.send_response_only(status)
+            for name, value in headers.items():
+                if name.lower() not in _HOP:
+                    self.send_header(name, value)
+            length = next((value for name, value in headers.items() if name.lower() == "content-length"), None)
+            self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                with suppress(BrokenPipeError):  # the client waits no longer
+                    self.wfile.write(content)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    proxy.url = f"http://127.0.0.1:{server.server_port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+def _served(
+    upstream: str, method: str, path: str, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(upstream, timeout=60)
+    try:
+        connection.request(method, path, body, {k: v for k, v in headers.items() if k.lower() not in _HOP})
+        with connection.getresponse() as response:
+            return response.status, dict(response.getheaders()), response.read()
+    finally:
+        connection.close()
