@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from pipeline.names import MAX_NAME_BYTES, is_game_name
 from pipeline.setting_values import ISOLATION_LEVELS
+from pipeline.storage.places import is_url
 
 ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
 """What a field of an envelope may hold."""
@@ -151,8 +152,11 @@ def _problems(source: Source) -> Iterator[str]:
 
 
 def _path_problems(source: Source) -> Iterator[str]:
-    if source.path and (not Path(source.path).is_absolute() or source.path != str(Path(source.path))):
-        yield f"path: expected an absolute path without '/' at its end, got {source.path!r}"
+    if is_url(source.path):
+        if not source.path.startswith("s3://") or source.path.endswith("/"):
+            yield f"path: expected a URL such as s3://bucket/landing, got {source.path!r}"
+    elif source.path and (not Path(source.path).is_absolute() or source.path != str(Path(source.path))):
+        yield f"path: expected an absolute path without '/' at its end, or a URL, got {source.path!r}"
 
 
 def reads_several(source: Source) -> bool:

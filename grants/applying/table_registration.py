@@ -1,7 +1,6 @@
 """Makes the tables of games known to the catalog: new ones are registered, those it knows are adopted as they are."""
 
 import logging
-from pathlib import Path
 from typing import Any, Final
 
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
@@ -35,7 +34,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
             continue  # nothing has come of it yet
         try:
             columns = [(each.name, _type(each.type)) for each in open_table(place).schema().fields]
-            if catalog.register(Securable((*schema.path, key)), Path(place).as_uri(), columns):
+            if catalog.register(Securable((*schema.path, key)), place.uri, columns):
                 _log.info("access: registered the table of %s", key)
         except CatalogUnavailable:
             raise

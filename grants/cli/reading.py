@@ -9,6 +9,7 @@ from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import files_below, open_table
 from pipeline.errors import Refused
 from pipeline.settings import Paths
+from pipeline.storage.places import located
 
 Rows = list[tuple[object, ...]]
 
@@ -29,7 +30,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     if table is None:
         raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
-    place = unquote(urlsplit(location).path)
+    place = located(location if "://" in location else unquote(urlsplit(location).path))
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
         files = files_below(place)
         table_rows = open_table(place).to_pyarrow_dataset(filesystem=files).head(limit)

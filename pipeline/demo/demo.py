@@ -18,6 +18,7 @@ from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.demo import dashboard, monitoring
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
+from pipeline.demo.object_storage import VARIABLES
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
@@ -150,6 +151,8 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
             say(f"  {name:<12}{line}")
         if addressed.registry_url is not None:
             say(f"  registry    {addressed.registry_url}")
+        if paths.storage:
+            say(f"  tables      {paths.storage}: in another terminal first `. {paths.root / VARIABLES}`")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         why_whole = not_own(settings, environ)
         if why_whole is None:

@@ -21,6 +21,10 @@ class Folder:
         """Return the path."""
         return path
 
+    def uri(self, path: str) -> str:
+        """Return `file://` and the path, escaped."""
+        return Path(path).as_uri()
+
     def local(self, path: str) -> str:
         """Return the path."""
         return path

@@ -22,6 +22,9 @@ class Storage(Protocol):
     def url(self, path: str) -> str:
         """Return what delta-rs, Spark and people call a path."""
 
+    def uri(self, path: str) -> str:
+        """Return what a catalog calls a path: `url` with a scheme."""
+
     def local(self, path: str) -> str:
         """Return the path in this machine's file system.
 
@@ -109,6 +112,11 @@ class Location:
 
     def __fspath__(self) -> str:
         return self.storage.local(self.path)
+
+    @property
+    def uri(self) -> str:
+        """See `Storage.uri`."""
+        return self.storage.uri(self.path)
 
     @property
     def name(self) -> str:

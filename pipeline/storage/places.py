@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import unquote
 
 from pipeline.errors import Refused
 from pipeline.storage.folder import FOLDERS
@@ -14,7 +15,7 @@ def is_url(place: str) -> bool:
 
 
 def located(place: str | Path | Location) -> Location:
-    """Return a path of this machine, or a URL, as a location; a location is one.
+    """Return a path of this machine, or a URL, as a location; a location is one. A `file:` URL has escapes.
 
     Raises:
         Refused: turnout knows no storage of this scheme.
@@ -26,7 +27,7 @@ def located(place: str | Path | Location) -> Location:
         return Location(FOLDERS, os.path.abspath(text))
     scheme, _, path = text.partition("://")
     if scheme == "file":
-        return Location(FOLDERS, os.path.abspath(path))
+        return Location(FOLDERS, os.path.abspath(unquote(path)))
     if scheme not in {"s3", "s3a"}:
         raise Refused(f"turnout cannot keep tables at {text}: it knows folders and s3:// addresses.")
     from pipeline.storage.object_store import BUCKETS
