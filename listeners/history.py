@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsFolder, MetricsTable, moment
 from listeners.quantile import quantile
@@ -116,9 +117,10 @@ def _read(
     path = folder / table.name
     answer = schema or table.schema
     url, options = str(path), path.options
-    if not DeltaTable.is_deltatable(url, storage_options=options):
+    try:
+        rows_of_table = DeltaTable(url, storage_options=options).to_pyarrow_dataset(schema=table.schema)
+    except TableNotFoundError:
         return answer.empty_table()
-    rows_of_table = DeltaTable(url, storage_options=options).to_pyarrow_dataset(schema=table.schema)
     results = rows_of_table.to_table(filter=wanted)
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.register("results", results)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from listeners.metrics_schema import TABLES, MetricsFolder, MetricsItem, MetricsTable, Row, rows_of
 
@@ -179,7 +179,9 @@ class _Writer:
 
     def _load(self) -> DeltaTable:
         url, options = str(self.path), self.path.options
-        if not DeltaTable.is_deltatable(url, storage_options=options):
+        try:  # not `is_deltatable`, which holds the interpreter's lock until storage answers
+            return DeltaTable(url, storage_options=options)
+        except TableNotFoundError:
             self.path.make()
             try:
                 DeltaTable.create(
@@ -193,7 +195,9 @@ class _Writer:
                     },
                     storage_options=options,
                 )
-            except DeltaError:
-                if not DeltaTable.is_deltatable(url, storage_options=options):  # else another process was quicker
-                    raise
+            except DeltaError as error:
+                try:
+                    return DeltaTable(url, storage_options=options)  # another process was quicker
+                except TableNotFoundError:
+                    raise error from None
         return DeltaTable(url, storage_options=options)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -206,6 +207,41 @@ class _Idle:
         self._head, self._since = head, now
 
 
+class _Pulse:
+    """Beats for a driver whose main thread waits for storage: it lives, and says what it waits for."""
+
+    def __init__(self, duty: _Duty, every: float) -> None:
+        self._duty, self._every = duty, every
+        self._since: float | None = None
+        self._frontier: int | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._run, name="pulse", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    @contextmanager
+    def waits(self, frontier: int) -> Iterator[None]:
+        """Run a block that storage may keep waiting."""
+        self._frontier, self._since = frontier or None, time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = None
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            since = self._since
+            waited = 0.0 if since is None else time.monotonic() - since
+            if waited > self._every:
+                said = f"has waited {waited:.0f} s for storage to answer"
+                with tolerate_store_outage("this heartbeat is not recorded"):
+                    heartbeat(self._duty.engine, self._duty.kind, self._duty.name, "running", self._frontier, said)
+
+
 class _Driver:
     """Keeps one query running and sends its heartbeats."""
 
@@ -224,6 +260,7 @@ class _Driver:
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
         self._keeper = IncidentKeeper(duty.engine, settings, "ingest") if duty.kind == "ingest" else None
         self._heartbeat_at = 0.0
+        self._pulse = _Pulse(duty, self._every)
 
     def supervise(
         self,
@@ -240,6 +277,17 @@ class _Driver:
         Raises:
             LeaseLost: another process has taken over; the running pass has not ended yet.
         """
+        with self._pulse:
+            return self._supervise(start, meanwhile, frontier, once=once)
+
+    def _supervise(
+        self,
+        start: Callable[[], StreamingQuery],
+        meanwhile: Callable[[], None],
+        frontier: Callable[[], int],
+        *,
+        once: bool,
+    ) -> int:
         failures, gap_since = 0, None
         while not self._stop.is_set():
             self._duty.require()
@@ -278,7 +326,8 @@ class _Driver:
     ) -> str | None:
         """Run the query until its end or the stop event; return its error, None without one."""
         try:
-            query = start()
+            with self._pulse.waits(frontier()):
+                query = start()
         except _MAY_PASS as error:
             return _said(error)
         except (Py4JJavaError, PySparkException) as error:  # a failure at the start counts like any other
@@ -289,7 +338,8 @@ class _Driver:
             self._heartbeat("running", frontier(), active=True)
             if not once:
                 try:
-                    meanwhile()
+                    with self._pulse.waits(frontier()):
+                        meanwhile()
                 except _MAY_PASS as error:
                     query.stop()
                     return _said(error)

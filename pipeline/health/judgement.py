@@ -4,6 +4,7 @@ The command line, the pages and the alerts show this and nothing else. Pure: wha
 the control store's time. What is not known is never healthy.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -389,10 +390,15 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, StreamVerdi
         if each.name in down:
             continue
         if each.is_problem:
-            notes.append(f"group {each.name} needs a person")
+            notes.append(f"group {each.name} {_clause(each.liveness.reason)}")
         elif len(members) > 1 and 2 * sum(members) >= len(members):
             notes.append(f"group {each.name} degraded ({sum(members)} of {len(members)})")
     return notes
+
+
+def _clause(reason: str | None) -> str:
+    """Return the beginning of a predicate, for a headline."""
+    return "needs a person" if reason is None else re.split(r"[,:.](?=\s|$)", reason)[0]
 
 
 def _is_skewed(facts: FleetFacts) -> bool:

@@ -13,7 +13,13 @@ from functools import cache
 from typing import Any, Final
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from obstore.store import S3Store
 
 from pipeline.failpoints import effect
@@ -21,6 +27,16 @@ from pipeline.storage.location import Entry
 
 _RETRY: Final[Any] = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 _TIMEOUT: Final = timedelta(seconds=30)  # of a request
+_SIGNS: Final = (
+    ("kind: Timeout", "the store has not answered in time"),
+    ("kind: Connect", "the store cannot be reached"),
+    ("SlowDown", "the store wants fewer requests"),
+    ("503", "the store is out of service for now"),
+    ("PermanentRedirect", "the bucket is in another region: set AWS_REGION"),
+    ("RequestTimeTooSkewed", "this machine's clock is wrong"),
+)
+_SHOWN: Final = 300  # letters of an error nobody has foreseen
+_OPTIONS: Final = {"timeout": "30s", "connect_timeout": "10s", "max_retries": "5"}  # else delta-rs waits for minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,10 @@ class ObjectStore:
     def url(self, path: str) -> str:
         """See `Storage`."""
         return f"s3://{path}"
+
+    def uri(self, path: str) -> str:
+        """Return the URL."""
+        return self.url(path)
 
     def local(self, path: str) -> str:
         """Refuse: it is on no machine's disk."""
@@ -130,7 +150,7 @@ class ObjectStore:
     @property
     def options(self) -> Mapping[str, str]:
         """See `Storage`."""
-        return {"aws_region": region(), **_addressed(endpoint())}
+        return {"aws_region": region(), **_addressed(endpoint()), **_OPTIONS}
 
     def _of(self, path: str) -> tuple[S3Store, str]:
         bucket, _, key = path.partition("/")
@@ -187,4 +207,15 @@ def _as_os_errors(path: str) -> Iterator[None]:
     except AlreadyExistsError as error:
         raise FileExistsError(f"s3://{path} exists") from error
     except BaseError as error:
-        raise OSError(f"s3://{path}: {str(error).splitlines()[0]}") from error
+        raise OSError(f"s3://{path}: {_reason(error)}") from error
+
+
+def _reason(error: BaseError) -> str:
+    """Return in a few words what hinders a request, where that is known, else the beginning of the client's text."""
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return "this process has no right to do that, or no credentials"
+    text = str(error)
+    for sign, meaning in _SIGNS:
+        if sign in text:
+            return meaning
+    return text.splitlines()[0][:_SHOWN]

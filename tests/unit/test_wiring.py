@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import OperationalError
 
 from listeners.metrics_schema import INGEST_MINUTE
@@ -231,6 +231,36 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
     with engine.connect() as connection:
         assert connection.scalar(select(drivers.c.error)) == "the old failure"
     engine.dispose()
+
+
+def test_a_driver_that_storage_keeps_waiting_beats_and_says_so(tmp_path: Path) -> None:
+    """Law: a driver whose main thread waits for a bucket is not dead: it beats, with how long it has waited."""
+    settings, paths = load(tmp_path, {"TURNOUT_METRICS__HEARTBEAT_SECONDS": "0.5"})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    stop, answers = threading.Event(), threading.Event()
+    telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached)  # type: ignore[arg-type]
+
+    def start() -> Any:
+        answers.wait(60)
+        stop.set()
+        return SimpleNamespace(isActive=False, exception=lambda: None, stop=lambda: None)
+
+    running = threading.Thread(target=driver.supervise, args=(start, lambda: None, lambda: 7), kwargs={"once": False})
+    running.start()
+    said, until = "", time.monotonic() + 30
+    while not said.startswith("has waited") and time.monotonic() < until:
+        with engine.connect() as connection:
+            state, frontier, said = connection.execute(
+                select(drivers.c.state, drivers.c.frontier_seq, func.coalesce(drivers.c.error, ""))
+            ).one()
+    answers.set()
+    running.join()
+    telemetry.close()
+    engine.dispose()
+    assert (state, frontier) == ("running", 7)
+    assert said.endswith("s for storage to answer")
 
 
 def test_a_driver_without_executors_says_what_it_waits_for(tmp_path: Path) -> None:
