@@ -25,7 +25,7 @@ from pipeline.settings import Maintenance
 from pipeline.store.games import Game
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.faults import Faults
-from tests.faults.oracle import ProducerLog, judge, produce, report
+from tests.faults.oracle import ProducerLog, judge, mirrored, produce, report
 
 GAMES: Final = 12
 _EAGER = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
@@ -186,7 +186,7 @@ def fail_everywhere(world: Any, faults: Faults, count: int, events: int) -> Coun
         if number % 4 == 3:
             life.rest()
     life.rest()
-    verdict, fired = judge(world.paths.root, life.log), faults.fired()
+    verdict, fired = judge(world.paths.root, life.log, mirrored(world.paths)), faults.fired()
     report(verdict, fired)
     assert verdict.clean, verdict
     assert verdict.events == events // count * count

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
 from pipeline.failpoints import ENVIRON
+from pipeline.settings import Paths
 from pipeline.storage.places import located
 from tests.faults import figures
 
@@ -88,13 +89,25 @@ class RowVerdict:
         return not any(wrong) and self.values_compared > 0
 
 
-def judge(env: Path, log: ProducerLog) -> RowVerdict:
+def mirrored(paths: Paths) -> Path:
+    """Return the folder of an environment's tables, copied there file by file where they are in a bucket."""
+    if not paths.storage:
+        return paths.root
+    copy = paths.root / "mirror"
+    for each in paths.data.files(deep=True):
+        target = copy / each.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((paths.data / each.name).read())
+    return copy
+
+
+def judge(env: Path, log: ProducerLog, tables: Path | None = None) -> RowVerdict:
     """Compare an environment that has come to rest with the producer's log, and record the verdict for the figures.
 
-    A row that is twice in a table counts once as duplicated.
+    A row that is twice in a table counts once as duplicated. `tables` is the folder of its tables, if another one.
     """
     with closing(duckdb.connect()) as database:
-        _read(database, env, log)
+        _read(database, tables or env, log)
         counts = {name: int(database.execute(sql).fetchall()[0][0] or 0) for name, sql in _COUNTS.items()}
     books = read_books(env)
     verdict = RowVerdict(

@@ -1,0 +1,47 @@
+"""One life of faults with its tables in a bucket: `python -m tests.faults.in_bucket FOLDER FAULTS EVENTS`.
+
+A process of its own: a JVM that has begun without the jars of S3 cannot read a bucket any more.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pipeline.demo.object_server import REGION, ObjectServer
+from pipeline.failpoints import ENVIRON
+from pipeline.session import spark_session
+from pipeline.settings import load
+from pipeline.store.database.engine import open_store
+from pipeline.terminal import say_json
+from tests.faults.faults import Faults
+from tests.faults.life import fail_everywhere
+from tests.spark.conftest import World
+
+
+def main(folder: str, faults: str, events: str) -> None:
+    """Live, and print how many faults went off at each point."""
+    home = Path(folder)
+    with ObjectServer.start(home / "objects", "key", "secret") as server:
+        server.make_bucket("turnout")
+        os.environ |= {
+            "AWS_ENDPOINT_URL": server.address,
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "TURNOUT_STORAGE__ROOT": "s3://turnout/life",
+            ENVIRON: str(home / "failpoints"),
+        }
+        armed = Faults(home / "failpoints")
+        settings, paths = load(home / "env")
+        engine = open_store(settings, paths)
+        spark = spark_session(settings, paths, "in-bucket", light=True)
+        try:
+            fired = fail_everywhere(World(spark, settings, paths, engine), armed, int(faults), int(events))
+        finally:
+            spark.stop()
+            engine.dispose()
+    say_json(fired)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
