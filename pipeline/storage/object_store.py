@@ -27,7 +27,10 @@ from pipeline.storage.location import Entry
 
 _RETRY: Final[Any] = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 _TIMEOUT: Final = timedelta(seconds=30)  # of a request
+_NO_RIGHT: Final = "this process has no right to do that, or no credentials"
 _SIGNS: Final = (
+    ("AccessDenied", _NO_RIGHT),
+    ("403 Forbidden", _NO_RIGHT),
     ("kind: Timeout", "the store has not answered in time"),
     ("kind: Connect", "the store cannot be reached"),
     ("SlowDown", "the store wants fewer requests"),
@@ -81,16 +84,13 @@ class ObjectStore:
         return next(self.files(path, deep=True), None) is not None
 
     def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
-        """See `Storage`."""
+        """See `Storage`; without objects that have no content: Spark marks its folders by such, `name/`."""
         store, key = self._of(folder)
         begin = f"{key}/"
         with _as_os_errors(folder):
-            if not deep:
-                found = obstore.list_with_delimiter(store, begin)
-                yield from (_entry(each["path"].removeprefix(begin), each) for each in found["objects"])
-                return
-            for some in obstore.list(store, begin):
-                yield from (_entry(each["path"].removeprefix(begin), each) for each in some)
+            pages = obstore.list(store, begin) if deep else [obstore.list_with_delimiter(store, begin)["objects"]]
+            for some in pages:
+                yield from (_entry(each["path"].removeprefix(begin), each) for each in some if each["size"])
 
     def folders(self, folder: str) -> list[str]:
         """See `Storage`."""
@@ -213,7 +213,7 @@ def _as_os_errors(path: str) -> Iterator[None]:
 def _reason(error: BaseError) -> str:
     """Return in a few words what hinders a request, where that is known, else the beginning of the client's text."""
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return "this process has no right to do that, or no credentials"
+        return _NO_RIGHT
     text = str(error)
     for sign, meaning in _SIGNS:
         if sign in text:

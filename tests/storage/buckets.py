@@ -14,11 +14,18 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-Fault = Literal["unsaid", "stored and refused", "refused"]
-"""The reply never comes although the request was served; it is an error although it was served; it was not served."""
+Fault = Literal["unsaid", "stored and refused", "refused", "forbidden"]
+"""The reply never comes although the request was served; it is an error although it was served; it was not served,
+because the store is busy; or because the client has no right.
+"""
 
 FAULTS: Final[tuple[Fault, ...]] = ("unsaid", "stored and refused", "refused")
 _BUSY: Final = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your rate.</Message></Error>"
+_DENIED: Final = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_UNSERVED: Final[dict[Fault, tuple[int, dict[str, str], bytes]]] = {
+    "refused": (503, {}, _BUSY),
+    "forbidden": (403, {}, _DENIED),
+}
 _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
@@ -78,8 +85,8 @@ def proxied(upstream: str) -> Iterator[Proxy]:
             fault = proxy.fault(self.command, self.path)
             if fault is not None:
                 proxy.lost[self.command, fault] += 1
-            if fault == "refused":
-                self._say(503, {}, _BUSY)
+            if fault is not None and fault in _UNSERVED:
+                self._say(*_UNSERVED[fault])
                 return
             status, headers, content = _served(proxy.upstream, self.command, self.path, dict(self.headers), body)
             if fault == "unsaid":

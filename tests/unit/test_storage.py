@@ -1,5 +1,6 @@
 """The contract of every storage, and what a location is. A further kind of storage is one more line of `STORAGES`."""
 
+import os
 import pickle
 import uuid
 from collections.abc import Callable, Iterator
@@ -140,6 +141,18 @@ def test_a_location_is_found_by_its_url_and_by_its_uri(place: Location) -> None:
     assert located(odd.uri) == odd
     assert located(odd) is odd
     assert "://" in odd.uri
+
+
+def test_a_folders_marker_is_no_file(tmp_path: Path) -> None:
+    """Law: the empty object by which Spark marks a folder is in no listing of files."""
+    with _bucket(tmp_path) as whole:
+        (whole / "place/query/offsets").put(b"1")
+        name = whole.path
+        client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
+        client.put_object(Bucket=name, Key="place/query/")
+        assert [each.name for each in (whole / "place").files()] == []
+        assert [each.name for each in (whole / "place").files(deep=True)] == ["query/offsets"]
+        assert [each.name for each in (whole / "place").folders()] == ["query"]
 
 
 def test_a_location_is_a_value(place: Location) -> None:

@@ -38,7 +38,7 @@ def test_a_root_that_cannot_work_is_refused_by_name(given: dict[str, str], said:
 
 
 def test_an_environment_at_a_url_has_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: the same URL is the same folder, another URL another one; its store must be one that others reach."""
+    """Law: the same URL is the same folder, another URL another one; its store must be a server."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     folder = machine_folder("s3://bucket/prod")

@@ -1,0 +1,70 @@
+"""A bucket that does not serve is an error of files to its users, in a few words."""
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from pipeline.storage import object_store
+from pipeline.storage.location import Location
+from pipeline.storage.places import located
+from pipeline.storage.trial import trials
+from tests.storage.buckets import Fault, Proxy, bucket, proxied
+
+create = partial(Location.put_if_absent, drafted="draft_commit", published="publish_commit")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Location]]:
+    monkeypatch.setattr(object_store, "_RETRY", {"max_retries": 1, "retry_timeout": timedelta(seconds=2)})
+    with bucket() as url, proxied(os.environ["AWS_ENDPOINT_URL"]) as between:
+        yield between, located(f"{url}/prod")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("forbidden", "this process has no right to do that, or no credentials"),
+        ("refused", "the store wants fewer requests"),
+    ],
+)
+def test_a_store_that_refuses_says_why(store: tuple[Proxy, Location], fault: Fault, said: str) -> None:
+    """Law: whatever a store answers, its callers get what a disk would raise, with the place and the reason."""
+    between, root = store
+    (root / "file").put(b"here")
+    between.fault = lambda _method, _path: fault
+    file = root / "file"
+    for act in (file.read, lambda: list(root.files()), partial(file.put, b""), partial(create, root / "new", b"")):
+        with pytest.raises(OSError, match=said) as raised:
+            act()
+        assert str(root) in str(raised.value)
+        assert not isinstance(raised.value, FileNotFoundError | FileExistsError)
+    between.fault = lambda _method, _path: None
+    assert file.read() == b"here", "it goes on by itself"
+
+
+def test_the_trial_of_a_store_without_conditional_writes_refuses_it(
+    store: tuple[Proxy, Location], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: a store that gives one name twice is refused before it loses a row."""
+    _, root = store
+
+    def overwrites(self: Location, content: bytes, **_: str) -> bool:
+        self.put(content)
+        return True
+
+    monkeypatch.setattr(Location, "put_if_absent", overwrites)
+    found = {each.subject: each for each in trials(root)}
+    assert found["put if absent"].stops
+    assert found["put if absent"].detail == "8 of 8 writers created one name"
+
+
+def test_the_trial_of_a_read_only_store_refuses_it(store: tuple[Proxy, Location]) -> None:
+    """Law: a store in which this process may not write is refused with the right that it lacks."""
+    between, root = store
+    between.fault = lambda method, _path: "forbidden" if method == "PUT" else None
+    (found,) = trials(root)
+    assert (found.subject, found.stops) == ("rights", True)
+    assert "no right to do that" in found.detail
