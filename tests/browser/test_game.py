@@ -51,6 +51,8 @@ def test_links_lead_on_in_the_same_tab(page: Page) -> None:
     page.get_by_role("button", name="Compare versions…").click(timeout=SOON)
     page.wait_for_url(lambda url: f"/schemas?game={CHESS.key}" in url)
     page.go_back()
+    page.wait_for_url(lambda url: f"/game?game={CHESS.key}" in url)
+    expect(page.get_by_role("button", name="Compare versions…")).to_be_visible(timeout=SOON)  # drawn to its end
     page.get_by_role("combobox", name="Open a game").press_sequentially("harbor quest", timeout=SOON)
     expect(page.get_by_role("option").first).to_be_visible(timeout=SOON)
     page.keyboard.press("Enter")
