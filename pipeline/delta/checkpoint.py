@@ -21,7 +21,6 @@ from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, 
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
 
 Held: TypeAlias = Mapping[int, Sequence[Action]]
 """Actions of commits by their versions."""
@@ -175,7 +174,7 @@ def _point_to(table: Location, last: Mapping[str, int]) -> None:
 
 
 def _bytes_of_commits(table: Location, first: int, last: int) -> int:
-    if is_url(str(table)):  # one request, and not one for each commit
+    if table.is_far:  # one request, and not one for each commit
         wanted = {commit_file(table, version).name for version in range(max(first, 0), last + 1)}
         return sum(each.size for each in log_folder(table).files() if each.name in wanted)
     total = 0
@@ -252,7 +251,7 @@ def _since(table: Location, last: int, version: int, held: Held) -> _Since:
 def _actions_of(checkpoint: Location) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     try:
-        rows = parquet.decode(checkpoint.read()) if is_url(str(checkpoint)) else parquet.read(checkpoint)
+        rows = parquet.decode(checkpoint.read()) if checkpoint.is_far else parquet.read(checkpoint)
     except (
         OSError,
         pa.ArrowException,

@@ -17,7 +17,7 @@ from pipeline.delta import parquet
 from pipeline.delta.scratch import Database
 from pipeline.errors import Refused
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
+from pipeline.storage.places import located
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
 """A list of seqs, or a range of them."""
@@ -121,7 +121,7 @@ def readable(database: Database, paths: Sequence[str], columns: Collection[str] 
         OSError: a file cannot be copied; also FileNotFoundError.
         pyarrow.ArrowException: it is damaged.
     """
-    return [copy_of(database, path, columns) if is_url(path) else _pattern(path) for path in paths]
+    return [copy_of(database, path, columns) if located(path).is_far else _pattern(path) for path in paths]
 
 
 def copy_of(database: Database, path: str, columns: Collection[str] | None = None) -> str:

@@ -16,7 +16,6 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
 
 Action = dict[str, Any]
 
@@ -54,7 +53,7 @@ def read_commits(table: Location, versions: Sequence[int]) -> Iterator[list[Acti
     Raises:
         DeltaError: the file of one of them is damaged.
     """
-    if not is_url(str(table)) or len(versions) < 2:
+    if not table.is_far or len(versions) < 2:
         yield from (read_commit(table, version) for version in versions)
         return
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -13,7 +13,7 @@ from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url, located
+from pipeline.storage.places import located
 
 __all__ = [
     "Dataset",
@@ -94,7 +94,7 @@ def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema
 
 def write(rows: pa.Table, target: Location, compression: str) -> int:
     """Write rows as one file, without statistics: those that readers use stand in the log; return its bytes."""
-    if not is_url(str(target)):
+    if not target.is_far:
         _write(rows, target.path, compression)
         return target.size()
     content = encode(rows, compression)  # one request, where Arrow's own writer needs three and one for the size
@@ -116,7 +116,7 @@ def copy(source: str, target: Path, columns: Sequence[str] | None) -> None:
 
 def begin(target: Location) -> pa.NativeFile:
     """Begin a file that is written part by part; `finish` ends it. In a bucket nothing of it is there before."""
-    return pa.BufferOutputStream() if is_url(str(target)) else pa.OSFile(target.path, "wb")
+    return pa.BufferOutputStream() if target.is_far else pa.OSFile(target.path, "wb")
 
 
 def finish(sink: pa.NativeFile, target: Location) -> None:

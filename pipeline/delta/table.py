@@ -27,7 +27,6 @@ from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
@@ -210,7 +209,7 @@ class CursorTable:
 
     def _hold(self, version: int, actions: Sequence[Action]) -> None:
         """Keep a commit for the next checkpoint, where each that is read again costs a request."""
-        if is_url(str(self.path)):
+        if self.path.is_far:
             self._held[version] = actions
             if len(self._held) > _HELD_COMMITS:
                 del self._held[min(self._held)]

@@ -106,6 +106,11 @@ class Folder:
         shutil.rmtree(folder, ignore_errors=True)
 
     @property
+    def is_far(self) -> bool:
+        """Return False: it is a disk of this machine, or looks like one."""
+        return False
+
+    @property
     def arrow(self) -> Any:
         """See `Storage`."""
         from pyarrow.fs import LocalFileSystem

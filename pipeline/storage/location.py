@@ -88,6 +88,10 @@ class Storage(Protocol):
         """Delete all below a folder, and the folder; a missing one is fine, and so is what cannot be deleted."""
 
     @property
+    def is_far(self) -> bool:
+        """Whether each call is a request that takes time and costs: many are then made at once, and none in vain."""
+
+    @property
     def arrow(self) -> Any:
         """Arrow's file system, in which `path` is the path; to read."""
 
@@ -144,6 +148,11 @@ class Location:
     def read_range(self, start: int, length: int) -> bytes:
         """See `Storage.read_range`."""
         return self.storage.read_range(self.path, start, length)
+
+    @property
+    def is_far(self) -> bool:
+        """See `Storage.is_far`."""
+        return self.storage.is_far
 
     @property
     def options(self) -> dict[str, str] | None:

@@ -143,6 +143,11 @@ class ObjectStore:
                 self.delete(f"{folder}/{each.name}")
 
     @property
+    def is_far(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
     def arrow(self) -> Any:
         """See `Storage`."""
         return _arrow(endpoint(), region())
@@ -182,8 +187,7 @@ def _arrow(address: str, area: str) -> Any:
     from pyarrow.fs import S3FileSystem
 
     scheme, _, host = address.rpartition("://")
-    # A file up to 5 MB is one request then.
-    return S3FileSystem(endpoint_override=host or None, scheme=scheme or "https", region=area, allow_delayed_open=True)
+    return S3FileSystem(endpoint_override=host or None, scheme=scheme or "https", region=area)
 
 
 def _addressed(address: str) -> dict[str, str]:

@@ -31,7 +31,6 @@ from pipeline.health.latency import BronzeCommit
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
@@ -63,7 +62,7 @@ _TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason that all strea
 
 def commit_threads(tables: Location) -> int:
     """Return how many tables a driver commits to at one time."""
-    return _BUCKET_THREADS if is_url(str(tables)) else _THREADS
+    return _BUCKET_THREADS if tables.is_far else _THREADS
 
 
 class Group:

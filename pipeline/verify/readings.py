@@ -21,7 +21,7 @@ from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
-from pipeline.storage.places import is_url
+from pipeline.storage.places import located
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
 _PLACE: Final = frozenset({"_seq", "_pos", "game_key", "game", "seq", "pos", "prev_seq", "refused", "reason"})
@@ -166,7 +166,7 @@ def spans(database: Database, table: TableSnapshot) -> tuple[tuple[str, tuple[in
     Raises:
         Refused: a data file is missing or damaged.
     """
-    of = {copy_of(database, path, _COLUMNS): path for path in table.paths if is_url(path)}
+    of = {copy_of(database, path, _COLUMNS): path for path in table.paths if located(path).is_far}
     return tuple((of.get(path, path), (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
 
 
