@@ -91,7 +91,10 @@ def write_when_due(table: Location, version: int, held: Held = MappingProxyType(
         last = newest_checkpoint(table, version)
         size = 0 if last is None else checkpoint_file(table, last).size()
     if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
-        _write(table, version, last, time.time(), held)
+        try:
+            _write(table, version, last, time.time(), held)
+        except FileNotFoundError:  # the pointer's checkpoint is lost
+            write_checkpoint(table, version)
         return True
     return False
 
@@ -113,23 +116,34 @@ def write_checkpoint(
     """
     if not checkpoint_file(table, version).exists():
         last = version - 1 if whole else newest_checkpoint(table, version)
-        _write(table, version, last, time.time() if now is None else now, {}, whole=whole)
+        try:
+            _write(table, version, last, time.time() if now is None else now, {}, whole=whole)
+        except FileNotFoundError:  # a cleanup of the log took it at this moment
+            _write_by_delta_rs(table)
 
 
 def _write(table: Location, version: int, last: int | None, now: float, held: Held, *, whole: bool = False) -> None:
-    """Write a checkpoint from the last one, and from the commits since."""
+    """Write a checkpoint from the last one, and from the commits since.
+
+    Raises:
+        FileNotFoundError: the last one is lost.
+    """
     target = checkpoint_file(table, version)
     try:
         content = _content(table, version, last, now, held, whole=whole)
     except _Strange:
-        with effect("write_checkpoint"):
-            open_table(table).create_checkpoint()
+        _write_by_delta_rs(table)
         return
     written = parquet.encode(content)
     # Never over a checkpoint that a reader has open.
     target.put_if_absent(written, drafted="draft_checkpoint", published="publish_checkpoint")
     files, size = content.num_rows - content.column("add").null_count, len(written)
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
+
+
+def _write_by_delta_rs(table: Location) -> None:
+    with effect("write_checkpoint"):
+        open_table(table).create_checkpoint()
 
 
 def checkpoint_file(table: Location, version: int) -> Location:
@@ -252,6 +266,8 @@ def _actions_of(checkpoint: Location) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     try:
         rows = parquet.decode(checkpoint.read()) if checkpoint.is_far else parquet.read(checkpoint)
+    except FileNotFoundError:
+        raise
     except (
         OSError,
         pa.ArrowException,

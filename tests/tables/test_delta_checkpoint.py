@@ -248,3 +248,26 @@ def test_a_view_that_the_log_no_longer_reaches_is_renewed(tmp_path: Path) -> Non
     _cut(path, 4)
     table.refresh()
     assert (table.version, table.cursor) == (4, 4)
+
+
+def test_a_lost_checkpoint_costs_no_commit(tmp_path: Path) -> None:
+    """Law L4: where the checkpoint that the log points to is lost, commits go on and the next is whole."""
+    folder = located(tmp_path / "t")
+    columns = pa.schema([("_seq", pa.int64())])
+    table = CursorTable.create(folder, columns, "app", 3)
+
+    def commit(seq: int) -> None:
+        file = write_file(pa.table({"_seq": [seq]}, schema=columns), folder, ["_seq"])
+        table.commit([file], table.cursor, seq)
+
+    seq = 0
+    while (lost := pointed_to(folder)) is None:
+        seq += 1
+        commit(seq)
+    checkpoint_file(folder, lost).delete()
+    for more in range(seq + 1, seq + 4):
+        commit(more)
+    newest = pointed_to(folder)
+    assert newest is not None
+    assert newest > lost
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == seq + 3
