@@ -62,9 +62,14 @@ def trials(root: Location) -> Iterator[Trial]:
         middle = median(took)
         slow = "" if middle <= _SLOW_SECONDS else "use a bucket in this machine's region"
         yield Trial("latency", f"{middle * 1000:.0f} ms to write and read a small file", slow)
-        (folder / "file-0").delete()
+        remedy = "give this process the right to delete: maintenance needs it"
+        try:
+            (folder / "file-0").delete()
+        except OSError as error:
+            yield Trial("deletion", str(error), remedy)
+            return
         if (folder / "file-0").exists():
-            yield Trial("deletion", "a deleted file is still there", "give this process the right to delete")
+            yield Trial("deletion", "a deleted file is still there", remedy)
     finally:
         folder.clear()
 

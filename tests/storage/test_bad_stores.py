@@ -61,6 +61,15 @@ def test_the_trial_of_a_store_without_conditional_writes_refuses_it(
     assert found["put if absent"].detail == "8 of 8 writers created one name"
 
 
+def test_the_trial_of_a_store_that_keeps_what_is_deleted_says_so(store: tuple[Proxy, Location]) -> None:
+    """Law: where this process may not delete, doctor ends with that right, and not with an error."""
+    between, root = store
+    between.fault = lambda method, _path: "forbidden" if method in ("POST", "DELETE") else None
+    *_, found = trials(root)
+    assert (found.subject, found.stops) == ("deletion", False)
+    assert "the right to delete" in found.remedy
+
+
 def test_the_trial_of_a_read_only_store_refuses_it(store: tuple[Proxy, Location]) -> None:
     """Law: a store in which this process may not write is refused with the right that it lacks."""
     between, root = store
