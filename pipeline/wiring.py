@@ -278,43 +278,33 @@ class _Driver:
             LeaseLost: another process has taken over; the running pass has not ended yet.
         """
         with self._pulse:
-            return self._supervise(start, meanwhile, frontier, once=once)
-
-    def _supervise(
-        self,
-        start: Callable[[], StreamingQuery],
-        meanwhile: Callable[[], None],
-        frontier: Callable[[], int],
-        *,
-        once: bool,
-    ) -> int:
-        failures, gap_since = 0, None
-        while not self._stop.is_set():
-            self._duty.require()
-            before = frontier()
-            failure = self._run(start, meanwhile, frontier, once=once)
-            if failure is None:
-                break
-            if frontier() > before:  # a run with progress does not count as a failure in a row
-                failures, gap_since = 0, None
-            sentence = missing_commit(failure)
-            if sentence is not None:
-                gap_since = gap_since or time.monotonic()
-                if time.monotonic() - gap_since < _GAP_SECONDS:
-                    _log.warning("restarting the %s query at once: %s", self._duty.kind, sentence)
-                    self._stop.wait(_LOOP_SECONDS)
-                    continue
-            sentence = sentence or innermost(failure)
-            failures += 1
-            _log.error("the %s query failed: %s", self._duty.kind, sentence)
-            if self._watchdog:
-                self._watchdog.failed(sentence)
-            self._heartbeat("failed", frontier(), active=False, error=sentence, now=True)
-            if once or failures > _RESTARTS:
-                return 1
-            self._stop.wait(_RESTART_SECONDS * failures)
-        self._heartbeat("stopped", frontier(), active=False, now=True)
-        return 0
+            failures, gap_since = 0, None
+            while not self._stop.is_set():
+                self._duty.require()
+                before = frontier()
+                failure = self._run(start, meanwhile, frontier, once=once)
+                if failure is None:
+                    break
+                if frontier() > before:  # a run with progress does not count as a failure in a row
+                    failures, gap_since = 0, None
+                sentence = missing_commit(failure)
+                if sentence is not None:
+                    gap_since = gap_since or time.monotonic()
+                    if time.monotonic() - gap_since < _GAP_SECONDS:
+                        _log.warning("restarting the %s query at once: %s", self._duty.kind, sentence)
+                        self._stop.wait(_LOOP_SECONDS)
+                        continue
+                sentence = sentence or innermost(failure)
+                failures += 1
+                _log.error("the %s query failed: %s", self._duty.kind, sentence)
+                if self._watchdog:
+                    self._watchdog.failed(sentence)
+                self._heartbeat("failed", frontier(), active=False, error=sentence, now=True)
+                if once or failures > _RESTARTS:
+                    return 1
+                self._stop.wait(_RESTART_SECONDS * failures)
+            self._heartbeat("stopped", frontier(), active=False, now=True)
+            return 0
 
     def _run(
         self,
