@@ -37,7 +37,7 @@ def archives() -> tuple[Path, Path]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turnout" / "archives"
     try:
         versions = [f"{name}=={distribution(name).version}" for name in PACKAGES]
-        lock = _hash(f"{sys.version} {versions}".encode())
+        lock = _hash(f"{sys.version} {versions} {sorted(_LEFT_OUT)}".encode())
         code = sorted(each for name in _CODE for each in (_ROOT / name).rglob("*") if _is_code(each))
         state = _hash(*(b"%s %s" % (str(each.relative_to(_ROOT)).encode(), each.read_bytes()) for each in code))
         return (
