@@ -100,7 +100,7 @@ def _delayed(upstream: str, latency_ms: float) -> Iterator[tuple[str, "Synchroni
         process.join()
 
 
-def _serve(upstream: str, delay: float, count: "Synchronized[int]", told: Any) -> None:
+def _serve(upstream: str, delay: float, count: "Synchronized[int]", back: Any) -> None:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -128,7 +128,7 @@ def _serve(upstream: str, delay: float, count: "Synchronized[int]", told: Any) -
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.send(server.server_port)
+    back.send(server.server_port)
     server.serve_forever()
 
 

@@ -62,8 +62,8 @@ class Fleet:
         printed = self.run("verify", "--json", codes=(0, 1, 2))
         if not printed:
             return 0  # there is no bronze yet
-        told = json.loads(printed)
-        return int(told["landed"]) + int(told["quarantined"])
+        result = json.loads(printed)
+        return int(result["landed"]) + int(result["quarantined"])
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + _WAIT_SECONDS
@@ -72,7 +72,6 @@ class Fleet:
             for name, process in self.running.items():
                 log = self.folder / f"{name}.log"
                 assert process.poll() is None, f"{name} ended: {log.read_text()[-3000:]}"
-            time.sleep(1)
 
     def send(self) -> None:
         self.run("simulate", *_GAMES, "--events", str(_EACH))
@@ -154,6 +153,6 @@ def test_nothing_is_lost_with_an_executor_a_worker_or_the_drivers_host(fleet: Fl
     fleet.environ["XDG_STATE_HOME"] = str(fleet.folder / "another-host")
     fleet.go_on()
     fleet.until(lambda: fleet.landed() >= 4 * _EACH, "rows on another host")
-    told: dict[str, Any] = json.loads(fleet.run("verify", "--values", "--json"))
-    assert told["bronze_rows"] == 4 * _EACH
-    assert (told["ok"], told["complete"], told["problems"]) == (True, True, [])
+    result: dict[str, Any] = json.loads(fleet.run("verify", "--values", "--json"))
+    assert result["bronze_rows"] == 4 * _EACH
+    assert (result["ok"], result["complete"], result["problems"]) == (True, True, [])

@@ -15,8 +15,8 @@ def test_the_demo_in_a_bucket_ends_with_the_same_proof(tmp_path: Path) -> None:
     command += ["--games", "3", "--versions", "2", "--events", "600", "--env-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert (told["bronze_rows"], told["ok"], told["complete"], told["problems"]) == (600, True, True, [])
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["bronze_rows"], result["ok"], result["complete"], result["problems"]) == (600, True, True, [])
     assert {"bronze", "tables", "quarantine", "landing", "metrics"} & {
         each.name for each in tmp_path.iterdir()
     } == set()

@@ -2,13 +2,11 @@
 
 import os
 import pickle
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 import boto3
@@ -16,37 +14,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
 
 from pipeline.delta.log import exists
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
+from tests.storage.buckets import bucket
 
 
 @contextmanager
 def _bucket(_folder: Path) -> Iterator[Location]:
-    """Run an S3 server in this process, with an empty bucket.
-
-    It has one thread: with several, moto gave one name twice, where 8 writers created it at one time. Servers of one
-    process share their buckets.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(variable, "testing")
-        server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        endpoint, name = (
-            f"http://127.0.0.1:{server.server_port}",
-            f"tables-{uuid.uuid4()}",
-        )
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        yield located(f"s3://{name}")
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with bucket() as url:
+        yield located(url)
 
 
 @contextmanager
