@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from listeners.callbacks import start_callbacks
 from pipeline.settings import Paths, Settings
 from pipeline.setup.archive import archives, own_folders
-from pipeline.setup.jars import s3_jars, spark_jars
-from pipeline.storage.object_store import endpoint, region
-from pipeline.storage.places import is_url
+from pipeline.setup.jars import spark_jars, store_jars
+from pipeline.storage.cloud import Cloud
+from pipeline.storage.places import cloud_of
 
 TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -74,8 +74,8 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else a machine that cannot resolve its own name fails
-    in_bucket = is_url(paths.storage)
-    jars = (*spark_jars(), *(s3_jars() if in_bucket else ()))
+    cloud = cloud_of(paths.storage)
+    jars = (*spark_jars(), *(store_jars(cloud.jars) if cloud else ()))
     class_path = ":".join(str(jar) for jar in jars)
     ours = {
         "spark.master": settings.spark.master,
@@ -86,7 +86,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
         "spark.scheduler.allocation.file": _POOLS.as_uri(),
         "spark.sql.warehouse.dir": str(paths.root / "warehouse"),
         **TUNED,
-        **(_bucket_conf() if in_bucket else {}),
+        **(_bucket_conf(cloud) if cloud else {}),
     }
     if is_local:
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -117,25 +117,11 @@ def waits_for_cores(spark: SparkSession) -> str | None:
     return f"waits for cores: {context.master} has given it no executor. Free cores there, or add a worker"
 
 
-def _bucket_conf() -> dict[str, str]:
-    """Return what Spark needs to read `s3://…`, without credentials: it looks for them where every client does."""
-    address = endpoint()
-    conf = {
-        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        "fs.s3a.endpoint.region": region(),
-        # A store that is away fails a read after 42 s, and not after 332: the query is then started again.
-        "fs.s3a.attempts.maximum": "3",
-        "fs.s3a.retry.limit": "4",
-        "fs.s3a.performance.flags": "create,mkdir,delete",  # no look at folders, which a bucket has not
-        "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
-    }
-    if address:
-        conf |= {"fs.s3a.endpoint": address, "fs.s3a.path.style.access": "true"}
-        conf["fs.s3a.connection.ssl.enabled"] = "false" if address.startswith("http://") else "true"
-    executors = {"AWS_REGION": region(), **({"AWS_ENDPOINT_URL": address} if address else {})}
+def _bucket_conf(cloud: Cloud) -> dict[str, str]:
+    """Return what Spark needs to read an object store."""
     return {
-        **{f"spark.hadoop.{name}": value for name, value in conf.items()},
-        **{f"spark.executorEnv.{name}": value for name, value in executors.items()},
+        **{f"spark.hadoop.{name}": value for name, value in cloud.hadoop().items()},
+        **{f"spark.executorEnv.{name}": value for name, value in cloud.variables().items()},
     }
 
 

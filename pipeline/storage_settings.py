@@ -12,7 +12,13 @@ from pipeline import durable_file
 from pipeline.errors import Refused
 
 _LINK: Final = "turnout.url"
-_BUCKET: Final = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
+_BUCKET: Final = re.compile(
+    r"(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+    r"|gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
+    r"|abfss://[a-z0-9][a-z0-9-]{1,61}[a-z0-9]@[a-z0-9]{3,24}\.dfs\.core\.windows\.net)"
+    r"(/[A-Za-z0-9._=-]+)*/?"
+)
+_EXAMPLES: Final = "s3://bucket/prod, gs://bucket/prod or abfss://container@account.dfs.core.windows.net/prod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,8 @@ class Storage:
 
     root: str = ""
     """URL below which the tables and ingest's checkpoints are, such as `s3://bucket/prod`. Empty: the environment's
-    folder. The folder keeps what is this machine's. Address, region and credentials of S3 come from `AWS_ENDPOINT_URL`,
-    `AWS_REGION` and the platform's chain, never from a setting."""
+    folder. The folder keeps what is this machine's. Address and credentials come from the platform's variables, such
+    as `AWS_REGION`, never from a setting."""
 
 
 def storage_problems(storage: Storage, url: str, writer: str, store: str) -> list[str]:
@@ -37,7 +43,7 @@ def storage_problems(storage: Storage, url: str, writer: str, store: str) -> lis
     root = storage.root
     problems = []
     if root and not _BUCKET.fullmatch(root):
-        problems.append(f"storage.root: expected a URL such as s3://bucket/prod, got {root!r}")
+        problems.append(f"storage.root: expected a URL such as {_EXAMPLES}, got {root!r}")
     if root and url and root.rstrip("/") != url:
         problems.append(f"storage.root: expected none, or the URL of --env-dir, {url}, got {root!r}")
     if (root or url) and writer == "spark":
@@ -68,7 +74,7 @@ def machine_folder(url: str, environ: Mapping[str, str] | None = None) -> Path:
         Refused: it is no URL of a storage that turnout knows, or the folder cannot be made.
     """
     if not _BUCKET.fullmatch(url):
-        raise Refused(f"{url} cannot be an environment: expected a folder, or a URL such as s3://bucket/prod.")
+        raise Refused(f"{url} cannot be an environment: expected a folder, or a URL such as {_EXAMPLES}.")
     known = os.environ if environ is None else environ
     state = Path(known.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     whole = url.rstrip("/")

@@ -64,4 +64,5 @@ def create(folder: Location, columns: pa.Schema, description: str | None = None)
 def files_below(folder: Location | Path | str) -> FileSystem:
     """Return Arrow's file system of a table's folder, for readers that take one."""
     place = located(folder)
-    return SubTreeFileSystem(place.path, place.storage.arrow)
+    system, path = place.storage.arrow(place.path)
+    return SubTreeFileSystem(path, system)

@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 
-def _at(place: str | Location) -> Any:
+def _at(place: str | Location) -> tuple[Any, str]:
     """Return Arrow's file system of a place, and the path in it."""
     found = located(place)
-    return found.storage.arrow, found.path
+    return found.storage.arrow(found.path)
 
 
 def open_file(path: str | Location) -> ParquetFile:

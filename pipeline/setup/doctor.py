@@ -21,7 +21,8 @@ from typing import Final, Literal
 from pipeline import settings as settings_module
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
-from pipeline.setup.jars import S3, jars_dir, java_executable, locked_jars
+from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
+from pipeline.storage.places import cloud_of
 from pipeline.storage.trial import refused_folder
 from pipeline.terminal import say_lines
 
@@ -35,7 +36,6 @@ _MIN_FREE_BYTES: Final = 1 << 30  # a demo's tables, logs and checkpoints stay w
 _PATIENCE_SECONDS: Final = 20
 _SHOWN: Final = 5  # defects of one topic listed one by one: more have the same reason
 _SETUP: Final = "run ./turnout setup"
-_SETUP_S3: Final = "only tables in S3 need it: run ./turnout setup --s3"
 _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 
 
@@ -50,12 +50,19 @@ class Finding:
     remedy: str = ""  # what to do, empty when nothing is to be done
 
 
-def findings(settings: Settings, env_dir: Path, root: Path, *, in_bucket: bool = False) -> list[Finding]:
-    """Look at everything; `root` is the checkout, whose locks say which packages belong here."""
+def findings(settings: Settings, env_dir: Path, root: Path, storage: str = "") -> list[Finding]:
+    """Look at everything.
+
+    Args:
+        settings: of the environment.
+        env_dir: this machine's folder of it.
+        root: the checkout, whose locks say which packages belong here.
+        storage: URL of the tables, empty where they are in a folder.
+    """
     collected = [_python(), _venv()]
     collected += _packages(root / "requirements.lock", "missing", _SETUP)
     collected += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
-    collected += [_java(), *_jars(in_bucket=in_bucket), *_folder(env_dir)]
+    collected += [_java(), *_jars(storage), *_folder(env_dir)]
     collected += [
         _program(name) for name in ("chromium", "initdb", "prometheus", "prometheus-alertmanager", "promtool")
     ]
@@ -106,7 +113,7 @@ def run(
         )  # so that the rest can be looked at: ports and source are then the defaults'
         remedy = "correct them; defaults are assumed below"
         collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
-    collected += findings(settings, env_dir, root, in_bucket=bool(paths.storage))
+    collected += findings(settings, env_dir, root, paths.storage)
     if not any(finding.state == "missing" for finding in collected):
         collected += ask(settings, paths)
     as_dicts = [dataclasses.asdict(finding) for finding in collected]
@@ -167,11 +174,15 @@ def _java() -> Finding:
     return Finding("java", "Java", "ok", f"{match[1]} ({java})")
 
 
-def _jars(*, in_bucket: bool) -> Iterator[Finding]:
+def _jars(storage: str) -> Iterator[Finding]:
+    cloud = cloud_of(storage)
     for jar in locked_jars():
         path = jars_dir() / jar.conf / jar.file
-        remedy = _SETUP_S3 if jar.conf == S3 else _SETUP
-        absent: State = "optional" if jar.conf == S3 and not in_bucket else "missing"
+        is_needed = jar.conf not in STORES or (cloud is not None and cloud.jars == jar.conf)
+        remedy = f"run {set_up_command([jar.conf])}"
+        if not is_needed:
+            remedy = f"only tables in {STORES[jar.conf].partition(' (')[0]} need it: {remedy}"
+        absent: State = "missing" if is_needed else "optional"
         state: State = "ok" if path.exists() else absent
         detail = "present" if state == "ok" else f"{path} is missing"
         yield Finding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else remedy)

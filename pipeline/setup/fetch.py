@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.setup.jars import CONFS, S3, LockedJar, java_executable, locked_jars, set_up_command
+from pipeline.setup.jars import CONFS, STORES, LockedJar, java_executable, locked_jars, set_up_command
 
 IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
 IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"
@@ -73,7 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         jars = [jar for jar in locked_jars() if jar.conf in confs]
         if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
-            more = ", and those for tables in S3 (13 MB)" if S3 in confs else ""
+            stores = [text for conf, text in STORES.items() if conf in confs]
+            more = f", and those for tables in {' and '.join(stores)}" if stores else ""
             _say(f"fetching the jars of Spark, Kafka and the schema registry (205 MB){more}")
         fetched = fetch(cache, into, jars, download_with_ivy)
     except Refused as refused:
@@ -112,7 +113,7 @@ def _link(jars: Iterable[LockedJar], store: Path, into: Path) -> None:
     wanted = {into / jar.conf / jar.file: store / jar.conf / jar.file for jar in jars}
     confs = {link.parent.name for link in wanted}
     for old in into.glob("*/*"):
-        if old.parent.name == S3 not in confs:  # an earlier set-up fetched them, and this one was not asked for them
+        if old.parent.name in STORES.keys() - confs:  # an earlier set-up fetched them, and this one was not asked to
             continue
         if old not in wanted or not old.is_symlink() or old.readlink() != wanted[old]:
             old.unlink()

@@ -1,4 +1,4 @@
-"""The Java side of a machine: the jars of Spark, S3, the Kafka broker and the demo's registry, and the Java program.
+"""The Java side of a machine: the jars of Spark, object stores, Kafka's broker and the demo's registry; Java.
 
 Called wherever a JVM is started. Checks names only; `pipeline.setup.fetch` checks contents.
 """
@@ -14,15 +14,19 @@ from typing import Final, Literal
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 
-Conf = Literal["spark", "kafka", "registry", "s3"]
+Conf = Literal["spark", "kafka", "registry", "s3", "azure", "gcs"]
 
 CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka", "registry")
 """What every set-up fetches."""
 
-S3: Final[Conf] = "s3"
-"""What Spark needs to read a bucket; fetched where tables are in one."""
+STORES: Final[dict[Conf, str]] = {
+    "s3": "S3 (13 MB)",
+    "azure": "Azure (1 MB)",
+    "gcs": "Google Cloud Storage (38 MB)",
+}
+"""What Spark needs to read a kind of object store; fetched where tables are in one."""
 
-_KNOWN: Final[tuple[Conf, ...]] = (*CONFS, S3)
+_KNOWN: Final[tuple[Conf, ...]] = (*CONFS, *STORES)
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 
 
@@ -44,13 +48,13 @@ def spark_jars() -> tuple[Path, ...]:
     return _present("spark")
 
 
-def s3_jars() -> tuple[Path, ...]:
-    """Return the jars with which Spark reads a bucket, in the lock's order.
+def store_jars(conf: Conf) -> tuple[Path, ...]:
+    """Return the jars with which Spark reads a kind of object store, in the lock's order.
 
     Raises:
         Refused: a jar is missing.
     """
-    return _present(S3)
+    return _present(conf)
 
 
 def kafka_jars() -> tuple[Path, ...]:
@@ -91,11 +95,12 @@ def java_executable() -> str:
 
 def set_up_command(confs: Iterable[str]) -> str:
     """Return the command that fetches the jars of these confs."""
-    return "./turnout setup --s3" if S3 in confs else "./turnout setup"
+    store = next((conf for conf in confs if conf in STORES), None)
+    return f"./turnout setup --{store}" if store else "./turnout setup"
 
 
 def jars_dir() -> Path:
-    """Return the folder of `spark/`, `kafka/`, `registry/` and `s3/`: $TURNOUT_JARS, else `jars` beside this Python."""
+    """Return the folder that has a folder for each conf: $TURNOUT_JARS, else `jars` beside this Python."""
     chosen = os.environ.get("TURNOUT_JARS")
     return Path(chosen) if chosen else Path(sys.prefix) / "jars"
 

@@ -110,12 +110,11 @@ class Folder:
         """Return False: it is a disk of this machine, or looks like one."""
         return False
 
-    @property
-    def arrow(self) -> Any:
+    def arrow(self, path: str) -> tuple[Any, str]:
         """See `Storage`."""
         from pyarrow.fs import LocalFileSystem
 
-        return LocalFileSystem()
+        return LocalFileSystem(), path
 
     @property
     def options(self) -> Mapping[str, str]:

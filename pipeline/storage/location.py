@@ -91,9 +91,8 @@ class Storage(Protocol):
     def is_far(self) -> bool:
         """Whether each call is a request that takes time and costs: many are then made at once, and none in vain."""
 
-    @property
-    def arrow(self) -> Any:
-        """Arrow's file system, in which `path` is the path; to read."""
+    def arrow(self, path: str) -> tuple[Any, str]:
+        """Return Arrow's file system, to read, and what it calls a path."""
 
     @property
     def options(self) -> Mapping[str, str]:

@@ -1,12 +1,18 @@
 """Which storage a place is in, by its scheme."""
 
 import os
+from functools import cache
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 from pipeline.errors import Refused
+from pipeline.storage.cloud import Cloud, Jars
 from pipeline.storage.folder import FOLDERS
 from pipeline.storage.location import Location
+
+_CLOUDS: Final[dict[str, Jars]] = {"s3": "s3", "s3a": "s3", "abfss": "azure", "abfs": "azure", "gs": "gcs"}
+"""The kind of object store of each scheme."""
 
 
 def is_url(place: str) -> bool:
@@ -28,8 +34,33 @@ def located(place: str | Path | Location) -> Location:
     scheme, _, path = text.partition("://")
     if scheme == "file":
         return Location(FOLDERS, os.path.abspath(unquote(path)))
-    if scheme not in {"s3", "s3a"}:
-        raise Refused(f"turnout cannot keep tables at {text}: it knows folders and s3:// addresses.")
-    from pipeline.storage.object_store import BUCKETS
+    if scheme not in _CLOUDS:
+        raise Refused(
+            f"turnout cannot keep tables at {text}: it knows folders, and addresses that begin with s3://, abfss:// or "
+            f"gs://."
+        )
+    from pipeline.storage.object_store import ObjectStore
 
-    return Location(BUCKETS, path.rstrip("/"))
+    return Location(ObjectStore(_cloud(_CLOUDS[scheme])), path.rstrip("/"))
+
+
+def cloud_of(place: str) -> Cloud | None:
+    """Return the kind of object store in which a place is; None for a folder of this machine."""
+    kind = _CLOUDS.get(place.partition("://")[0]) if is_url(place) else None
+    return None if kind is None else _cloud(kind)
+
+
+@cache
+def _cloud(kind: Jars) -> Cloud:
+    """Return a kind of object store, whose client is imported only now: folders need none."""
+    if kind == "azure":
+        from pipeline.storage.azure import Azure
+
+        return Azure()
+    if kind == "gcs":
+        from pipeline.storage.gcs import Gcs
+
+        return Gcs()
+    from pipeline.storage.s3 import S3
+
+    return S3()

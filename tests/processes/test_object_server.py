@@ -7,8 +7,7 @@ import pytest
 
 from pipeline.demo.object_server import ObjectServer
 from pipeline.errors import Refused
-from pipeline.storage.location import Location
-from pipeline.storage.object_store import BUCKETS
+from pipeline.storage.places import located
 
 # Prints its arguments and the key, and refuses every request, as a real one does without a signature.
 _STAND_IN = """#!{python}
@@ -42,7 +41,7 @@ def test_a_name_in_a_bucket_is_given_once(
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
         server.make_bucket("tables")
         server.make_bucket("tables")
-        file = Location(BUCKETS, "tables") / "one.json"
+        file = located("s3://tables/one.json")
         given = [file.put_if_absent(each, drafted="draft_commit", published="publish_commit") for each in (b"1", b"2")]
         assert (given, file.read()) == ([True, False], b"1")
         with pytest.raises(Refused, match="already runs on"):

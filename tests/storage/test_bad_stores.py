@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pipeline.storage import object_store
+from pipeline.storage import cloud
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.storage.trial import trials
@@ -18,7 +18,7 @@ create = partial(Location.put_if_absent, drafted="draft_commit", published="publ
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Location]]:
-    monkeypatch.setattr(object_store, "_RETRY", {"max_retries": 1, "retry_timeout": timedelta(seconds=2)})
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 1, "retry_timeout": timedelta(seconds=2)})
     with bucket() as url, proxied(os.environ["AWS_ENDPOINT_URL"]) as between:
         yield between, located(f"{url}/prod")
 

@@ -54,13 +54,25 @@ def test_missing_jar_and_old_java_are_found(checkout: Path) -> None:
     assert {subject for subject, each in found.items() if each.state == "missing"} == {"jose4j-0.9.6.jar", "Java"}
 
 
-@pytest.mark.parametrize(("in_bucket", "state"), [(False, "optional"), (True, "missing")])
-def test_jars_of_s3_are_needed_for_tables_in_a_bucket(checkout: Path, in_bucket: bool, state: str) -> None:
-    """After an ordinary set-up this machine is fine, and the remedy names the command for a bucket."""
-    (checkout / "s3" / "hadoop-aws-3.5.0.jar").unlink()
-    found = by_subject(doctor.findings(Settings(), checkout, checkout, in_bucket=in_bucket))
-    assert found["hadoop-aws-3.5.0.jar"].state == state
-    assert "setup --s3" in found["hadoop-aws-3.5.0.jar"].remedy
+@pytest.mark.parametrize(
+    ("url", "needed"),
+    [
+        ("", set()),
+        ("s3://bucket/prod", {"hadoop-aws-3.5.0.jar"}),
+        ("abfss://tables@games.dfs.core.windows.net/prod", {"hadoop-azure-3.5.0.jar"}),
+        ("gs://bucket/prod", {"gcs-connector-3.0.13.jar"}),
+    ],
+)
+def test_a_stores_jars_are_needed_where_tables_are_in_one(checkout: Path, url: str, needed: set[str]) -> None:
+    """After an ordinary set-up this machine is fine with folders; the remedy names the command of the kind of store."""
+    jars = {"s3": "hadoop-aws-3.5.0.jar", "azure": "hadoop-azure-3.5.0.jar", "gcs": "gcs-connector-3.0.13.jar"}
+    for conf, jar in jars.items():
+        (checkout / conf / jar).unlink()
+    found = by_subject(doctor.findings(Settings(), checkout, checkout, url))
+    assert {jar for jar in jars.values() if found[jar].state == "missing"} == needed
+    assert {jar for jar in jars.values() if found[jar].state == "optional"} == {*jars.values()} - needed
+    for conf, jar in jars.items():
+        assert f"setup --{conf}" in found[jar].remedy
 
 
 def test_taken_port_is_told_but_stops_nothing(checkout: Path) -> None:

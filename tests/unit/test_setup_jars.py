@@ -16,11 +16,13 @@ def test_lock_and_ivy_file_name_the_same_jars() -> None:
         for dependency in ET.parse(IVY_FILE).iter("dependency")
     }
     assert {f"{jar.conf}/{jar.file}" for jar in jars.locked_jars()} == wanted
-    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in (*jars.CONFS, jars.S3)} == {
+    assert {conf: sum(name.startswith(conf) for name in wanted) for conf in (*jars.CONFS, *jars.STORES)} == {
         "spark": 7,
         "kafka": 46,
         "registry": 1,
         "s3": 36,
+        "azure": 1,
+        "gcs": 1,
     }
 
 
@@ -46,7 +48,7 @@ def test_missing_jars_of_s3_name_their_own_command(tmp_path: Path, monkeypatch: 
     """After an ordinary set-up the first use of a bucket names the set-up that fetches the rest."""
     monkeypatch.setenv("TURNOUT_JARS", str(tmp_path))
     with pytest.raises(Refused, match=r"are missing\. Run \./turnout setup --s3 to fetch the jars\."):
-        jars.s3_jars()
+        jars.store_jars("s3")
 
 
 def test_order_of_jars_is_the_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,8 +108,8 @@ def test_delta_rs_and_arrow_find_the_same_files(place: Location) -> None:
     DeltaTable.create(str(place), columns, storage_options=dict(place.storage.options) or None)
     assert exists(place)
     assert DeltaTable(str(place), storage_options=dict(place.storage.options) or None).version() == 0
-    log = place.storage.arrow.get_file_info((place / "_delta_log/00000000000000000000.json").path)
-    assert log.size == (place / "_delta_log/00000000000000000000.json").size()
+    files, name = place.storage.arrow((place / "_delta_log/00000000000000000000.json").path)
+    assert files.get_file_info(name).size == (place / "_delta_log/00000000000000000000.json").size()
 
 
 def test_a_location_is_found_by_its_url_and_by_its_uri(place: Location) -> None:

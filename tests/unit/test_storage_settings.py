@@ -64,7 +64,7 @@ def test_an_environment_at_a_url_has_a_folder_of_this_machine(tmp_path: Path, mo
 def test_only_addresses_of_buckets_are_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: another scheme is refused where it is given, with what is expected."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for url in ("gs://bucket/prod", "https://bucket.s3.amazonaws.com/prod", "s3://"):
+    for url in ("hdfs://name/prod", "abfss://container/prod", "https://bucket.s3.amazonaws.com/prod", "s3://"):
         with pytest.raises(Refused, match="expected a folder, or a URL such as s3://bucket/prod"):
             machine_folder(url)
 

@@ -1,0 +1,46 @@
+"""What a kind of object store is to `ObjectStore`, and how long clients wait. A further kind is one more module."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, Protocol
+
+RETRY: Final[Any] = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
+TIMEOUT: Final = timedelta(seconds=30)  # of a request
+OPTIONS: Final = {"timeout": "30s", "connect_timeout": "10s", "max_retries": "5"}  # else delta-rs waits for minutes
+
+Jars = Literal["s3", "azure", "gcs"]
+
+
+class Cloud(Protocol):
+    """A kind of object store, by its clients. They find address and credentials in the environment of their process.
+
+    A bucket is what its URLs have between the scheme and the first slash.
+    """
+
+    @property
+    def scheme(self) -> str:
+        """Of its URLs, without `://`."""
+
+    @property
+    def jars(self) -> Jars:
+        """Those that Spark needs to read it; also the option of `./turnout setup` that fetches them."""
+
+    def client(self, bucket: str) -> Any:
+        """Return obstore's client of a bucket."""
+
+    def arrow(self, bucket: str) -> tuple[Any, str]:
+        """Return Arrow's file system, and what it calls the bucket."""
+
+    def options(self) -> Mapping[str, str]:
+        """Return what delta-rs needs."""
+
+    def hadoop(self) -> Mapping[str, str]:
+        """Return Hadoop's configuration, with which Spark reads; it names no secret's value."""
+
+    def variables(self) -> Mapping[str, str]:
+        """Return the variables without secrets by which executors reach the same store."""
+
+
+def patience(address: str) -> Any:
+    """Return obstore's options of a client for an address, empty: the kind's own."""
+    return {"timeout": TIMEOUT, "allow_http": address.startswith("http://")}
