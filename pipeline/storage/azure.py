@@ -1,7 +1,7 @@
 """Azure Data Lake Storage: `abfss://container@account.dfs.core.windows.net`, by the variables `AZURE_…`.
 
 Of credentials the first that is there counts: an account's key, a federated token, a client's secret, a shared access
-signature, the machine's managed identity. That is the order of obstore and delta-rs; Spark is told the same. An
+signature, the machine's managed identity. That is the order of obstore and delta-rs, and Spark gets the same one. An
 emulator (Azurite) is named by `AZURE_STORAGE_USE_EMULATOR=true` and `AZURITE_BLOB_STORAGE_URL`.
 
 Source of Spark's settings: https://hadoop.apache.org/docs/stable/hadoop-azure/abfs.html
@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from obstore.store import AzureStore
 
@@ -21,6 +21,23 @@ _ACCOUNT: Final = "fs.azure.account"
 _AUTHORITY: Final = "https://login.microsoftonline.com"
 _EMULATED_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Of every emulator's only account, as Microsoft publishes it."""
+
+_Credential = Literal["key", "federated", "secret", "signature", "managed"]
+_FIRST: Final[dict[str, _Credential]] = {
+    "AZURE_STORAGE_ACCOUNT_KEY": "key",
+    "AZURE_FEDERATED_TOKEN_FILE": "federated",
+    "AZURE_CLIENT_SECRET": "secret",
+    "AZURE_STORAGE_SAS_TOKEN": "signature",
+}
+_FOR_ARROW: Final[dict[_Credential, dict[str, str]]] = {  # of the others it finds the variables itself
+    "key": {"AZURE_STORAGE_ACCOUNT_KEY": "account_key"},
+    "secret": {
+        "AZURE_TENANT_ID": "tenant_id",
+        "AZURE_CLIENT_ID": "client_id",
+        "AZURE_CLIENT_SECRET": "client_secret",
+    },
+    "signature": {"AZURE_STORAGE_SAS_TOKEN": "sas_token"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +61,10 @@ class Azure:
     def arrow(self, bucket: str) -> tuple[Any, str]:
         """See `Cloud`."""
         container, account = _parts(bucket)
-        emulator = _emulator()
-        if emulator:
-            return _arrow(account, emulator, ("account_key", _EMULATED_KEY)), container
-        for name, argument in (("AZURE_STORAGE_ACCOUNT_KEY", "account_key"), ("AZURE_STORAGE_SAS_TOKEN", "sas_token")):
-            if value := os.environ.get(name):
-                return _arrow(account, "", (argument, value)), container
-        return _arrow(account, "", None), container
+        if emulator := _emulator():
+            return _arrow(account, emulator, (("account_key", _EMULATED_KEY),)), container
+        given = tuple((argument, os.environ.get(name)) for name, argument in _FOR_ARROW.get(_credential(), {}).items())
+        return _arrow(account, "", given), container
 
     def options(self) -> Mapping[str, str]:
         """See `Cloud`: delta-rs reads the same variables."""
@@ -99,10 +113,10 @@ def _client(emulator: str, bucket: str) -> AzureStore:
 
 
 @cache
-def _arrow(account: str, emulator: str, credential: tuple[str, str] | None) -> Any:
+def _arrow(account: str, emulator: str, credential: tuple[tuple[str, str | None], ...]) -> Any:
     from pyarrow.fs import AzureFileSystem
 
-    given = dict([credential] if credential else [])
+    given: dict[str, Any] = dict(credential)
     if emulator:
         scheme, _, host = emulator.partition("://")
         given |= {"blob_storage_authority": host, "blob_storage_scheme": scheme}
@@ -123,29 +137,38 @@ def _emulated(address: str) -> dict[str, str]:
     }
 
 
+def _credential() -> _Credential:
+    """Return which credentials obstore uses in this environment, by the order of its builder."""
+    for name, credential in _FIRST.items():
+        if os.environ.get(name):
+            return credential
+    return "managed"
+
+
 def _hadoop_credentials() -> dict[str, str]:
-    """Return Hadoop's settings for the credentials that obstore uses in this environment."""
-    here = os.environ
-    if here.get("AZURE_STORAGE_ACCOUNT_KEY"):
-        return {f"{_ACCOUNT}.auth.type": "SharedKey", f"{_ACCOUNT}.key": "${env.AZURE_STORAGE_ACCOUNT_KEY}"}
-    if here.get("AZURE_FEDERATED_TOKEN_FILE"):
-        return {
-            **_oauth("WorkloadIdentityTokenProvider"),
-            f"{_ACCOUNT}.oauth2.client.id": "${env.AZURE_CLIENT_ID}",
-            f"{_ACCOUNT}.oauth2.msi.tenant": "${env.AZURE_TENANT_ID}",
-            f"{_ACCOUNT}.oauth2.token.file": "${env.AZURE_FEDERATED_TOKEN_FILE}",
-        }
-    if here.get("AZURE_CLIENT_SECRET"):
-        return {
-            **_oauth("ClientCredsTokenProvider"),
-            f"{_ACCOUNT}.oauth2.client.endpoint": f"{_AUTHORITY}/${{env.AZURE_TENANT_ID}}/oauth2/token",
-            f"{_ACCOUNT}.oauth2.client.id": "${env.AZURE_CLIENT_ID}",
-            f"{_ACCOUNT}.oauth2.client.secret": "${env.AZURE_CLIENT_SECRET}",
-        }
-    if here.get("AZURE_STORAGE_SAS_TOKEN"):
-        return {f"{_ACCOUNT}.auth.type": "SAS", "fs.azure.sas.fixed.token": "${env.AZURE_STORAGE_SAS_TOKEN}"}
-    named = {f"{_ACCOUNT}.oauth2.client.id": "${env.AZURE_CLIENT_ID}"} if here.get("AZURE_CLIENT_ID") else {}
-    return {**_oauth("MsiTokenProvider"), **named}
+    """Return Hadoop's settings for the credentials that obstore uses."""
+    client = {f"{_ACCOUNT}.oauth2.client.id": "${env.AZURE_CLIENT_ID}"}
+    match _credential():
+        case "key":
+            return {f"{_ACCOUNT}.auth.type": "SharedKey", f"{_ACCOUNT}.key": "${env.AZURE_STORAGE_ACCOUNT_KEY}"}
+        case "federated":
+            return {
+                **_oauth("WorkloadIdentityTokenProvider"),
+                **client,
+                f"{_ACCOUNT}.oauth2.msi.tenant": "${env.AZURE_TENANT_ID}",
+                f"{_ACCOUNT}.oauth2.token.file": "${env.AZURE_FEDERATED_TOKEN_FILE}",
+            }
+        case "secret":
+            return {
+                **_oauth("ClientCredsTokenProvider"),
+                **client,
+                f"{_ACCOUNT}.oauth2.client.endpoint": f"{_AUTHORITY}/${{env.AZURE_TENANT_ID}}/oauth2/token",
+                f"{_ACCOUNT}.oauth2.client.secret": "${env.AZURE_CLIENT_SECRET}",
+            }
+        case "signature":
+            return {f"{_ACCOUNT}.auth.type": "SAS", "fs.azure.sas.fixed.token": "${env.AZURE_STORAGE_SAS_TOKEN}"}
+        case "managed":
+            return {**_oauth("MsiTokenProvider"), **(client if os.environ.get("AZURE_CLIENT_ID") else {})}
 
 
 def _oauth(provider: str) -> dict[str, str]:
