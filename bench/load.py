@@ -88,7 +88,7 @@ class Load:
     def start_ingest(self) -> None:
         """Start ingest and wait until its query runs."""
         self.start("ingest", "ingest", "run")
-        self.await_query(self.paths.checkpoints / "ingest" / "1")
+        self.await_query(Path(self.paths.ingest) / "1")
 
     def send(self, wanted: Wanted) -> list[str]:
         """Start the simulator and wait until every game is known; return the games' keys."""
@@ -137,7 +137,7 @@ class Load:
 
     def landing_behind(self) -> bool:
         """Tell whether ingest's newest micro-batch did not reach the landing table's newest commit."""
-        offsets = self.paths.checkpoints / "ingest" / "1" / "query"
+        offsets = Path(self.paths.ingest) / "1" / "query"
         newest = max((int(each.name) for each in (offsets / "commits").iterdir() if each.name.isdigit()), default=None)
         if newest is None:
             return True

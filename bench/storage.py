@@ -6,16 +6,10 @@ its own that adds the latency to each request and counts them; the S3 server is 
 """
 
 import argparse
-import http.client
 import json
-import multiprocessing
 import os
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -23,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bench.command import carry_out
+from bench.delay import Delay, delayed
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.demo.object_server import ObjectServer
 from pipeline.storage.location import Location
@@ -39,9 +34,10 @@ def measure(work: Path, games: int, passes: int, latency_ms: float, trigger_seco
     folder = _passes(located(work / "tables"), games, passes)
     with ObjectServer.start(work / "objects", "key", "secret") as server:
         server.make_bucket("bench")
-        with _delayed(server.address, latency_ms) as (address, count):
-            os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": address}
-            bucket = _passes(located("s3://bench/tables"), games, passes, count)
+        with delayed(server.address, latency_ms) as proxy:
+            os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+            os.environ["AWS_ENDPOINT_URL"] = proxy.address
+            bucket = _passes(located("s3://bench/tables"), games, passes, proxy)
     per_commit = bucket["requests"] / (games * passes)
     return {
         "games": games,
@@ -56,7 +52,7 @@ def measure(work: Path, games: int, passes: int, latency_ms: float, trigger_seco
     }
 
 
-def _passes(root: Location, games: int, passes: int, count: "Synchronized[int] | None" = None) -> dict[str, Any]:
+def _passes(root: Location, games: int, passes: int, proxy: Delay | None = None) -> dict[str, Any]:
     columns = [pa.array([f"value {at}" for at in range(_ROWS)]) for _ in range(10)]
     with ThreadPoolExecutor(commit_threads(root)) as pool:
 
@@ -69,7 +65,7 @@ def _passes(root: Location, games: int, passes: int, count: "Synchronized[int] |
             table.commit([file], table.cursor, seq)
 
         tables = list(pool.map(create, range(games)))
-        before = 0 if count is None else count.value
+        before = _requests(proxy)
         begun, took = time.process_time(), []
         for seq in range(1, passes + 1):
             at = time.monotonic()
@@ -81,58 +77,12 @@ def _passes(root: Location, games: int, passes: int, count: "Synchronized[int] |
         "cpu_ms_per_commit": round(cpu * 1000 / (games * passes), 3),
         "pass_seconds": [round(each, 2) for each in took],
         "pass_median_seconds": round(median(took), 2),
-        "requests": 0 if count is None else count.value - before,
+        "requests": _requests(proxy) - before,
     }
 
 
-@contextmanager
-def _delayed(upstream: str, latency_ms: float) -> Iterator[tuple[str, "Synchronized[int]"]]:
-    """Run the proxy; yield its address and the number of requests."""
-    context = multiprocessing.get_context("spawn")
-    count: Synchronized[int] = context.Value("q", 0)
-    ours, its = context.Pipe()
-    process = context.Process(target=_serve, args=(upstream.removeprefix("http://"), latency_ms / 1000, count, its))
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{ours.recv()}", count
-    finally:
-        process.kill()
-        process.join()
-
-
-def _serve(upstream: str, delay: float, count: "Synchronized[int]", back: Any) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self) -> None:
-            with count.get_lock():
-                count.value += 1
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            time.sleep(delay)
-            connection = http.client.HTTPConnection(upstream, timeout=60)
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
-            connection.request(self.command, self.path, body, headers)
-            response = connection.getresponse()
-            content = response.read()
-            self.send_response_only(response.status)
-            for name, value in response.getheaders():
-                if name.lower() not in _HOP:
-                    self.send_header(name, value)
-            length = response.getheader("Content-Length") if self.command == "HEAD" else None
-            self.send_header("Content-Length", length or str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-            connection.close()
-
-        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    back.send(server.server_port)
-    server.serve_forever()
-
-
-_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
+def _requests(proxy: Delay | None) -> int:
+    return 0 if proxy is None else sum(proxy.requests().values())
 
 
 def main() -> None:

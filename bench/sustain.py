@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +21,13 @@ from deltalake import DeltaTable
 
 from bench import cpu, machine
 from bench.command import carry_out
+from bench.delay import Delay, delayed
 from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, landed, prepared, write_settings
 from bench.log import follow
 from bench.numbers import backlog_age, block_means, held, quantile, theil_sen
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
+from pipeline.demo.object_server import ObjectServer
 from pipeline.settings import Paths
 
 _DRAIN_SECONDS = 180.0
@@ -57,6 +60,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trigger", type=float, default=5.0, help="seconds between two passes")
     parser.add_argument("--driver-memory", default="1g", help="heap of each driver")
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--storage", choices=["folder", "s3"], default="folder", help="s3 needs versitygw on PATH")
+    parser.add_argument("--latency-ms", type=float, default=30.0, help="added to each request to S3")
     parser.add_argument("--work", type=Path, help="folder for the run's tables, deleted at the end")
     parser.add_argument("--out", type=Path, help="JSON file for the result")
     options = parser.parse_args()
@@ -71,14 +76,37 @@ def _block(trigger: float) -> int:
 
 
 def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
-    settings, paths = write_settings(
+    with _stored(options, root.parent) as (storage, proxy):
+        return _measure(options, root, storage, proxy)
+
+
+@contextmanager
+def _stored(options: argparse.Namespace, work: Path) -> Iterator[tuple[Path | None, Delay | None]]:
+    """Run an S3 server whose bucket is a folder, and yield that folder: what was written is read there afterwards."""
+    if options.storage == "folder":
+        yield None, None
+        return
+    if not ObjectServer.is_kept():
+        raise SystemExit("bench.sustain reads a bucket as a folder: put versitygw on PATH.")
+    with ObjectServer.start(work / "objects", "bench-key", "bench-secret") as server:
+        server.make_bucket("bench")
+        with delayed(server.address, options.latency_ms) as proxy:
+            os.environ |= {"AWS_ACCESS_KEY_ID": "bench-key", "AWS_SECRET_ACCESS_KEY": "bench-secret"}
+            os.environ["AWS_ENDPOINT_URL"] = proxy.address
+            yield work / "objects" / "buckets" / "bench", proxy
+
+
+def _measure(options: argparse.Namespace, root: Path, storage: Path | None, proxy: Delay | None) -> dict[str, Any]:
+    settings, there = write_settings(
         root,
         {
+            **({} if storage is None else {"storage": {"root": "s3://bench/env"}}),
             "ingest": {"trigger_seconds": options.ingest_trigger},
             "demux": {"trigger_seconds": options.trigger},
             "spark": {"driver_memory": options.driver_memory, "master": options.master},
         },
     )
+    paths = there if storage is None else Paths(root, str(storage / "env"))
     with prepared(settings, paths) as load:
         load.start_ingest()
         load.start("group", "groups", "run", GROUP)
@@ -87,8 +115,10 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         _say(f"{len(keys)} games are known; warming for {options.warm:g} s")
         _watch(load, options.warm)
         _say("measuring")
+        asked = {} if proxy is None else proxy.requests()
         before, first = cpu.read_all(), _look(load)
         _watch(load, options.minutes * 60)
+        requests = {} if proxy is None else {kind: count - asked[kind] for kind, count in proxy.requests().items()}
         after, last = cpu.read_all(), _look(load)
         others = machine.others(before, after, last.at - first.at, os.getpid())
         load.stop("simulate")
@@ -104,6 +134,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
         "other_cores": others,
         "drained_in_seconds": drained_in,
+        "requests": requests,
         **result,
         "books": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
@@ -255,6 +286,8 @@ def _report(result: Mapping[str, Any]) -> str:
         f"{name.replace('_', ' ')}: {value if isinstance(value, bool) else number(value)}"
         for name, value in plain.items()
     ]
+    for kind, count in result["requests"].items():
+        lines.append(f"requests of {kind}: {count}, {count / result['seconds']:.1f} per second")
     lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
     lines.append("HELD" if result["held"] else "NOT held")
     return "\n".join(lines)
