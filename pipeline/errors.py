@@ -9,6 +9,10 @@ class Transient(Exception):
     """An outside failure that may pass; the caller retries with a budget."""
 
 
+class StorageError(OSError):
+    """An object store does not serve; the message has the place and the reason. Files of a machine raise OSError."""
+
+
 class Conflict(Exception):
     """Another writer has changed the base of a change since it was read; nothing of the change was written.
 

@@ -13,7 +13,7 @@ import click
 
 from pipeline.cli.environments import before, list_without_verb
 from pipeline.cli.lazy import LazyCommand, group
-from pipeline.errors import Refused, Transient, first_line
+from pipeline.errors import Refused, StorageError, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
 from pipeline.names import is_utf8
 from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, output_failed, say, say_lines
@@ -40,6 +40,8 @@ def main() -> None:
         sys.exit(1)
     except (Refused, Transient) as error:
         _end(str(error), 2 if isinstance(error, Refused) else 1)
+    except StorageError as error:
+        _end(f"The tables cannot be reached. {error}. Try again; `turnout doctor` tries the store.", 1)
     except _store_errors() as error:
         reason = first_line(error)
         _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)

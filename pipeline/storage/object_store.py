@@ -17,12 +17,17 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from pipeline.errors import StorageError
 from pipeline.failpoints import effect
 from pipeline.storage.cloud import Cloud
 from pipeline.storage.location import Entry
 
 _NO_RIGHT: Final = "this process has no right to do that, or no credentials"
+_NO_BUCKET: Final = "the bucket does not exist"
 _SIGNS: Final = (
+    ("NoSuchBucket", _NO_BUCKET),
+    ("ContainerNotFound", _NO_BUCKET),
+    ("bucket does not exist", _NO_BUCKET),
     ("AccessDenied", _NO_RIGHT),
     ("403 Forbidden", _NO_RIGHT),
     ("kind: Timeout", "the store has not answered in time"),
@@ -101,14 +106,14 @@ class ObjectStore:
     def put(self, path: str, content: bytes) -> None:
         """See `Storage`."""
         store, key = self._of(path)
-        with self._as_os_errors(path), effect("publish_file"):
+        with self._as_os_errors(path, writes=True), effect("publish_file"):
             obstore.put(store, key, content, use_multipart=False)
 
     def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:  # noqa: ARG002 - no draft
         """See `Storage`."""
         store, key = self._of(path)
         try:
-            with self._as_os_errors(path), effect(published):
+            with self._as_os_errors(path, writes=True), effect(published):
                 obstore.put(store, key, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
@@ -159,16 +164,18 @@ class ObjectStore:
         return self.cloud.client(bucket), key
 
     @contextmanager
-    def _as_os_errors(self, path: str) -> Iterator[None]:
+    def _as_os_errors(self, path: str, *, writes: bool = False) -> Iterator[None]:
         """Raise what files raise: every handler of storage's errors knows those."""
         try:
             yield
         except FileNotFoundError as error:  # obstore's own has its long text
+            if writes:
+                raise StorageError(f"{self.url(path)}: {_NO_BUCKET}") from error
             raise FileNotFoundError(f"{self.url(path)} does not exist") from error
         except AlreadyExistsError as error:
             raise FileExistsError(f"{self.url(path)} exists") from error
         except BaseError as error:
-            raise OSError(f"{self.url(path)}: {_reason(error)}") from error
+            raise StorageError(f"{self.url(path)}: {_reason(error)}") from error
 
 
 def _entry(name: str, found: Any) -> Entry:

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from pipeline.errors import StorageError
 from pipeline.storage import cloud
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
@@ -43,6 +44,14 @@ def test_a_store_that_refuses_says_why(store: tuple[Proxy, Location], fault: Fau
         assert not isinstance(raised.value, FileNotFoundError | FileExistsError)
     between.fault = lambda _method, _path: None
     assert file.read() == b"here", "it goes on by itself"
+
+
+def test_a_bucket_that_is_not_there_is_named(store: tuple[Proxy, Location]) -> None:
+    """Law: a mistyped bucket is said where it is listed or written, and never taken for one without files."""
+    file = located("s3://no-such-bucket/prod/file")
+    for act in (lambda: list(file.parent.files()), file.is_folder, partial(file.put, b""), partial(create, file, b"")):
+        with pytest.raises(StorageError, match="the bucket does not exist"):
+            act()
 
 
 def test_the_trial_of_a_store_without_conditional_writes_refuses_it(

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.names import game_key
 from pipeline.settings import load
+from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import assign_waiting, record_seen
@@ -242,3 +244,19 @@ def test_games_as_json_are_read_by_every_parser(
         with pytest.raises(SystemExit):
             main()
         assert "Infinity" in str(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
+
+
+def test_tables_that_cannot_be_reached_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store that is away ends a command with the place, the reason and what to try, and code 1: it may pass."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("TURNOUT_STORAGE__ROOT", "s3://bucket/prod")
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    open_store(*load(tmp_path)).dispose()
+    code, said = run(monkeypatch, capsys, "verify", "--env-dir", str(tmp_path))
+    assert code == 1
+    assert "The tables cannot be reached. s3://bucket/prod/bronze: the store cannot be reached." in said
+    assert "turnout doctor" in said
