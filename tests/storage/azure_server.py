@@ -4,7 +4,6 @@ https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 are not checked. Leases, snapshots, versions, tags and users' metadata are not kept, nor are conditions of a read.
 """
 
-import base64
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,9 +140,13 @@ class _Azure:
 
         A page may be shorter than the 5,000 that Azure gives at most. `startFrom` is the first name that is given.
         """
-        prefix, delimiter, marker = (query.get(name, "") for name in ("prefix", "delimiter", "marker"))
-        token = base64.b64decode(marker).decode() if marker else None
-        page = self.blobs.page(prefix, delimiter, token, query.get("maxresults"), query.get("startFrom", ""))
+        page = self.blobs.page(
+            prefix=query.get("prefix", ""),
+            delimiter=query.get("delimiter", ""),
+            token=query.get("marker"),
+            start=query.get("startFrom", ""),
+            limit=query.get("maxresults"),
+        )
         return Answer(200, self._rendered(page).encode(), {"Content-Type": "application/xml"})
 
     def _rendered(self, page: Page) -> str:
@@ -154,11 +157,10 @@ class _Azure:
             for stored in page.objects
         )
         groups = "".join(f"<BlobPrefix><Name>{escape(prefix)}</Name></BlobPrefix>" for prefix in page.prefixes)
-        marker = base64.b64encode(page.token.encode()).decode() if page.token is not None else ""
         return (
             "<?xml version='1.0' encoding='utf-8'?>"
             f"<EnumerationResults ContainerName='{self.container}'><Blobs>{blobs}{groups}</Blobs>"
-            f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
+            f"<NextMarker>{page.token or ''}</NextMarker></EnumerationResults>"
         )
 
 

@@ -1,9 +1,10 @@
 """What the stand-ins of object stores share: objects in memory, their listing, and an HTTP server on loopback.
 
-Of google_server.py and azure_server.py. A stand-in is one function from a request to its answer; it is called under
-one lock, so requests are served one after another, as if each took no time.
+Of google_server.py, google_json.py and azure_server.py. A stand-in is one function from a request to its answer; it
+is called under one lock, so requests are served one after another, as if each took no time.
 """
 
+import base64
 import hashlib
 import threading
 import time
@@ -60,7 +61,17 @@ class Stored:
         return hashlib.md5(self.content).digest()
 
     @property
+    def md5_tag(self) -> str:
+        return f'"{self.md5.hex()}"'
+
+    @property
+    def moment(self) -> str:
+        """When it was written, in the form of bodies."""
+        return self.modified.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    @property
     def last_modified(self) -> str:
+        """When it was written, in the form of headers: https://www.rfc-editor.org/rfc/rfc9110#name-date-time-formats."""
         return format_datetime(self.modified, usegmt=True)
 
 
@@ -89,22 +100,38 @@ class Objects:
         self.named[name] = stored
         return stored
 
-    def page(self, prefix: str, delimiter: str, token: str | None, limit: str | None, start: str = "") -> Page:
-        """List names from `start` on in the order of their bytes; a token is the last name of the page before.
+    def holds(self, name: str, generation: str | None) -> bool:
+        """Say whether an object is of the generation that a client wants it to be: of 0 is what is not there."""
+        stored = self.named.get(name)
+        return generation is None or int(generation) == (stored.generation if stored else 0)
 
-        Names with a delimiter after the prefix are one entry: all up to that delimiter.
+    def page(
+        self,
+        *,
+        prefix: str,
+        delimiter: str,
+        token: str | None,
+        limit: str | None,
+        start: str = "",
+        after: str | None = None,
+    ) -> Page:
+        """List names from `start` on, or after `after`, in the order of their bytes.
+
+        Names with a delimiter behind the prefix are one entry: all up to that delimiter. The token hides the last
+        name of the page before.
         """
         objects: list[Stored] = []
         prefixes: list[str] = []
-        last = None
+        last = ""
+        after = base64.b64decode(token).decode() if token else after
         for name in sorted(self.named):
-            if name < start or (token is not None and name <= token) or not name.startswith(prefix):
+            if name < start or (after is not None and name <= after) or not name.startswith(prefix):
                 continue
             head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
             group = prefix + head + found if found else None
             known = group is not None and prefixes[-1:] == [group]
             if not known and len(objects) + len(prefixes) == min(int(limit or PAGE), PAGE):
-                return Page(objects, prefixes, last)
+                return Page(objects, prefixes, base64.b64encode(last.encode()).decode())
             if group is None:
                 objects.append(self.named[name])
             elif not known:
@@ -200,7 +227,7 @@ def serving(respond: Respond) -> Iterator[str]:
             return content
 
     server = _Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
