@@ -25,6 +25,8 @@ class JsonApi:
         self.objects = objects
         self.sessions: dict[str, tuple[dict[str, str], bytes]] = {}
         """What resumable uploads began with, and what came of each until now."""
+        self.ended: dict[str, Answer] = {}
+        """What those that ended were told, to be told again where the answer was lost."""
 
     def respond(self, request: Request, path: str) -> Answer:
         match request.method, [unquote(segment) for segment in path.split("/")]:
@@ -103,16 +105,16 @@ class JsonApi:
         `Content-Range` is `bytes FIRST-LAST/SIZE`, or `*` for what is not known yet. The last part makes the object.
         """
         session = request.query["upload_id"]
-        if session not in self.sessions:
-            return _failed(404, "notFound")
+        if session in self.ended:
+            return self.ended[session]
         wanted, content = self.sessions[session]
         span, _, size = (request.headers["Content-Range"] or "bytes */*").removeprefix("bytes ").partition("/")
         if span != "*":
             content = content[: int(span.partition("-")[0])] + request.body
         self.sessions[session] = wanted, content
         if size != "*" and int(size) == len(content):
-            del self.sessions[session]
-            return self._create(wanted, content)
+            self.ended[session] = self._create(wanted, content)
+            return self.ended[session]
         return Answer(308, headers={"Range": f"bytes=0-{len(content) - 1}"} if content else {})
 
     def _create(self, wanted: dict[str, str], content: bytes) -> Answer:
