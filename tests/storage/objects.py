@@ -6,6 +6,7 @@ is called under one lock, so requests are served one after another, as if each t
 
 import base64
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from email.message import Message
 from email.parser import BytesParser
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 PAGE: Final = 1000
@@ -218,7 +219,11 @@ def serving(respond: Respond) -> Iterator[str]:
 
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                content = self.rfile.read(length)
+                if len(content) < length:
+                    raise ConnectionError("the client went away before it had sent all")
+                return content
             content = b""
             while size := int(self.rfile.readline(), 16):
                 content += self.rfile.read(size)
@@ -239,6 +244,10 @@ def serving(respond: Respond) -> Iterator[str]:
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # connections that wait; with the 5 of the library many writers at one time wait a second
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients may go away
+            super().handle_error(request, client_address)
 
 
 def _request(method: str, target: str, headers: Message, body: bytes) -> Request:
