@@ -14,6 +14,9 @@ from urllib.parse import unquote
 
 from tests.storage.objects import Answer, Objects, Request, Stored, parts, ranged
 
+_BORN: Final = "2026-01-01T00:00:00.000Z"
+"""When the bucket was made."""
+
 _CRC32C: Final = [reduce(lambda crc, _: (crc >> 1) ^ (0x82F63B78 * (crc & 1)), range(8), byte) for byte in range(256)]
 
 
@@ -33,7 +36,8 @@ class JsonApi:
             case _, [bucket, *_] if bucket != self.bucket:
                 return _failed(404, "notFound")
             case "GET", [name]:
-                return _object({"kind": "storage#bucket", "id": name, "name": name, "location": "US"})
+                born = {"timeCreated": _BORN, "updated": _BORN, "metageneration": "1"}
+                return _object({"kind": "storage#bucket", "id": name, "name": name, "location": "US", **born})
             case "GET", [_, "o"]:
                 return self._list(request.query)
             case "POST", [_, "o"]:
