@@ -56,6 +56,9 @@ class Gcs:
             "fs.AbstractFileSystem.gs.impl": f"{_CLASSES}.GoogleHadoopFS",
             "fs.gs.auth.type": "UNAUTHENTICATED" if server else "APPLICATION_DEFAULT",
             "fs.gs.http.max.retry": "5",
+            # The connector is older than Spark's Hadoop: it cannot read the default "64m", nor several ranges at once.
+            "fs.gs.block.size": "67108864",
+            "parquet.hadoop.vectored.io.enabled": "false",
         }
         return {**conf, **({"fs.gs.storage.root.url": server} if server else {})}
 

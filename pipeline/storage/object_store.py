@@ -179,7 +179,8 @@ class ObjectStore:
 
 
 def _entry(name: str, found: Any) -> Entry:
-    return Entry(name, found["size"], found["last_modified"].timestamp(), str(found["e_tag"] or ""))
+    tag = str(found["e_tag"] or "").strip('"')  # Azure's listings have it without quotes
+    return Entry(name, found["size"], found["last_modified"].timestamp(), tag)
 
 
 def _reason(error: BaseError) -> str:

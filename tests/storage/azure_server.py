@@ -47,6 +47,8 @@ class _Azure:
         if (unquote(account), unquote(container)) != (ACCOUNT, self.container):
             return _refused(404, "ContainerNotFound")
         name = unquote(name)
+        if "action" in request.query:  # of Data Lake's own protocol: Arrow learns so that names are not hierarchical
+            return Answer(400)
         match request.method, request.query.get("comp"):
             case "GET", "list":
                 return self._list(request.query)
