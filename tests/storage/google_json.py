@@ -27,9 +27,9 @@ class JsonApi:
         self.bucket = bucket
         self.objects = objects
         self.sessions: dict[str, tuple[dict[str, str], bytes]] = {}
-        """What resumable uploads began with, and what came of each until now."""
+        """Resumable uploads: the first request of each, and its bytes until now."""
         self.ended: dict[str, Answer] = {}
-        """What those that ended were told, to be told again where the answer was lost."""
+        """The answers to uploads that ended, given again where one was lost."""
 
     def respond(self, request: Request, path: str) -> Answer:
         match request.method, [unquote(segment) for segment in path.split("/")]:

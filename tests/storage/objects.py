@@ -1,4 +1,4 @@
-"""What the stand-ins of object stores share: objects in memory, their listing, and an HTTP server on loopback.
+"""Stand-ins of object stores share this: objects in memory, their listing, and an HTTP server on loopback.
 
 Of google_server.py, google_json.py and azure_server.py. A stand-in is one function from a request to its answer; it
 is called under one lock, so requests are served one after another, as if each took no time.

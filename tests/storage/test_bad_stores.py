@@ -47,7 +47,7 @@ def test_a_store_that_refuses_says_why(store: tuple[Proxy, Location], fault: Fau
 
 
 def test_a_bucket_that_is_not_there_is_named(store: tuple[Proxy, Location]) -> None:
-    """Law: a mistyped bucket is said where it is listed or written, and never taken for one without files."""
+    """Law: a mistyped bucket is an error of its listing and of its writes, and no bucket without files."""
     file = located("s3://no-such-bucket/prod/file")
     for act in (lambda: list(file.parent.files()), file.is_folder, partial(file.put, b""), partial(create, file, b"")):
         with pytest.raises(StorageError, match="the bucket does not exist"):
