@@ -26,7 +26,7 @@ PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent. The path is still percent-encoded, because a name may contain an encoded slash."""
+    """A request of a client. The path is still percent-encoded, because a name may contain an encoded slash."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client gets. To HEAD the body is not sent, only its length."""
+    """The reply to a client. To HEAD the body is not sent, only its length."""
 
     status: int
     body: bytes = b""

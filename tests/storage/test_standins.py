@@ -76,8 +76,8 @@ def test_a_name_is_given_once(store: ObjectStore) -> None:
     assert all(obstore.get(store, f"once/{writer // 16}").bytes() == b"%d" % writer for writer in winners)
 
 
-def test_what_is_not_there_is_missing(store: ObjectStore) -> None:
-    """Law: what was deleted, alone or with others, or never was, is FileNotFoundError to each request for it."""
+def test_a_missing_object_is_missing_to_each_request(store: ObjectStore) -> None:
+    """Law: an object that was deleted, alone or with others, or never was, is FileNotFoundError to each request."""
     for deleted in ("one", ["one", "two"]):
         for name in ("one", "two"):
             obstore.put(store, name, b"1")
