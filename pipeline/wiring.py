@@ -147,7 +147,8 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, _resolution(settings, engine))
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
-            driver = _Driver(settings, duty, telemetry, attachment, watchdog, partial(waits_for_cores, spark))
+            waits = partial(waits_for_cores, spark)
+            driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from)
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
@@ -253,8 +254,9 @@ class _Driver:
         attachment: Attachment,
         watchdog: Watchdog | None = None,
         waits: Callable[[], str | None] = lambda: None,
+        reads_from: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._waits = waits
+        self._waits, self._reads_from = waits, reads_from
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
@@ -351,7 +353,8 @@ class _Driver:
         if state == "running":
             error = error or self._waits()
         with tolerate_store_outage("this heartbeat is not recorded"):
-            heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
+            reads_from = self._reads_from()
+            heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error, reads_from)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
 from pipeline.health.upkeep import in_hours
+from pipeline.maintenance.readers import Reader, readers_said
 from pipeline.maintenance.report import Round, as_json, render_round
 from pipeline.maintenance.run import one_round
 from pipeline.maintenance.unchanged import Unchanged
@@ -94,7 +96,10 @@ def _rounds(
     while goes_on():
         now = time.time()
         thorough = now - thorough_at >= _THOROUGH_SECONDS
-        done = one_round(settings, paths, now, thorough=thorough, unchanged=unchanged, goes_on=goes_on)
+        said = partial(_readers_said, engine)
+        done = one_round(
+            settings, paths, now, thorough=thorough, readers_said=said, unchanged=unchanged, goes_on=goes_on
+        )
         if not done.is_whole:
             break
         thorough_at = now if thorough else thorough_at
@@ -105,6 +110,15 @@ def _rounds(
         if stop.wait(settings.maintenance.interval_minutes * 60):
             break
     return 0
+
+
+def _readers_said(engine: Engine) -> list[Reader]:
+    """Return the readers in the control store; while that is away one that may be anywhere, so that bronze waits."""
+    said: list[Reader] | None = None
+    with tolerate_store_outage("bronze is not merged in this round"):
+        said = readers_said(engine)
+    unknown = Reader("of any group, as the control store does not answer", None, time.time())
+    return [unknown] if said is None else said
 
 
 def _record(engine: Engine, done: Round) -> None:

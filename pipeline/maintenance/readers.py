@@ -1,7 +1,7 @@
-"""The positions of bronze's streaming readers, from their Spark checkpoints.
+"""The positions of bronze's streaming readers: from the Spark checkpoints of this machine, and as their drivers said.
 
 Files that a reader will still read by name are left alone; Spark continues at the checkpoint's position after a
-restart.
+restart. A driver on another machine has its checkpoint there, and says the position with its heartbeats.
 """
 
 import json
@@ -11,19 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Engine
+
 from pipeline import query_log
 from pipeline.delta.log import Action, commits_after, read_commit
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
+from pipeline.store.processes.drivers import bronze_readers
+from pipeline.streams.checkpoint import reads_from
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A checkpoint of a query that reads bronze."""
+    """A query that reads bronze, or all of a group's."""
 
-    name: str  # its folder below `checkpoints`
+    name: str  # its folder below `checkpoints`, or the group
     next_version: int | None  # the table version it reads next; None: it has not finished its first micro-batch
-    touched_at: float  # when it last wrote (Unix seconds)
+    touched_at: float  # when it last wrote, or its driver last beat (Unix seconds)
 
 
 def readers(checkpoints: Path, table_id: str) -> list[Reader]:
@@ -32,6 +36,11 @@ def readers(checkpoints: Path, table_id: str) -> list[Reader]:
         _reader(located(folder), str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)
     ]
     return [reader for reader in each_query if reader is not None]
+
+
+def readers_said(engine: Engine) -> list[Reader]:
+    """Return the readers of bronze of which the drivers of groups have said where they are, or have yet to say it."""
+    return [Reader(f"of group {each.group}", each.reads_from, each.said_at) for each in bronze_readers(engine)]
 
 
 def passed_seq(bronze: Location, app_id: str, head_version: int, reader: Reader) -> float | None:
@@ -64,7 +73,7 @@ def _queries(checkpoints: Path) -> Iterator[Path]:
 
 
 def _reader(folder: Location, name: str, table_id: str) -> Reader | None:
-    offsets, commits = query_log.batches(folder / "offsets"), query_log.batches(folder / "commits")
+    offsets = query_log.batches(folder / "offsets")
     if not offsets:
         return None
     newest = query_log.offset(folder / "offsets" / str(offsets[-1]))
@@ -72,8 +81,5 @@ def _reader(folder: Location, name: str, table_id: str) -> Reader | None:
         return None
     entry = (folder / "offsets" / str(offsets[-1])).entry()
     touched_at = 0.0 if entry is None else entry.modified
-    if newest is None:  # damaged: its position is unknown
-        return Reader(name, None, touched_at)
-    done = [number for number in offsets if commits and number <= commits[-1]]
-    ended = query_log.offset(folder / "offsets" / str(done[-1])) if done else None
-    return Reader(name, None if ended is None else int(ended["reservoirVersion"]), touched_at)
+    # Where the newest is damaged, its table and so its position is unknown.
+    return Reader(name, None if newest is None else reads_from(folder), touched_at)

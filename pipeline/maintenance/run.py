@@ -24,7 +24,7 @@ from pipeline.maintenance.compact import (
     merge_by_delta_rs,
     merge_quarantine,
 )
-from pipeline.maintenance.readers import passed_seq, readers
+from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import Round, TableReport
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
@@ -35,6 +35,7 @@ from pipeline.store.games import Game
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported
 
 Merge = Callable[[TableReport], None]
+Said = Callable[[], Sequence[Reader]]
 
 
 def one_round(
@@ -43,6 +44,7 @@ def one_round(
     now: float,
     *,
     thorough: bool,
+    readers_said: Said = tuple,
     unchanged: Unchanged | None = None,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Round:
@@ -53,13 +55,15 @@ def one_round(
         paths: where its tables are.
         now: the time by which ages are counted, Unix seconds.
         thorough: look at all of quarantine for copies and for rows that are in their game's table.
+        readers_said: returns the readers of bronze that the control store knows; by default those of this machine are
+            all there are.
         unchanged: the tables that rounds before had nothing to do to; this one adds to them.
         goes_on: called before each table; the round ends early when it returns False.
     """
     started, wanted = time.monotonic(), settings.maintenance
     reports: list[TableReport] = []
     unchanged = Unchanged() if unchanged is None else unchanged
-    for job in _jobs(settings, paths, now, thorough=thorough):
+    for job in _jobs(settings, paths, now, readers_said, thorough=thorough):
         if not goes_on():
             return Round(reports, time.monotonic() - started, is_whole=False)
         report = (unchanged.report(job.path, job.name, now) if job.is_skipped else None) or _maintain(job, now, wanted)
@@ -77,10 +81,10 @@ class _Job:
     is_skipped: bool  # where nothing has changed
 
 
-def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> Iterator[_Job]:
+def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough: bool) -> Iterator[_Job]:
     """Yield the steps of a round; merges of quarantine and bronze depend on the time as well."""
     yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
-    yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now), is_skipped=False)
+    yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now, said), is_skipped=False)
     for folder in paths.tables.folders():
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:
@@ -154,33 +158,39 @@ def _refused_games(quarantine: Location) -> list[Game]:
     return [Game(names.game_key(name), name) for name in sorted(keys)]
 
 
-def _bronze(settings: Settings, paths: Paths, now: float) -> Merge:
+def _bronze(settings: Settings, paths: Paths, now: float, said: Said) -> Merge:
     def merge(report: TableReport) -> None:
         table = open_table(paths.bronze)
         if not is_plain(table):
             report.notes.append("another writer changed its protocol: files are not merged")
             return
         wanted = settings.maintenance
-        last_seq = _passed_by_all(settings, paths, table, now, report)
+        last_seq = _passed_by_all(settings, paths, table, now, said, report)
         last_modified_ms = (now - wanted.bronze_age_minutes * 60) * 1000
         merge_bronze(paths.bronze, table, last_seq, last_modified_ms, wanted, report)
 
     return merge
 
 
-def _passed_by_all(settings: Settings, paths: Paths, table: DeltaTable, now: float, report: TableReport) -> float:
+def _passed_by_all(
+    settings: Settings, paths: Paths, table: DeltaTable, now: float, said: Said, report: TableReport
+) -> float:
     """Return the last seq that no streaming reader of bronze will read again."""
     app_id = names.bronze_app_id(settings.environment)
     kept_since = now - settings.maintenance.log_retention_hours * 3600
     lowest = math.inf
-    for reader in readers(paths.checkpoints, str(table.metadata().id)):
+    for reader in [*readers(paths.checkpoints, str(table.metadata().id)), *said()]:
         passed = passed_seq(paths.bronze, app_id, table.version(), reader)
         if passed is None or (passed < math.inf and reader.touched_at < kept_since):
             report.notes.append(
                 f"maintenance does not wait for the reader {reader.name}: it is behind the log's retention"
             )
             continue
-        if passed < math.inf and reader.touched_at < now - _QUIET_READER_SECONDS:
+        if reader.next_version is None:
+            report.notes.append(
+                f"bronze is not merged: maintenance does not know the position of the reader {reader.name}"
+            )
+        elif passed < math.inf and reader.touched_at < now - _QUIET_READER_SECONDS:
             report.notes.append(f"seqs after {passed:.0f} wait for the reader {reader.name}")
         lowest = min(lowest, passed)
     return lowest

@@ -43,6 +43,17 @@ def can_resume(folder: Path, bronze: CursorTable) -> bool:
     return False
 
 
+def reads_from(query: Location) -> int | None:
+    """Return the version of bronze that Spark reads next after a restart; None: it has not ended a micro-batch yet.
+
+    It repeats a micro-batch that has not ended.
+    """
+    planned, committed = query_log.batches(query / "offsets"), query_log.batches(query / "commits")
+    ended = [number for number in planned if committed and number <= committed[-1]]
+    offset = query_log.offset(query / "offsets" / str(ended[-1])) if ended else None
+    return None if offset is None else int(offset["reservoirVersion"])
+
+
 def _flaws(query: Location, bronze: CursorTable) -> Iterator[str]:
     """Yield the reasons why Spark could not continue, or would read another table than bronze."""
     committed = query_log.batches(query / "commits")  # before the offsets, which another driver may be writing

@@ -18,7 +18,7 @@ from pipeline.health.latency import Start
 from pipeline.pins import pin
 from pipeline.settings import Settings
 from pipeline.storage.places import located
-from pipeline.streams.checkpoint import can_resume
+from pipeline.streams.checkpoint import can_resume, reads_from
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
@@ -67,6 +67,7 @@ class Demux:
         self._stopping = threading.Event()
         self._fresh = True  # the next micro-batch may be a replay
         self._resumed = False  # from a checkpoint, which another driver may have moved since
+        self._first_version: int | None = None  # of bronze, that a new checkpoint begins with
         self.frontier_seq = 0  # the last bronze seq passed; the next micro-batch may have more files of it
         self._whole_seq = 0  # the last seq without further files
         # Complete at the end of the last pass: what they lack is in the next one.
@@ -85,6 +86,7 @@ class Demux:
             # Catch-up reads the rows before the first micro-batch (law L2).
             self._along, self._whole_seq = {}, self._bronze.cursor or 0
             self.frontier_seq = self._whole_seq
+            self._first_version = self._bronze.version
         frame = (
             self._driver.spark.readStream.format("delta")
             .option("startingVersion", self._bronze.version)
@@ -142,6 +144,11 @@ class Demux:
     def reach_seq(self) -> int:
         """The last bronze seq that will have passed when the running pass ends; without one, that has passed."""
         return max(self.frontier_seq, self._ceiling)
+
+    def reads_from(self) -> int | None:
+        """Return the version of bronze that the query reads next, also after a restart; None where unknown."""
+        found = reads_from(located(self._checkpoint / "query"))
+        return self._first_version if found is None else found
 
     def advance(self, seq: int) -> None:
         """Count everything up to a seq as passed: bronze has not grown while the query had time to read it."""

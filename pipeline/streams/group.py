@@ -123,6 +123,15 @@ class Group:
         """When the running pass of the shared query began, None when none runs."""
         return self._shared.pass_since
 
+    def reads_from(self) -> int | None:
+        """Return the first version of bronze that any of its queries still reads, None where unknown."""
+        try:
+            versions = [demux.reads_from() for demux in [self._shared, *self._own.values()]]
+        except OSError:  # a driver with an unreadable disk still beats
+            return None
+        known = [version for version in versions if version is not None]
+        return min(known) if len(known) == len(versions) else None
+
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the shared query; with `once` it ends when everything that was in bronze at its start has passed.
 

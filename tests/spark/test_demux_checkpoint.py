@@ -180,3 +180,27 @@ def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: Wo
     split(copied)
     settled(copied)
     assert "CATCHUP" in {game.lane for each in copied.passes for game in each.games if game.committed_at}
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_driver_says_the_version_that_its_queries_read_next(copied: World, *, is_cut_off: bool) -> None:
+    """Maintenance elsewhere leaves what they read: a pass that was cut off is repeated, and reads the same files."""
+    group = copied.group("a")
+    assert group.reads_from() == 4, "its predecessor has read the table's beginning and three commits"
+    copied.split(group)
+    assert group.reads_from() == 6
+    if is_cut_off:
+        newest(query_of(copied) / "commits").unlink()
+        assert group.reads_from() == 4
+    group.stop()
+
+
+def test_a_driver_without_a_checkpoint_reads_from_where_it_begins(copied: World) -> None:
+    """Until its first micro-batch only the driver itself knows it, and before its start nobody does."""
+    group = copied.group("b")
+    assert group.reads_from() is None
+    copied.split(group)
+    assert group.reads_from() == 6
+    newest(query_of(copied, "b") / "commits").unlink()
+    assert group.reads_from() == 5
+    group.stop()

@@ -112,8 +112,10 @@ def live(path: Path) -> set[str]:
     return {each.path for each in table_files(DeltaTable(path))}
 
 
-def maintain(paths: Paths, *, after: float = 0.0, thorough: bool = True, settings: Settings = SETTINGS) -> Round:
-    done = run.one_round(settings, paths, time.time() + after, thorough=thorough)
+def maintain(
+    paths: Paths, *, after: float = 0.0, thorough: bool = True, settings: Settings = SETTINGS, said: run.Said = tuple
+) -> Round:
+    done = run.one_round(settings, paths, time.time() + after, thorough=thorough, readers_said=said)
     assert [report.error for report in done.tables if report.error] == []
     return done
 

@@ -27,7 +27,7 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.incidents import read_last_look
-from pipeline.store.processes.drivers import start_driver
+from pipeline.store.processes.drivers import bronze_readers, start_driver
 from pipeline.store.reports import write_backlog
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
@@ -414,3 +414,21 @@ class Query:
 
     def exception(self) -> None:
         return None
+
+
+def test_a_driver_says_with_its_heartbeats_from_where_it_reads(tmp_path: Path) -> None:
+    """Law: maintenance on another machine knows what a running driver still reads, and what a stopped one would."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
+    duty = _Duty("group", "a", engine, CountingStop(), None)
+    versions = iter([7, None, 9])
+    driver = _Driver(settings, duty, telemetry, attached, reads_from=lambda: next(versions))  # type: ignore[arg-type]
+    said = []
+    for state in ("running", "running", "stopped"):
+        driver._heartbeat(state, 1, active=False, now=True)
+        said += [each.reads_from for each in bronze_readers(engine)]
+    telemetry.close()
+    engine.dispose()
+    assert said == [7, 7, 9]

@@ -117,6 +117,7 @@ drivers = store_table(  # running processes and their heartbeats
     Column("error", Text),  # why it failed; null when it did not
     Column("metrics_address", String(255)),
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
+    Column("reads_from", BigInteger),  # the version of bronze that its queries read next; null: it has not said
     allowed={"kind": get_args(ProcessKind), "pid": _PID, "state": get_args(ProcessState)},
 )
 

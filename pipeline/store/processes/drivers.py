@@ -8,10 +8,10 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, delete, func, select, update
+from sqlalchemy import ColumnElement, Engine, case, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
@@ -19,7 +19,7 @@ from pipeline.health.latency import BronzeCommit
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind, ProcessState
-from pipeline.store.database.tables import bronze_commits, drivers, streams
+from pipeline.store.database.tables import bronze_commits, drivers, leases, streams
 from pipeline.store.processes.leases import store_now
 
 _COMMITS_KEPT = 5_000
@@ -27,7 +27,10 @@ _STATE = {"group_name" if each.name == "group" else each.name: each.name for eac
 
 
 def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None) -> None:
-    """Note that this process now drives the ingest or the group; its predecessor's row is taken over."""
+    """Note that this process now drives the ingest or the group; its predecessor's row is taken over.
+
+    From where its queries read is known only of a predecessor on this machine, whose checkpoint they go on from.
+    """
     row: dict[str, Any] = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -38,8 +41,10 @@ def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: 
         "metrics_address": metrics_address,
         "frontier_seq": None,
     }
+    is_here = drivers.c.host == row["host"]
+    taken_over = {**row, "reads_from": case((is_here, drivers.c.reads_from), else_=None)}
     with writing(engine) as connection:
-        if connection.execute(update(drivers).where(_is_of(kind, name)).values(row)).rowcount:
+        if connection.execute(update(drivers).where(_is_of(kind, name)).values(taken_over)).rowcount:
             return
     with writing(engine) as connection:
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
@@ -52,9 +57,11 @@ def heartbeat(
     state: ProcessState,
     frontier_seq: int | None,
     error: str | None = None,
+    reads_from: int | None = None,
 ) -> None:
     """Write a heartbeat; a process that was taken over by another no longer beats.
 
+    Without `reads_from`, the version of bronze that its queries read next, what it said last stays: versions grow.
     A running driver whose own clock differs from the store's reports that first: the ages that it measures are wrong.
     """
     with writing(engine) as connection:
@@ -64,7 +71,31 @@ def heartbeat(
             skew = f"has a clock {abs(ahead):.0f} s {how} the control store's, so its ages are wrong"
             state, error = "skewed", f"{skew}\n{error}" if error else skew
         values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
+        if reads_from is not None:
+            values["reads_from"] = reads_from
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
+
+
+@dataclass(frozen=True, slots=True)
+class BronzeReader:
+    """The queries of a group's driver, on whatever machine."""
+
+    group: str
+    reads_from: int | None  # the version of bronze that they read next; None: the driver has not said
+    said_at: float  # when the driver last beat; Unix seconds
+
+
+def bronze_readers(engine: Engine) -> list[BronzeReader]:
+    """Return the position of each group that has a driver or had one, as a later driver may go on from there."""
+    rows = select(drivers.c.name, drivers.c.host, drivers.c.reads_from, drivers.c.heartbeat_at)
+    held = select(leases.c.name, leases.c.host).where(leases.c.kind == "group", leases.c.expires_at > store_now())
+    with engine.connect() as connection:
+        now = float(connection.execute(select(store_now())).scalar_one())
+        host_of = {row.name: row.host for row in connection.execute(held)}
+        said = connection.execute(rows.where(drivers.c.kind == "group")).all()
+    # Where a driver of another machine has the lease, it goes on from a checkpoint of its own.
+    known = {row.name: BronzeReader(row.name, *row[2:]) for row in said if host_of.get(row.name, row.host) == row.host}
+    return [known.get(name) or BronzeReader(name, None, now) for name in sorted(known.keys() | host_of)]
 
 
 def record_hung(engine: Engine, driver: Driver, why: str) -> None:

@@ -79,6 +79,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Float, nullable=False), sa.Column("heartbeat_at", sa.Float, nullable=False),
         sa.Column("state", sa.String(16), nullable=False), sa.Column("error", sa.Text),
         sa.Column("metrics_address", sa.String(255)), sa.Column("frontier_seq", sa.BigInteger),
+        sa.Column("reads_from", sa.BigInteger),
         allowed={
             "kind": ("ingest", "group", "controller", "maintenance"), "pid": "BETWEEN 1 AND 2147483647",
             "state": ("starting", "running", "skewed", "failed", "stopped"),
