@@ -183,6 +183,7 @@ def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: Wo
 
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
+@pytest.mark.proves("G236")
 def test_a_driver_says_the_version_that_its_queries_read_next(copied: World, *, is_cut_off: bool) -> None:
     """Maintenance elsewhere leaves what they read: a pass that was cut off is repeated, and reads the same files."""
     group = copied.group("a")

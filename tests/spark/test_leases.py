@@ -19,6 +19,7 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, leases
 from pipeline.store.games import register_group
+from pipeline.store.processes.drivers import bronze_readers
 from pipeline.store.processes.leases import Lease, store_now
 from pipeline.streams.group import Group
 from tests.spark.test_demo import turnout
@@ -113,6 +114,7 @@ def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine
             until(lambda: runs(engine, heir), "the heir does not go on")
             heir.send_signal(signal.SIGTERM)
             assert heir.wait(60) == 0
+            assert all(each.reads_from is not None for each in bronze_readers(engine)), "maintenance must know it"
     assert ran_out(engine), "a clean end did not give the lease back"
 
 

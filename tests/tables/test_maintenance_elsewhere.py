@@ -1,5 +1,7 @@
 """Maintenance of tables in a bucket, on another machine than the drivers: it sees none of their checkpoints."""
 
+import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.streams.checkpoint import reads_from
-from tests.tables.maintenance_world import DAY, LATER, bronze_table, checkpoint_of, live, maintain, on_disk
+from tests.tables.maintenance_world import DAY, LATER, SETTINGS, bronze_table, checkpoint_of, live, maintain, on_disk
 
 FILES = 24
 """Of twelve commits of bronze."""
@@ -26,6 +28,7 @@ FILES = 24
 def here(tmp_path: Path) -> Paths:
     """Return where maintenance runs."""
     paths = Paths(tmp_path / "here", str(tmp_path / "bucket"))
+    paths.root.mkdir()
     bronze_table(Path(paths.bronze), FILES // 2)
     return paths
 
@@ -44,6 +47,7 @@ def moved(store: Engine, host: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
+@pytest.mark.proves("G236")
 def test_files_that_a_reader_elsewhere_reads_by_name_stay(
     tmp_path: Path, here: Paths, engine: Engine, state: ProcessState
 ) -> None:
@@ -59,6 +63,7 @@ def test_files_that_a_reader_elsewhere_reads_by_name_stay(
     assert len(live(Path(here.bronze))) == 2 * 6 + 1
 
 
+@pytest.mark.proves("G236")
 def test_a_driver_that_has_not_said_its_position_holds_all_of_bronze(here: Paths, engine: Engine) -> None:
     """The driver may read from anywhere: bronze waits for it, and the round says so."""
     start_driver(engine, "group", "a", None)
@@ -81,8 +86,9 @@ def test_a_reader_elsewhere_that_is_quiet_for_as_long_as_the_log_is_kept_holds_n
     assert "maintenance does not wait for the reader of group a: it is behind the log's retention" in notes_of(done)
 
 
+@pytest.mark.proves("G236")
 def test_bronze_waits_while_the_control_store_is_away(
-    here: Paths, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    here: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Then no reader elsewhere is known, which does not mean that there is none; the round itself goes on."""
 
@@ -90,6 +96,8 @@ def test_bronze_waits_while_the_control_store_is_away(
         raise OperationalError("select", {}, Exception("no answer"))
 
     monkeypatch.setattr(process, "readers_said", away)
-    done = maintain(here, said=lambda: process._readers_said(engine))
+    assert process.maintain(SETTINGS, here, threading.Event(), once=True, as_json_lines=True) == 0
     assert len(live(Path(here.bronze))) == FILES
-    assert any("the control store does not answer" in note for note in notes_of(done))
+    notes = json.loads(capsys.readouterr().out)["tables"][0]["notes"]
+    why = "of the reader of any group, as the control store does not answer"
+    assert notes == [f"bronze is not merged: maintenance does not know the position {why}"]
