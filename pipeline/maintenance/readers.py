@@ -6,7 +6,6 @@ restart. A driver on another machine has its checkpoint there, and says the posi
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +31,8 @@ class Reader:
 
 def readers(checkpoints: Path, table_id: str) -> list[Reader]:
     """Return the readers of a Delta table among the checkpoints of this machine."""
-    each_query = [
-        _reader(located(folder), str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)
-    ]
+    queries = _queries(located(checkpoints))
+    each_query = [_reader(query, str(Path(query).relative_to(checkpoints)), table_id) for query in queries]
     return [reader for reader in each_query if reader is not None]
 
 
@@ -65,11 +63,13 @@ def _first_seq(actions: list[Action], last: int) -> int:
     return min([last, *(int(each.get("minValues", {}).get("seq", 0)) for each in stats)])
 
 
-def _queries(checkpoints: Path) -> Iterator[Path]:
-    for folder, below, _ in os.walk(checkpoints):
-        if "offsets" in below:
-            yield Path(folder)
-            below.clear()
+def _queries(folder: Location) -> Iterator[Location]:
+    below = folder.folders()
+    if any(each.name == "offsets" for each in below):
+        yield folder
+        return
+    for each in below:
+        yield from _queries(each)
 
 
 def _reader(folder: Location, name: str, table_id: str) -> Reader | None:

@@ -4,7 +4,6 @@ A row lands by a compare-and-set on the table's repair counter, and only if the 
 leave quarantine. So a replay may be killed anywhere, run twice, and run beside passes and other repairs.
 """
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
+from pipeline.delta.scratch import scratch_folder
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
@@ -171,7 +171,7 @@ class Replay:
         if not self._dry_run:
             yield self._paths.tables
             return
-        with tempfile.TemporaryDirectory(prefix="turnout-replay-") as folder:
+        with scratch_folder("replay") as folder:
             yield located(folder)
 
     def _cursor(self, game: Game, table: CursorTable | None) -> int:

@@ -5,7 +5,6 @@ the streams catch up from their cursors (law L7).
 """
 
 import logging
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +25,10 @@ def can_resume(folder: Path, bronze: CursorTable) -> bool:
 
     The pins are in the same folder and go with it: their keys are batch numbers, which start again.
     """
-    query, dropped = located(folder), folder.with_name(f"{folder.name}-dropped")
+    query = located(folder)
+    dropped = query.parent / f"{query.name}-dropped"
     with effect("delete_query"):
-        shutil.rmtree(dropped, ignore_errors=True)  # an earlier deletion was interrupted
+        dropped.clear()  # an earlier deletion was interrupted
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
         query_log.clear_drafts(query / "offsets")
         return False  # it never planned a batch; another driver may be about to plan its first
@@ -37,9 +37,9 @@ def can_resume(folder: Path, bronze: CursorTable) -> bool:
         return True
     _log.warning("the checkpoint %s %s: it starts again, and the streams catch up from their tables", query, flaw)
     with effect("put_query_aside"):
-        folder.replace(dropped)
+        query.move(dropped)
     with effect("delete_query"):
-        shutil.rmtree(dropped)
+        dropped.clear()
     return False
 
 

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import shutil
 import threading
 import time
 from collections.abc import Collection
@@ -31,6 +30,7 @@ from pipeline.health.latency import BronzeCommit
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
@@ -267,7 +267,7 @@ class Group:
         """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up reads the rest."""
         checkpoint = self._checkpoint / "games" / key
         with effect("delete_query"):
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            located(checkpoint).clear()
         demux = self._own[key] = self._demux(StreamId("game", key), checkpoint, f"own-{key}")
         demux.start(once=False)
 

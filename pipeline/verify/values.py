@@ -14,7 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
-from pipeline.delta.scratch import Database
+from pipeline.delta.scratch import Database, scratch_folder
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.verify import readings
@@ -85,8 +84,8 @@ def compare(database: Database, reading: readings.Reading, wanted: Wanted) -> Va
         Refused: a data file is missing or damaged, or a process died of a row.
     """
     started = time.perf_counter()
-    with TemporaryDirectory(prefix="turnout-values-") as folder:
-        subject = _subject(database, reading, wanted, Path(folder))
+    with scratch_folder("values") as folder:
+        subject = _subject(database, reading, wanted, folder)
         outcome = _run_all(list(_parts(reading.bronze.paths)), subject)
     return Values(
         compared=outcome.values,

@@ -5,7 +5,6 @@ snapshot, and between that read and the write only the lease keeps a second owne
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -108,7 +107,7 @@ class SparkTable:
             self._require(cursor)
         finally:  # with the files of dead tasks; files that cannot be deleted now are deleted at the next start
             with effect("delete_staging"):
-                shutil.rmtree(self._staging, ignore_errors=True)
+                self._staging.clear()
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:

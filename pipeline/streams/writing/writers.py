@@ -4,7 +4,6 @@ A driver has one writer; each of its streams holds a table that the writer opene
 cursor under the same application id, so either can continue a table of the other.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +84,10 @@ def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, h
         staging: a folder of this driver alone; files of an earlier process are deleted.
         holds: called right before each write of the `spark` writer, which has no other protection at that moment.
     """
-    if staging.exists():
+    here = located(staging)
+    if here.is_folder():
         with effect("delete_staging"):
-            shutil.rmtree(staging)
+            here.clear()
     if demux.writer == "direct":
         return DirectWriter(paths.tables, demux.checkpoint_interval)
-    return SparkWriter(spark, located(staging), demux.checkpoint_interval, holds)
+    return SparkWriter(spark, here, demux.checkpoint_interval, holds)
