@@ -6,10 +6,11 @@ the streams catch up from their cursors (law L7).
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from pipeline import query_log
-from pipeline.delta.log import read_commit
+from pipeline.delta.log import changes, commits_after, read_commit
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
@@ -32,7 +33,7 @@ def can_resume(folder: Path, bronze: CursorTable) -> bool:
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
         query_log.clear_drafts(query / "offsets")
         return False  # it never planned a batch; another driver may be about to plan its first
-    flaw = next(_flaws(query, bronze), None)
+    flaw = next(chain(_flaws(query, bronze), _merges(query, bronze)), None)
     if flaw is None:
         return True
     _log.warning("the checkpoint %s %s: it starts again, and the streams catch up from their tables", query, flaw)
@@ -83,6 +84,21 @@ def _flaws(query: Location, bronze: CursorTable) -> Iterator[str]:
             yield f"is at commit {offset['reservoirVersion']} of bronze, which ends at {bronze.version}"
         elif _is_cut(int(offset["reservoirVersion"]), bronze):
             yield f"needs commit {offset['reservoirVersion']} of bronze, which its log no longer has"
+
+
+def _merges(query: Location, bronze: CursorTable) -> Iterator[str]:
+    """Yield the reason where files that Spark would read next were merged: maintenance deletes them after a while.
+
+    As when another machine has driven the group since, and maintenance went by its position.
+    """
+    version = reads_from(query)
+    added: set[str] = set()
+    for at, actions in () if version is None else commits_after(bronze.path, version - 1):
+        added.update(action["add"]["path"] for action in actions if "add" in action)
+        removed = (action["remove"] for action in actions if "remove" in action)
+        if any(not changes(each) and each["path"] in added for each in removed):
+            yield f"needs files of bronze that commit {at} has merged"
+            return
 
 
 def _is_cut(version: int, bronze: CursorTable) -> bool:

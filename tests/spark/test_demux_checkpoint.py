@@ -1,8 +1,9 @@
 """A group's checkpoint, deleted, copied and damaged: the cursors are in the tables, so no row is lost or doubled."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
-from pipeline.settings import load
+from pipeline.delta.rewrite import table_files
+from pipeline.maintenance.run import one_round
+from pipeline.settings import Maintenance, Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.verify.balance import Counts
 from tests.spark.conftest import World
+from tests.tables.maintenance_world import LATER, on_disk
 
 ROWS = 1_500
 
@@ -205,3 +209,17 @@ def test_a_driver_without_a_checkpoint_reads_from_where_it_begins(copied: World)
     newest(query_of(copied, "b") / "commits").unlink()
     assert group.reads_from() == 5
     group.stop()
+
+
+@pytest.mark.proves("G236")
+def test_a_driver_that_comes_back_to_its_machine_does_not_miss_deleted_files(copied: World, tmp_path: Path) -> None:
+    """Its pass was cut off there; while it ran elsewhere, maintenance merged and deleted what that pass read."""
+    newest(query_of(copied) / "commits").unlink()
+    maintenance_is_elsewhere = Paths(tmp_path / "elsewhere", str(copied.paths.root))
+    wanted = Maintenance(bronze_commits=2, bronze_age_minutes=0.0)
+    settings = replace(copied.settings, maintenance=wanted)
+    for after in (0.0, LATER):
+        one_round(settings, maintenance_is_elsewhere, time.time() + after, thorough=True)
+    assert len(table_files(DeltaTable(copied.paths.bronze))) == len(on_disk(Path(copied.paths.bronze))) == 1
+    split(copied)
+    settled(copied)

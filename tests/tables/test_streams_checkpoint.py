@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.opening import open_table
+from pipeline.delta.rewrite import replace_files, table_files
 from pipeline.delta.table import CursorTable
+from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
+from pipeline.storage.places import located
 from pipeline.streams import checkpoint
-from pipeline.streams.checkpoint import can_resume
+from pipeline.streams.checkpoint import can_resume, reads_from
 from tests.tables.maintenance_world import bronze_table
 
 LAST = 3
@@ -79,6 +84,20 @@ def test_what_spark_would_die_of_is_dropped_with_its_pins(query: Path, bronze: C
     DAMAGE[damage](query)
     assert not can_resume(query, bronze)
     assert list(query.parent.iterdir()) == []
+
+
+@pytest.mark.proves("G236")
+def test_a_checkpoint_whose_next_files_were_merged_is_dropped(query: Path, bronze: CursorTable, tmp_path: Path) -> None:
+    """Maintenance goes by the driver that ran last, and an older checkpoint lies on the machine that one left."""
+    old = [file for file in table_files(open_table(bronze.path)) if file.high["seq"] < 4]
+    replace_files(bronze.path, old, sorted_by_game(bronze.path, BRONZE, old, 1_000_000), "OPTIMIZE")
+    bronze.refresh()
+    assert reads_from(located(query)) == 4
+    assert can_resume(query, bronze), "it has passed what was merged"
+    old = [file for file in table_files(open_table(bronze.path)) if file.high["seq"] == 5]
+    replace_files(bronze.path, old, sorted_by_game(bronze.path, BRONZE, old, 1_000_000), "OPTIMIZE")
+    bronze.refresh()
+    assert not can_resume(query, bronze)
 
 
 def test_what_spark_can_go_on_from_is_kept(query: Path, bronze: CursorTable) -> None:
