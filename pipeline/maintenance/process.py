@@ -113,7 +113,7 @@ def _rounds(
 
 
 def _readers_said(engine: Engine) -> list[Reader]:
-    """Return the readers in the control store; while that is away one that may be anywhere, so that bronze waits."""
+    """Return the readers in the control store; while that is away, one at an unknown position."""
     said: list[Reader] | None = None
     with tolerate_store_outage("bronze is not merged in this round"):
         said = readers_said(engine)
