@@ -47,6 +47,9 @@ HANDED: Final = {"drafted", "published"}
 OF_LOCATIONS: Final = {"delete", "make"}
 """Methods of a location that change the world; `put` and `put_if_absent` have points of their own."""
 
+IN_MEMORY: Final = {"_failed", "_files", "_held", "_noted"}
+"""Attributes whose `clear` empties a collection, not a folder."""
+
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/parquet.py": "its callers have the points, or it writes into memory",
@@ -80,6 +83,10 @@ def _is_effect(call: ast.Call) -> bool:
         return name in {"write", "writer"}
     if name == "create":
         return owner == "DeltaTable"
+    if name == "clear":  # of a location
+        return not call.args and getattr(getattr(call.func, "value", None), "attr", "") not in IN_MEMORY
+    if name == "move" and len(call.args) == 1:  # of a location
+        return True
     if name in {"remove", "copyfile", "move"}:
         return owner in {"os", "shutil"}
     return name in EFFECT_CALLS
