@@ -1,11 +1,13 @@
 """Fixtures of the proof by crashes: those of the Spark tests; and its figures, which are printed at the end."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults import figures
 from tests.spark.conftest import faults, world  # noqa: F401 - fixtures
+from tests.storage.served import served
 
 LONGEST_FIRST = (
     "test_random.py",
@@ -17,6 +19,16 @@ LONGEST_FIRST = (
     "test_control_model.py",
 )
 """Files that begin first, a computing beside a waiting one; the others follow in order."""
+
+
+@pytest.fixture(params=[False, True], ids=["folder", "bucket"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yield the URL below which an environment's tables are, empty: in its folder."""
+    if not request.param:
+        yield ""
+        return
+    with served(tmp_path / "objects") as url:
+        yield url
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

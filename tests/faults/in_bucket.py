@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-from pipeline.demo.object_server import REGION, ObjectServer
 from pipeline.failpoints import ENVIRON
 from pipeline.session import spark_session
 from pipeline.settings import load
@@ -16,21 +15,14 @@ from pipeline.terminal import say_json
 from tests.faults.faults import Faults
 from tests.faults.life import fail_everywhere
 from tests.spark.conftest import World
+from tests.storage.served import served
 
 
 def main(folder: str, faults: str, events: str) -> None:
     """Live, and print how many faults went off at each point."""
     home = Path(folder)
-    with ObjectServer.start(home / "objects", "key", "secret") as server:
-        server.make_bucket("turnout")
-        os.environ |= {
-            "AWS_ENDPOINT_URL": server.address,
-            "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "TURNOUT_STORAGE__ROOT": "s3://turnout/life",
-            ENVIRON: str(home / "failpoints"),
-        }
+    with served(home / "objects") as url:
+        os.environ |= {"TURNOUT_STORAGE__ROOT": url, ENVIRON: str(home / "failpoints")}
         armed = Faults(home / "failpoints")
         settings, paths = load(home / "env")
         engine = open_store(settings, paths)

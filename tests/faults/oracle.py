@@ -24,6 +24,7 @@ from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import Paths
+from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from tests.faults import figures
 
@@ -48,7 +49,7 @@ class ProducerLog:
             return sum(1 for _ in handle)
 
 
-def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, batch: int = 500) -> None:
+def produce(simulator: Simulator, landing: Path | Location, log: ProducerLog, events: int, batch: int = 500) -> None:
     """Send the simulator's next events, and note each batch when the landing table has it."""
 
     def acknowledged() -> Iterator[Sequence[Event]]:
