@@ -15,6 +15,8 @@ from tests.storage.served import served
 
 _EVENTS = 300  # of each of three parts
 
+pytestmark = pytest.mark.timeout(600)  # 45 seconds on a quiet machine: four starts of drivers
+
 
 @pytest.mark.proves("G163")
 def test_a_kill_within_a_pass_and_a_move_lose_and_double_nothing_in_a_bucket(tmp_path: Path) -> None:
