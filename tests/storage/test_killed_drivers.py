@@ -15,7 +15,7 @@ from tests.storage.served import served
 
 _EVENTS = 300  # of each of three parts
 
-pytestmark = pytest.mark.timeout(600)  # 45 seconds on a quiet machine: four starts of drivers
+pytestmark = pytest.mark.timeout(600)  # a minute, most of it four starts of drivers
 
 
 @pytest.mark.proves("G163")
