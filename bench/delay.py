@@ -84,6 +84,9 @@ def _serve(upstream: str, delay: float, counts: "SynchronizedArray[int]", back: 
 
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 1024  # delta-rs opens some dozens of connections at once; with 5 some wait for seconds
+
+    server = Server(("127.0.0.1", 0), Handler)
     back.send(server.server_port)
     server.serve_forever()

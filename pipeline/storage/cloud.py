@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, Protocol
 
-RETRY: Final[Any] = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
-TIMEOUT: Final = timedelta(seconds=30)  # of a request
-OPTIONS: Final = {"timeout": "30s", "connect_timeout": "10s", "max_retries": "5"}  # else delta-rs waits for minutes
+RETRIES: Final = 5  # of a request
+RETRY: Final[Any] = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=30)}
+TIMEOUT: Final = timedelta(seconds=30)  # of a try
+CONNECT_TIMEOUT: Final = timedelta(seconds=10)
+OPTIONS: Final = {
+    "timeout": "30s",
+    "connect_timeout": "10s",
+    "max_retries": f"{RETRIES}",
+}  # else minutes
 
 Jars = Literal["s3", "azure", "gcs"]
 
@@ -43,4 +49,4 @@ class Cloud(Protocol):
 
 def patience(address: str) -> Any:
     """Return obstore's options of a client for an address, empty: the kind's own."""
-    return {"timeout": TIMEOUT, "allow_http": address.startswith("http://")}
+    return {"timeout": TIMEOUT, "connect_timeout": CONNECT_TIMEOUT, "allow_http": address.startswith("http://")}

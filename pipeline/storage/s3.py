@@ -78,10 +78,17 @@ def _client(address: str, area: str, name: str) -> S3Store:
 
 @cache
 def _arrow(address: str, area: str) -> Any:
-    from pyarrow.fs import S3FileSystem
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     scheme, _, host = address.rpartition("://")
-    return S3FileSystem(endpoint_override=host or None, scheme=scheme or "https", region=area)
+    return S3FileSystem(
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        region=area,
+        request_timeout=cloud.TIMEOUT.total_seconds(),  # else 3 s, which a busy store needs at times
+        connect_timeout=cloud.CONNECT_TIMEOUT.total_seconds(),
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=1 + cloud.RETRIES),
+    )
 
 
 def _addressed(address: str) -> dict[str, str]:

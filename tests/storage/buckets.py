@@ -60,6 +60,10 @@ def bucket() -> Iterator[str]:
             server.server_close()
 
 
+class _Patient(ThreadingHTTPServer):
+    request_queue_size = 1024  # delta-rs opens some dozens of connections at once; with 5 some hear nothing for 30 s
+
+
 class Proxy:
     """A proxy between clients and an S3 server: it counts requests, and loses the replies that `fault` names."""
 
@@ -110,7 +114,7 @@ def proxied(upstream: str) -> Iterator[Proxy]:
                 with suppress(BrokenPipeError):  # the client waits no longer
                     self.wfile.write(content)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Patient(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     proxy.url = f"http://127.0.0.1:{server.server_port}"

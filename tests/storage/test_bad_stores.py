@@ -1,12 +1,15 @@
 """A bucket that does not serve is an error of files to its users, in a few words."""
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
+from pipeline.delta import parquet
 from pipeline.errors import StorageError
 from pipeline.storage import cloud
 from pipeline.storage.location import Location
@@ -86,3 +89,13 @@ def test_the_trial_of_a_read_only_store_refuses_it(store: tuple[Proxy, Location]
     (found,) = trials(root)
     assert (found.subject, found.stops) == ("rights", True)
     assert "no right to do that" in found.detail
+
+
+@pytest.mark.long
+def test_arrow_waits_for_a_slow_store_as_long_as_our_client(store: tuple[Proxy, Location]) -> None:
+    """Law: a store that answers after some seconds is slow to every reader, and away for none."""
+    between, root = store
+    rows = pa.table({"a": [1, 2, 3]})
+    parquet.write(rows, root / "file.parquet", "zstd")
+    between.fault = lambda _method, _path: time.sleep(3.2)
+    assert parquet.read(root / "file.parquet").equals(rows)
