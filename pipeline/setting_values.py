@@ -96,17 +96,14 @@ def overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str
             node[leaf] = Text(value)
 
 
-def read_toml(file: Location) -> dict[str, Any]:
-    """Return the content of a settings file; empty without a file.
+def parse_toml(content: bytes, file: Location) -> dict[str, Any]:
+    """Return what a settings file says, from its content.
 
     Raises:
         Refused: it is no TOML.
-        OSError: it cannot be read.
     """
     try:
-        return tomllib.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
+        return tomllib.loads(content.decode())
     except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise Refused(f"{file} is not valid TOML: {error}. Correct that line.") from error
     except RecursionError as error:

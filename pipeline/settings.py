@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
-from pipeline.errors import Refused
+from pipeline.errors import Refused, StorageError
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
@@ -24,15 +24,15 @@ from pipeline.setting_values import (
     named_tables,
     number,
     overlay,
+    parse_toml,
     ranges_of,
-    read_toml,
     shape,
     typed,
 )
 from pipeline.source_settings import Source, sources_problems
 from pipeline.storage.location import Location
 from pipeline.storage.places import is_url, located
-from pipeline.storage_settings import Storage, read_link, storage_problems
+from pipeline.storage_settings import Storage, read_link, read_settings, storage_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -444,7 +444,9 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
     problems: list[str] = []
     try:
         paths = Paths(env_dir.resolve(), read_link(env_dir))
-        tree = read_toml(paths.settings_file)
+        tree = parse_toml(read_settings(paths.settings_file, env_dir), paths.settings_file)
+    except StorageError as error:
+        raise Refused(f"The settings cannot be read. {error}. `turnout doctor` tries the store.") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise Refused(

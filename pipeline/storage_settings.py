@@ -1,6 +1,7 @@
 """Where tables are: the settings of `[storage]`, and this machine's folder of an environment at a URL."""
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -8,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline import durable_file
-from pipeline.errors import Refused
+from pipeline import durable_file, private_files
+from pipeline.errors import Refused, StorageError
+from pipeline.storage.location import Location
 
 _LINK: Final = "turnout.url"
+_COPY: Final = "turnout.toml.read"
+_log = logging.getLogger(__name__)
 _BUCKET: Final = re.compile(
     r"(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
     r"|gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
@@ -63,6 +67,30 @@ def read_link(folder: Path) -> str:
     """Return the URL of an environment whose machine's folder this is, empty for another folder."""
     link = folder / _LINK
     return link.read_text("utf-8").strip() if link.is_file() else ""
+
+
+def read_settings(file: Location, folder: Path) -> bytes:
+    """Return the content of an environment's settings file, empty without a file.
+
+    Of a file in a store the folder of this machine keeps a copy, for its owner alone. It is used while the store does
+    not serve, so that whatever needs only the control store still works.
+
+    Raises:
+        OSError: it cannot be read, and never was on this machine.
+    """
+    copy = folder / _COPY
+    try:
+        content = file.read()
+    except FileNotFoundError:
+        content = b""
+    except StorageError as error:
+        if not copy.is_file():
+            raise
+        _log.warning("%s. The settings are those that this machine read last", error)
+        return copy.read_bytes()
+    if file.is_far and not (copy.is_file() and copy.read_bytes() == content):
+        private_files.write_file(copy, content.decode("utf-8", "replace"))
+    return content
 
 
 def machine_folder(url: str, environ: Mapping[str, str] | None = None) -> Path:

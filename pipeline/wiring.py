@@ -24,7 +24,7 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.delta.errors import DeltaError
-from pipeline.errors import Refused, Transient, first_line
+from pipeline.errors import Refused, StorageError, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
@@ -97,7 +97,8 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
-            driver = _Driver(settings, duty, telemetry, attachment, waits=partial(waits_for_cores, spark))
+            waits, is_away = partial(waits_for_cores, spark), partial(_is_away, paths)
+            driver = _Driver(settings, duty, telemetry, attachment, waits=waits, is_away=is_away)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
             return code
@@ -147,8 +148,8 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, _resolution(settings, engine))
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
-            waits = partial(waits_for_cores, spark)
-            driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from)
+            waits, is_away = partial(waits_for_cores, spark), partial(_is_away, paths)
+            driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, is_away)
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
@@ -160,6 +161,17 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
         attachment.detach()
         telemetry.close()
         spark.stop()
+
+
+def _is_away(paths: Paths) -> bool:
+    """Return whether the store of the tables does not serve; of a folder it is not asked."""
+    if not paths.bronze.is_far:
+        return False
+    try:
+        paths.bronze.is_folder()
+    except StorageError:
+        return True
+    return False
 
 
 def _resolution(settings: Settings, engine: Engine) -> Resolution | None:
@@ -255,8 +267,9 @@ class _Driver:
         watchdog: Watchdog | None = None,
         waits: Callable[[], str | None] = lambda: None,
         reads_from: Callable[[], int | None] = lambda: None,
+        is_away: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._waits, self._reads_from = waits, reads_from
+        self._waits, self._reads_from, self._is_away = waits, reads_from, is_away
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
@@ -273,6 +286,8 @@ class _Driver:
         once: bool,
     ) -> int:
         """Run the query until the stop event, its end, or too many failures in a row; return the exit code.
+
+        While the store of the tables does not serve, another process would fail alike: the driver stays.
 
         `meanwhile` is called repeatedly while it runs, `frontier` returns its position.
 
@@ -302,9 +317,9 @@ class _Driver:
                 if self._watchdog:
                     self._watchdog.failed(sentence)
                 self._heartbeat("failed", frontier(), active=False, error=sentence, now=True)
-                if once or failures > _RESTARTS:
+                if once or (failures > _RESTARTS and not self._is_away()):
                     return 1
-                self._stop.wait(_RESTART_SECONDS * failures)
+                self._stop.wait(_RESTART_SECONDS * min(failures, _RESTARTS))
             self._heartbeat("stopped", frontier(), active=False, now=True)
             return 0
 

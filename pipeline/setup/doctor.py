@@ -24,6 +24,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
 from pipeline.storage.places import cloud_of
 from pipeline.storage.trial import refused_folder
+from pipeline.storage_settings import read_link
 from pipeline.terminal import say_lines
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -100,21 +101,19 @@ def run(
     Args:
         env_dir: the environment's folder.
         as_json: print JSON.
-        ask: looks at services with packages that may be missing: called where nothing is.
+        ask: looks at services with packages that may be missing: called where none is.
         root: the checkout.
     """
     try:
         settings, paths = settings_module.load(env_dir)
         collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
     except Refused as refused:
-        settings, paths = (
-            Settings(),
-            Paths(env_dir),
-        )  # so that the rest can be looked at: ports and source are then the defaults'
+        # So that the rest can be looked at: ports and source are then the defaults'.
+        settings, paths = Settings(), Paths(env_dir, read_link(env_dir))
         remedy = "correct them; defaults are assumed below"
         collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
     collected += findings(settings, env_dir, root, paths.storage)
-    if not any(finding.state == "missing" for finding in collected):
+    if not any(finding.state == "missing" and finding.topic != "settings" for finding in collected):
         collected += ask(settings, paths)
     as_dicts = [dataclasses.asdict(finding) for finding in collected]
     say_lines(json.dumps(as_dicts, indent=2) if as_json else render_findings(collected))

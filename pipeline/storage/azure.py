@@ -92,7 +92,8 @@ def _emulator() -> str:
     """Return the address of the emulator that is used instead of Azure, empty: none."""
     if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() not in {"true", "1"}:
         return ""
-    return os.environ.get("AZURITE_BLOB_STORAGE_URL") or "http://127.0.0.1:10000"
+    address = os.environ.get("AZURITE_BLOB_STORAGE_URL") or "http://127.0.0.1:10000"
+    return cloud.checked_address("AZURITE_BLOB_STORAGE_URL", address)
 
 
 def _parts(bucket: str) -> tuple[str, str]:

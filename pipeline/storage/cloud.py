@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, Protocol
 
+from pipeline.errors import Refused
+
 RETRIES: Final = 5  # of a request
 RETRY: Final[Any] = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=30)}
 TIMEOUT: Final = timedelta(seconds=30)  # of a try
@@ -45,6 +47,17 @@ class Cloud(Protocol):
 
     def variables(self) -> Mapping[str, str]:
         """Return the variables without secrets by which executors reach the same store."""
+
+
+def checked_address(variable: str, address: str) -> str:
+    """Return an address from the environment, which may be empty.
+
+    Raises:
+        Refused: it has no scheme, with which clients do worse than to refuse it.
+    """
+    if address and not address.startswith(("http://", "https://")):
+        raise Refused(f"{variable} is {address!r}. Set it to an address with http:// or https://.")
+    return address
 
 
 def patience(address: str) -> Any:

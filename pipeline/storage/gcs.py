@@ -70,7 +70,7 @@ class Gcs:
 
 def _server() -> str:
     """Return the address of a server of one's own, empty: Google's."""
-    return os.environ.get("GOOGLE_BASE_URL") or ""
+    return cloud.checked_address("GOOGLE_BASE_URL", os.environ.get("GOOGLE_BASE_URL") or "")
 
 
 def _account(server: str) -> dict[str, str]:

@@ -28,6 +28,8 @@ _SIGNS: Final = (
     ("NoSuchBucket", _NO_BUCKET),
     ("ContainerNotFound", _NO_BUCKET),
     ("bucket does not exist", _NO_BUCKET),
+    ("RequestTimeTooSkewed", "this machine's clock is wrong"),
+    ("ExpiredToken", "the credentials have expired"),
     ("AccessDenied", _NO_RIGHT),
     ("403 Forbidden", _NO_RIGHT),
     ("kind: Timeout", "the store has not answered in time"),
@@ -36,7 +38,6 @@ _SIGNS: Final = (
     ("503", "the store is out of service for now"),
     ("token request", "the platform gives this process no credentials"),
     ("PermanentRedirect", "the bucket is in another region: set AWS_REGION"),
-    ("RequestTimeTooSkewed", "this machine's clock is wrong"),
 )
 _SHOWN: Final = 300  # letters of an error nobody has foreseen
 
@@ -161,7 +162,8 @@ class ObjectStore:
 
     def _of(self, path: str) -> tuple[Any, str]:
         bucket, _, key = path.partition("/")
-        return self.cloud.client(bucket), key
+        with self._as_os_errors(path):  # credentials may be unreadable already
+            return self.cloud.client(bucket), key
 
     @contextmanager
     def _as_os_errors(self, path: str, *, writes: bool = False) -> Iterator[None]:
@@ -185,10 +187,10 @@ def _entry(name: str, found: Any) -> Entry:
 
 def _reason(error: BaseError) -> str:
     """Return in a few words what hinders a request, where that is known, else the beginning of the client's text."""
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return _NO_RIGHT
     text = str(error)
     for sign, meaning in _SIGNS:
         if sign in text:
             return meaning
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return _NO_RIGHT
     return text.splitlines()[0][:_SHOWN]

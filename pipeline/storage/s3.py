@@ -62,7 +62,8 @@ class S3:
 
 def _endpoint() -> str:
     """Return the store's address, empty: AWS's own."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    address = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    return cloud.checked_address("AWS_ENDPOINT_URL", address)
 
 
 def _region() -> str:

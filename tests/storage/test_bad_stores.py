@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.delta import parquet
-from pipeline.errors import StorageError
+from pipeline.errors import Refused, StorageError
 from pipeline.storage import cloud
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
@@ -47,6 +47,34 @@ def test_a_store_that_refuses_says_why(store: tuple[Proxy, Location], fault: Fau
         assert not isinstance(raised.value, FileNotFoundError | FileExistsError)
     between.fault = lambda _method, _path: None
     assert file.read() == b"here", "it goes on by itself"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "url", "said"),
+    [
+        (
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "no base64!",
+            "abfss://tables@games.dfs.core.windows.net/prod",
+            "Invalid Access Key",
+        ),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/none.json", "gs://bucket/prod", "/etc/none.json"),
+    ],
+)
+def test_credentials_that_cannot_be_read_are_an_error_of_files(
+    variable: str, value: str, url: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: a slip in a variable is one sentence to every command, as a store that is away is."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(StorageError, match=said):
+        located(url).read()
+
+
+def test_an_address_without_a_scheme_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a slip in an address is refused with what is expected, before a client panics over it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9000")
+    with pytest.raises(Refused, match=r"AWS_ENDPOINT_URL is '127.0.0.1:9000'. Set it to an address with http://"):
+        located("s3://bucket/prod").read()
 
 
 def test_a_bucket_that_is_not_there_is_named(store: tuple[Proxy, Location]) -> None:

@@ -1,15 +1,18 @@
 """Where tables are, by settings and by the URL of an environment."""
 
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.errors import Refused
-from pipeline.settings import load
+from pipeline.settings import Paths, Settings, load
 from pipeline.setup import doctor
+from pipeline.storage import cloud
 from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.storage_settings import machine_folder
+from tests.storage.buckets import bucket
 
 
 def test_tables_are_at_the_root_that_is_set_and_the_rest_is_in_the_folder(tmp_path: Path) -> None:
@@ -47,11 +50,11 @@ def test_an_environment_at_a_url_has_a_folder_of_this_machine(tmp_path: Path, mo
     assert folder.parent == tmp_path / "turnout"
     read: list[str] = []
 
-    def nothing(file: Location) -> dict[str, Any]:
+    def nothing(file: Location, _folder: Path) -> bytes:
         read.append(str(file))
-        return {}
+        return b""
 
-    monkeypatch.setattr("pipeline.settings.read_toml", nothing)
+    monkeypatch.setattr("pipeline.settings.read_settings", nothing)
     with pytest.raises(Refused, match=r"store.url: expected the address of a PostgreSQL database for s3://bucket/prod"):
         load(folder, {})
     assert read == ["s3://bucket/prod/turnout.toml"]
@@ -59,6 +62,46 @@ def test_an_environment_at_a_url_has_a_folder_of_this_machine(tmp_path: Path, mo
     assert (str(paths.bronze), paths.root) == ("s3://bucket/prod/bronze", folder)
     with pytest.raises(Refused, match="expected none, or the URL of --env-dir"):
         load(folder, {"TURNOUT_STORE__URL": "postgresql://db/turnout", "TURNOUT_STORAGE__ROOT": "s3://other/prod"})
+
+
+def test_settings_in_a_store_that_is_away_are_those_that_were_read_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: an outage of the store disables no command that needs only the control store; the log has its reason."""
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    given = {"TURNOUT_STORE__URL": "postgresql://db/turnout"}
+    with bucket() as url:
+        folder = machine_folder(f"{url}/prod")
+        (located(url) / "prod/turnout.toml").put(b"[demux]\ntrigger_seconds = 7\n")
+        assert load(folder, given)[0].demux.trigger_seconds == 7
+        (kept,) = folder.glob("*.read")
+        assert kept.stat().st_mode & 0o77 == 0, "it may hold secrets"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        assert load(folder, given)[0].demux.trigger_seconds == 7
+        kept.unlink()
+        with pytest.raises(Refused, match=f"{url}/prod/turnout.toml: the store cannot be reached. `turnout doctor`"):
+            load(folder, given)
+
+
+def test_doctor_tries_a_store_whose_settings_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Law: of an environment at a URL doctor says why its store does not serve, and asks it itself."""
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "testing")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    asked: list[str] = []
+
+    def ask(_settings: Settings, paths: Paths) -> list[doctor.Finding]:
+        asked.append(paths.storage)
+        return []
+
+    assert doctor.run(machine_folder("s3://bucket/prod"), False, ask) == 1
+    assert asked == ["s3://bucket/prod"]
+    assert "the store cannot be reached" in capsys.readouterr().out
 
 
 def test_only_addresses_of_buckets_are_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

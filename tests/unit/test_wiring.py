@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -23,7 +24,8 @@ from pipeline.health.judgement import PROBLEM_KINDS
 from pipeline.ingest.query import Landed
 from pipeline.reasons import missing_commit
 from pipeline.session import waits_for_cores
-from pipeline.settings import load
+from pipeline.settings import Paths, load
+from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.incidents import read_last_look
@@ -364,6 +366,23 @@ def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised:
     assert [each for each in supervised.stop.waits if each != 0.5] == [5.0, 10.0, 15.0]
     assert supervised.stop.waits.count(0.5) <= 60
     assert supervised.error() == GAP
+
+
+def test_a_driver_stays_while_the_store_of_its_tables_does_not_serve(supervised: Supervised) -> None:
+    """However long a store is away, nobody need start its drivers again; once it serves, failures count as ever."""
+    answers = iter([*[True] * 20, False])
+    supervised.driver._is_away = lambda: next(answers)
+    assert supervised.driver.supervise(lambda: ended("503 SlowDown"), lambda: None, lambda: 0, once=False) == 1
+    assert next(answers, None) is None
+    assert supervised.stop.waits == [5.0, 10.0, *[15.0] * 21], "no hot loop, and soon back"
+
+
+@pytest.mark.parametrize(("url", "is_away"), [("", False), ("s3://bucket/prod", True)])
+def test_only_a_far_store_is_away(url: str, is_away: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a folder's errors another process may know better, so the driver ends as ever."""
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert wiring._is_away(Paths(tmp_path, url)) is is_away
 
 
 FULL = [
