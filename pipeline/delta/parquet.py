@@ -26,6 +26,7 @@ __all__ = [
     "encode",
     "finish",
     "metadata",
+    "name_below",
     "open_file",
     "open_uri",
     "pieces",
@@ -40,6 +41,12 @@ def _at(place: str | Location) -> tuple[Any, str]:
     """Return Arrow's file system of a place, and the path in it."""
     found = located(place)
     return found.storage.arrow(found.path)
+
+
+def name_below(folder: Location, name: str) -> str:
+    """Return the path below a folder of a file that a dataset names, in its column `__filename`."""
+    _, whole = _at(folder)
+    return name.removeprefix(f"{whole}/")
 
 
 def open_file(path: str | Location) -> ParquetFile:

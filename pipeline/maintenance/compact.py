@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.delta import parquet
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import QUIET, DataFile, discard
@@ -164,7 +165,7 @@ def _with_copies(path: Location, columns: pa.Schema, files: Sequence[TableFile])
     keys = ["game_key", "seq", "pos", "__filename"]
     with queried(opened(path, columns, files), keys, _COPIED) as answer:
         names = answer.read_all().column("__filename").to_pylist()
-    return {name.removeprefix(f"{path.path}/") for name in names}
+    return {parquet.name_below(path, name) for name in names}
 
 
 def _partitions(files: Sequence[TableFile]) -> list[list[TableFile]]:

@@ -33,6 +33,17 @@ def azure() -> Iterator[str]:
         yield f"abfss://{name}@{ACCOUNT}.dfs.core.windows.net"
 
 
+_EVERY: Final = {
+    "x-ms-blob-type": "BlockBlob",
+    "x-ms-lease-state": "available",
+    "x-ms-lease-status": "unlocked",
+    "x-ms-request-id": "0",
+    "x-ms-server-encrypted": "true",
+    "x-ms-version": "2021-08-06",
+}
+"""Headers of every blob; Arrow's client ends the process where one is missing."""
+
+
 class _Azure:
     """One container. A method is one operation of the REST API, which its docstring names."""
 
@@ -129,7 +140,12 @@ class _Azure:
         stored = self.blobs.named.get(name)
         if stored is None:
             return _refused(404, "BlobNotFound")
-        headers = {**_tags(stored), "Content-Type": stored.media_type, "x-ms-blob-type": "BlockBlob"}
+        headers = {
+            **_tags(stored),
+            **_EVERY,
+            "Content-Type": stored.media_type,
+            "x-ms-creation-time": stored.last_modified,
+        }
         wanted = request.headers["x-ms-range"] or request.headers["Range"]
         return ranged(wanted, stored, headers) or _refused(416, "InvalidRange")
 

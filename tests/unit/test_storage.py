@@ -15,8 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
+from pipeline.delta import parquet
 from pipeline.delta.log import exists
 from pipeline.storage.location import Location
+from pipeline.storage.object_store import PART
 from pipeline.storage.places import located
 from tests.storage.azure_server import azure
 from tests.storage.buckets import bucket
@@ -131,6 +133,24 @@ def test_delta_rs_and_arrow_find_the_same_files(place: Location) -> None:
     assert DeltaTable(str(place), storage_options=dict(place.storage.options) or None).version() == 0
     files, name = place.storage.arrow((place / "_delta_log/00000000000000000000.json").path)
     assert files.get_file_info(name).size == (place / "_delta_log/00000000000000000000.json").size()
+
+
+def test_a_file_that_arrow_names_is_known_below_its_folder(place: Location) -> None:
+    """Law: maintenance finds the files with copies of rows in the table's log, whatever Arrow calls their container."""
+    place.make()
+    parquet.write(pa.table({"a": [1, 2]}), place / "part-1.parquet", "zstd")
+    names = parquet.dataset([str(place / "part-1.parquet")]).to_table(columns=["__filename"]).column(0).unique()
+    assert [parquet.name_below(place, each) for each in names.to_pylist()] == ["part-1.parquet"]
+
+
+def test_a_large_file_is_stored_in_parts(place: Location) -> None:
+    """Law: no request carries more than a slow line sends in its time, and a reader finds all of a file or nothing."""
+    place.make()
+    content = os.urandom(2 * PART + 1)
+    (place / "large").put(content)
+    assert (place / "large").read() == content
+    (place / "large").put(b"small")
+    assert (place / "large").read() == b"small"
 
 
 def test_a_location_is_found_by_its_url_and_by_its_uri(place: Location) -> None:
