@@ -7,7 +7,7 @@ import http.client
 import multiprocessing
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.sharedctypes import SynchronizedArray
 from typing import Any, Final
@@ -21,8 +21,8 @@ _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"
 class Delay:
     """The running proxy."""
 
-    def __init__(self, address: str, counts: "SynchronizedArray[int]") -> None:
-        self.address, self._counts = address, counts
+    def __init__(self, address: str, upstream: str, counts: "SynchronizedArray[int]") -> None:
+        self.address, self.upstream, self._counts = address, upstream, counts
 
     def requests(self) -> Mapping[str, int]:
         """Return how many requests each kind of client has made until now."""
@@ -38,7 +38,7 @@ def delayed(upstream: str, latency_ms: float) -> Iterator[Delay]:
     process = context.Process(target=_serve, args=(upstream.removeprefix("http://"), latency_ms / 1000, counts, its))
     process.start()
     try:
-        yield Delay(f"http://127.0.0.1:{ours.recv()}", counts)
+        yield Delay(f"http://127.0.0.1:{ours.recv()}", upstream, counts)
     finally:
         process.kill()
         process.join()
@@ -80,7 +80,8 @@ def _serve(upstream: str, delay: float, counts: "SynchronizedArray[int]", back: 
             self.send_header("Content-Length", length or str(len(content)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(content)
+                with suppress(BrokenPipeError):  # the client wanted only its beginning
+                    self.wfile.write(content)
 
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = answer  # noqa: N815 - names of the library
 

@@ -127,6 +127,8 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
         load.stop("group")
         load.stop("ingest")
     _say("verifying")
+    if proxy is not None:
+        os.environ["AWS_ENDPOINT_URL"] = proxy.upstream  # what follows is not measured
     result = _analyse(options, paths, keys, first, last)
     proof = books(paths, "--complete")
     return {
