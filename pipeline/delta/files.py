@@ -3,8 +3,10 @@
 import hashlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -18,6 +20,8 @@ from pipeline.delta.scratch import Database
 from pipeline.errors import Refused
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
+
+_AT_ONCE: Final = 16  # copies of files from a store
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
 """A list of seqs, or a range of them."""
@@ -121,12 +125,24 @@ def readable(database: Database, paths: Sequence[str], columns: Collection[str] 
         OSError: a file cannot be copied; also FileNotFoundError.
         pyarrow.ArrowException: it is damaged.
     """
-    return [copy_of(database, path, columns) if located(path).is_far else _pattern(path) for path in paths]
+    if not any(located(path).is_far for path in paths):
+        return [_pattern(path) for path in paths]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # most of the time each waits for its store
+        return list(pool.map(partial(_copied, _temporary(database), columns), paths))
 
 
 def copy_of(database: Database, path: str, columns: Collection[str] | None = None) -> str:
     """Return the path of the copy of a file in a bucket, made at its first use; see `readable`."""
+    return _copied(_temporary(database), columns, path)
+
+
+def _temporary(database: Database) -> str:
+    """Return the folder beside a temporary database."""
     ((folder,),) = database.execute("SELECT current_setting('temp_directory')").fetchall()
+    return str(folder)
+
+
+def _copied(folder: str, columns: Collection[str] | None, path: str) -> str:
     wanted = None if columns is None else sorted(columns)
     copy = Path(folder, f"copy-{hashlib.sha256(repr((path, wanted)).encode()).hexdigest()}.parquet")
     if not copy.exists():

@@ -5,7 +5,8 @@ entries; nothing here writes to an environment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
 _PLACE: Final = frozenset({"_seq", "_pos", "game_key", "game", "seq", "pos", "prev_seq", "refused", "reason"})
 _COLUMNS: Final = _PLACE | {"schema_id", "topic", "partition", "offset"}
 """All that statements of this room read of data files."""
+
+_AT_ONCE: Final = 16  # tables of a store that are opened
 
 _GENERATIONS_TRIED: Final = 4  # the search for the newest generation ends after so many without a cursor
 
@@ -102,11 +105,14 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
         Refused: nothing is ingested yet, bronze is another environment's, or a table cannot be read.
     """
     before = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
-    tables = {}
-    for folder in paths.tables.folders():
-        table = _snapshot(folder, f"tables/{folder.name}", ("_seq", "_pos"), environment, generations.get(folder.name))
-        if table is not None:
-            tables[folder.name] = table
+    folders = paths.tables.folders()
+
+    def of_game(folder: Location) -> TableSnapshot | None:
+        return _snapshot(folder, f"tables/{folder.name}", ("_seq", "_pos"), environment, generations.get(folder.name))
+
+    with ThreadPoolExecutor(_AT_ONCE if paths.tables.is_far else 1) as pool:  # each waits for its store
+        found = zip(folders, pool.map(of_game, folders), strict=True)
+        tables = {folder.name: table for folder, table in found if table is not None}
     bronze = _snapshot(paths.bronze, "bronze", ("game_key", "game", "seq", "pos", "prev_seq", "refused"))
     if bronze is None:
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
@@ -192,6 +198,8 @@ def _load(database: Database, reading: Reading) -> None:
     execute(database, _READ_CHAIN, bronze, bronze)
     if gaps := [[key, *gap] for key, table in reading.tables.items() for gap in table.gaps]:
         database.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
+    with suppress(OSError, pa.ArrowException):  # the next lines say which table it is
+        readable(database, [path for table in reading.tables.values() for path in table.paths], _COLUMNS)
     for key, table in reading.tables.items():
         execute(database, _READ_TABLE, table, table, key)
     for side, quarantine in quarantines:

@@ -1,9 +1,14 @@
-"""The kinds of object stores: what each tells Spark."""
+"""The kinds of object stores: what each tells Spark; and what a store's latency costs."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from pipeline.delta import parquet
+from pipeline.delta.files import readable
+from pipeline.delta.scratch import scratch
 from pipeline.storage.places import cloud_of
 
 URLS = ("s3://bucket/prod", "gs://bucket/prod", "abfss://tables@games.dfs.core.windows.net/prod")
@@ -50,3 +55,18 @@ def test_no_secret_of_any_platform_is_in_sparks_configuration(monkeypatch: pytes
 def test_a_folder_is_in_no_cloud() -> None:
     """Law: what is no URL of an object store, and an unset root, needs no client of one."""
     assert [cloud_of(place) for place in ("", "/var/tables", "file:///var/tables")] == [None, None, None]
+
+
+def test_files_of_a_store_are_copied_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: verify waits for its store once for many files, not once for each: of 300 tables that is minutes."""
+    both = threading.Barrier(2)
+
+    def copy(_source: str, target: Path, _columns: Sequence[str] | None) -> None:
+        both.wait(10)
+        target.touch()
+
+    monkeypatch.setattr(parquet, "copy", copy)
+    with scratch("test", "64MB") as database:
+        copies = readable(database, ["s3://bucket/one.parquet", "s3://bucket/two.parquet"])
+        assert len(set(copies)) == 2
+        assert all(Path(each).exists() for each in copies)

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -53,6 +54,7 @@ OWN_COLUMNS: Final = pa.schema(
 """The columns of every game table before the payload's fields."""
 
 REPORT: Final = "report string, rejects binary"
+_WRITES: Final = 8  # files of one task that are on their way to a store
 _DETAIL_LIMIT: Final = 500
 _MOST_GROWTH: Final = 4  # decoded values that are held may be so many times larger than a slice
 
@@ -290,18 +292,28 @@ class _Split:
         for game, arrival in arrivals(games[order], table):
             self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
-        for start, end in itertools.pairwise([0, *ends.tolist()]):
-            key = keys.dictionary[int(games[order[start]])].as_py()
-            rows = table.slice(start, end - start)
-            try:
-                file = write_file(rows, self.job.tables / key, ["_seq"])
-                if self.job.trial is None:
-                    self.games[key]["files"].append(file.as_dict())
-                else:
-                    discard(self.job.tables / key, [file])
-                hit("mid_data_files")
-            except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
-                self.games[key]["error"] = _fault(error)
+
+        def write(start: int, end: int) -> None:
+            self._write_game(keys.dictionary[int(games[order[start]])].as_py(), table.slice(start, end - start))
+
+        starts = [0, *ends.tolist()]
+        if not self.job.tables.is_far:
+            for start, end in itertools.pairwise(starts):
+                write(start, end)
+            return
+        with ThreadPoolExecutor(_WRITES) as pool:  # each waits for its store: 300 games one after another are seconds
+            list(pool.map(write, starts, starts[1:]))
+
+    def _write_game(self, key: str, rows: pa.Table) -> None:
+        try:
+            file = write_file(rows, self.job.tables / key, ["_seq"])
+            if self.job.trial is None:
+                self.games[key]["files"].append(file.as_dict())
+            else:
+                discard(self.job.tables / key, [file])
+            hit("mid_data_files")
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
+            self.games[key]["error"] = _fault(error)
 
     def write_rejects(self, rejects: pa.Table, folder: Location) -> dict[str, Any] | None:
         """Write refused rows as a file below quarantine's folder; return it with the games in it."""
