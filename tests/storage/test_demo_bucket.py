@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.long  # 46 s; test_killed_drivers.py has drivers over a bucket in the ordinary run
 @pytest.mark.proves("G232")
 def test_the_demo_in_a_bucket_ends_with_the_same_proof(tmp_path: Path) -> None:
     """Law: the last line is that of a demo in a folder, and the folder keeps no table."""
