@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
+from pipeline.storage.cloud import Jars
 
-Conf = Literal["spark", "kafka", "registry", "s3", "azure", "gcs"]
+Conf = Literal["spark", "kafka", "registry"] | Jars
 
 CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka", "registry")
 """What every set-up fetches."""
@@ -48,7 +49,7 @@ def spark_jars() -> tuple[Path, ...]:
     return _present("spark")
 
 
-def store_jars(conf: Conf) -> tuple[Path, ...]:
+def store_jars(conf: Jars) -> tuple[Path, ...]:
     """Return the jars with which Spark reads a kind of object store, in the lock's order.
 
     Raises:

@@ -4,7 +4,8 @@ Of credentials the first that is there counts: an account's key, a federated tok
 signature, the machine's managed identity. That is the order of obstore and delta-rs, and Spark gets the same one. An
 emulator (Azurite) is named by `AZURE_STORAGE_USE_EMULATOR=true` and `AZURITE_BLOB_STORAGE_URL`.
 
-Source of Spark's settings: https://hadoop.apache.org/docs/stable/hadoop-azure/abfs.html
+Source of the order: `resolve_credential_auto` in https://github.com/apache/arrow-rs-object-store, src/azure/builder.rs;
+of Spark's settings: https://hadoop.apache.org/docs/stable/hadoop-azure/abfs.html
 """
 
 import os

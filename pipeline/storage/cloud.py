@@ -11,10 +11,11 @@ RETRY: Final[Any] = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=
 TIMEOUT: Final = timedelta(seconds=30)  # of a try
 CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 OPTIONS: Final = {
-    "timeout": "30s",
-    "connect_timeout": "10s",
+    "timeout": f"{TIMEOUT.seconds}s",
+    "connect_timeout": f"{CONNECT_TIMEOUT.seconds}s",
     "max_retries": f"{RETRIES}",
-}  # else minutes
+}
+"""The same for delta-rs, which else waits for minutes."""
 
 Jars = Literal["s3", "azure", "gcs"]
 

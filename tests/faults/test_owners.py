@@ -103,8 +103,8 @@ class Place:
         """Tell whether a group's driver has passed all of bronze and says that each of its games runs in the pass."""
         carried = {each.game_key for each in assigned(self.engine, group)}
         with self.engine.connect() as connection:
-            told = select(streams.c.game_key, streams.c.lane).where(streams.c.group_name == group)
-            lanes = dict(connection.execute(told).all())
+            reported = select(streams.c.game_key, streams.c.lane).where(streams.c.group_name == group)
+            lanes = dict(connection.execute(reported).all())
         return (
             self.passed(group, self._last_seq()) and bool(carried) and all(lanes.get(key) == "RUN" for key in carried)
         )

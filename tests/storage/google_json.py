@@ -92,9 +92,9 @@ class JsonApi:
             case "media":
                 return self._create({"contentType": request.headers["Content-Type"], **request.query}, request.body)
             case "multipart":
-                (_, told), (headers, content) = parts(request)
+                (_, sent), (headers, content) = parts(request)
                 return self._create(
-                    {"contentType": headers["Content-Type"], **json.loads(told), **request.query}, content
+                    {"contentType": headers["Content-Type"], **json.loads(sent), **request.query}, content
                 )
             case "resumable":
                 session = uuid.uuid4().hex
@@ -162,12 +162,12 @@ class JsonApi:
 
     def _compose(self, request: Request, name: str) -> Answer:
         """Join objects (https://cloud.google.com/storage/docs/json_api/v1/objects/compose)."""
-        told = _sent(request)
-        sources = [self.objects.named.get(source["name"]) for source in told["sourceObjects"]]
+        wanted = _sent(request)
+        sources = [self.objects.named.get(source["name"]) for source in wanted["sourceObjects"]]
         if None in sources:
             return _failed(404, "notFound")
         content = b"".join(source.content for source in sources if source is not None)
-        return self._create({**told.get("destination", {}), **request.query, "name": name}, content)
+        return self._create({**wanted.get("destination", {}), **request.query, "name": name}, content)
 
     def _resource(self, stored: Stored) -> dict[str, str]:
         """Describe an object (https://cloud.google.com/storage/docs/json_api/v1/objects#resource)."""
@@ -195,8 +195,8 @@ def tags(stored: Stored) -> dict[str, str]:
 def described(stored: Stored) -> dict[str, str]:
     """Describe an object above its content, as both APIs do."""
     length = str(len(stored.content))
-    told = {"x-goog-stored-content-length": length, "x-goog-stored-content-encoding": "identity"}
-    return {**tags(stored), **told, "Last-Modified": stored.last_modified, "Content-Type": stored.media_type}
+    lengths = {"x-goog-stored-content-length": length, "x-goog-stored-content-encoding": "identity"}
+    return {**tags(stored), **lengths, "Last-Modified": stored.last_modified, "Content-Type": stored.media_type}
 
 
 @lru_cache

@@ -97,7 +97,7 @@ class XmlApi:
             return _refused(404, "NoSuchKey")
         stored = self.objects.put(name, copied.content, copied.media_type)
         fields = f"<ETag>{stored.md5_tag}</ETag><LastModified>{stored.moment}</LastModified>"
-        return _said("CopyObjectResult", fields, tags(stored))
+        return _as_xml("CopyObjectResult", fields, tags(stored))
 
     def _delete(self, name: str) -> Answer:
         """Delete an object (https://cloud.google.com/storage/docs/xml-api/delete-object)."""
@@ -124,13 +124,13 @@ class XmlApi:
         groups = "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in page.prefixes)
         following = "" if page.token is None else f"<NextContinuationToken>{page.token}</NextContinuationToken>"
         truncated = str(page.token is not None).lower()
-        return _said("ListBucketResult", f"{contents}{groups}{following}<IsTruncated>{truncated}</IsTruncated>")
+        return _as_xml("ListBucketResult", f"{contents}{groups}{following}<IsTruncated>{truncated}</IsTruncated>")
 
     def _begin(self, name: str) -> Answer:
         """Begin an upload in parts (https://cloud.google.com/storage/docs/xml-api/post-object-multipart)."""
         upload = uuid.uuid4().hex
         self.objects.uploads[upload] = {}
-        return _said("InitiateMultipartUploadResult", f"<Key>{escape(name)}</Key><UploadId>{upload}</UploadId>")
+        return _as_xml("InitiateMultipartUploadResult", f"<Key>{escape(name)}</Key><UploadId>{upload}</UploadId>")
 
     def _put_part(self, request: Request) -> Answer:
         """Upload a part (https://cloud.google.com/storage/docs/xml-api/put-object-multipart)."""
@@ -150,10 +150,10 @@ class XmlApi:
             return _refused(400, "InvalidPart")
         del self.objects.uploads[request.query["uploadId"]]
         stored = self.objects.put(name, b"".join(upload[number] for number in numbers))
-        return _said("CompleteMultipartUploadResult", f"<ETag>{stored.md5_tag}</ETag>", tags(stored))
+        return _as_xml("CompleteMultipartUploadResult", f"<ETag>{stored.md5_tag}</ETag>", tags(stored))
 
 
-def _said(root: str, fields: str, headers: dict[str, str] | None = None) -> Answer:
+def _as_xml(root: str, fields: str, headers: dict[str, str] | None = None) -> Answer:
     body = f"<?xml version='1.0' encoding='UTF-8'?><{root}>{fields}</{root}>"
     return Answer(200, body.encode(), {"Content-Type": "application/xml; charset=UTF-8", **(headers or {})})
 

@@ -204,8 +204,8 @@ def serving(respond: Respond) -> Iterator[str]:
                 with lock:
                     answer = respond(request)
             except (NotImplementedError, LookupError, ValueError) as error:
-                told = f"the stand-in does not know {self.command} {self.path}: {error!r}"
-                answer = Answer(400, told.encode(), {"Content-Type": "text/plain"})
+                reason = f"the stand-in does not know {self.command} {self.path}: {error!r}"
+                answer = Answer(400, reason.encode(), {"Content-Type": "text/plain"})
             self.send_response_only(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

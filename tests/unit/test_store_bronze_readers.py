@@ -12,7 +12,7 @@ from pipeline.store.processes.drivers import bronze_readers, heartbeat, start_dr
 from tests.unit.leases_world import group_lease
 
 
-def said(engine: Engine) -> dict[str, int | None]:
+def positions(engine: Engine) -> dict[str, int | None]:
     return {each.group: each.reads_from for each in bronze_readers(engine)}
 
 
@@ -28,10 +28,10 @@ def test_a_driver_says_where_it_reads_and_a_heartbeat_without_it_changes_nothing
     """Versions only grow, so what was said last is never too far; other processes do not read bronze."""
     start_driver(engine, "ingest", "main", None)
     start_driver(engine, "group", "a", None)
-    assert said(engine) == {"a": None}
+    assert positions(engine) == {"a": None}
     heartbeat(engine, "group", "a", "running", None, reads_from=7)
     heartbeat(engine, "group", "a", "failed", None, "a full disk")
-    assert said(engine) == {"a": 7}
+    assert positions(engine) == {"a": 7}
 
 
 @pytest.mark.parametrize(("host", "known"), [(socket.gethostname(), 7), ("another machine", None)])
@@ -40,19 +40,19 @@ def test_a_new_driver_goes_on_from_the_checkpoint_of_its_own_machine(
 ) -> None:
     """Its predecessor's word is true of the same checkpoint only; elsewhere an older one may lie."""
     driven(engine, host)
-    assert said(engine) == {"a": 7}
+    assert positions(engine) == {"a": 7}
     start_driver(engine, "group", "a", None)
-    assert said(engine) == {"a": known}
+    assert positions(engine) == {"a": known}
 
 
 def test_a_driver_that_has_the_lease_and_is_yet_to_start_is_unknown(engine: Engine) -> None:
     """Its Spark takes many seconds to start; until then the store has the row of a driver elsewhere, or none."""
     driven(engine, "another machine")
     leases = [group_lease(engine, name, 77) for name in ("a", "b")]
-    assert said(engine) == {"a": None, "b": None}
+    assert positions(engine) == {"a": None, "b": None}
     for lease in leases:
         lease.release()
-    assert said(engine) == {"a": 7}
+    assert positions(engine) == {"a": 7}
 
 
 def test_a_removed_group_reads_nothing(engine: Engine) -> None:
@@ -63,4 +63,4 @@ def test_a_removed_group_reads_nothing(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(update(groups).values(desired="drained"))
     remove(engine, read_groups(engine)["a"], "ann", "no longer used")
-    assert said(engine) == {}
+    assert positions(engine) == {}
