@@ -9,6 +9,10 @@ class Transient(Exception):
     """An outside failure that may pass; the caller retries with a budget."""
 
 
+class Unclear(Transient):
+    """No answer came: whether the request took effect is not known."""
+
+
 class StorageError(OSError):
     """An object store does not serve; the message has the place and the reason. Files of a machine raise OSError."""
 

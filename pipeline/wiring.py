@@ -36,6 +36,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import register_group
+from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.streams.group import Group
@@ -62,6 +63,7 @@ class _Duty:
     engine: Engine
     stop: threading.Event
     lease: Lease | None  # None where leases are turned off
+    run_id: int | None = None  # the run that a controller started it for
 
     def require(self) -> None:
         """Continue only while no other process is known to have taken over.
@@ -71,6 +73,12 @@ class _Duty:
         """
         if self.lease is not None:
             self.lease.check()
+
+    def heed(self) -> None:
+        """Stop where the controller wants this run to end: a signal reaches processes of its own machine alone."""
+        if self.run_id is not None and not self.stop.is_set() and not is_wanted(self.engine, self.run_id):
+            _log.info("the controller wants this run to end")
+            self.stop.set()
 
 
 def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
@@ -110,15 +118,17 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
         spark.stop()
 
 
-def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int:
+def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id: int | None = None) -> int:
     """Run the driver of one cluster group; with `once` until all of its games have caught up with bronze.
+
+    `run_id` is the run of the control store that a controller started it for.
 
     Raises:
         Refused: the group's name, the store or a setting cannot be used, or another process drives the group.
     """
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-    with _driving(settings, paths, "group", name) as duty:
+    with _driving(settings, paths, "group", name, run_id) as duty:
         register_group(duty.engine, name, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
         return _run_group(settings, paths, duty, once=once)
 
@@ -128,7 +138,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
     spark = spark_session(settings, paths, f"turnout-group-{name}", light=True)
     telemetry = Telemetry(settings.metrics, paths, "group", name)
     attachment = attach(spark, telemetry.event)
-    start_driver(engine, "group", name, telemetry.address)
+    start_driver(engine, "group", name, telemetry.address, duty.run_id)
 
     def passed(result: PassResult) -> None:
         watchdog.passed(result)
@@ -184,11 +194,13 @@ def _resolution(settings: Settings, engine: Engine) -> Resolution | None:
 
 
 @contextmanager
-def _driving(settings: Settings, paths: Paths, kind: ProcessKind, name: str) -> Iterator[_Duty]:
+def _driving(
+    settings: Settings, paths: Paths, kind: ProcessKind, name: str, run_id: int | None = None
+) -> Iterator[_Duty]:
     engine = open_store(settings, paths)
     stop = stop_on_signals()
-    with leased(engine, settings.store, kind, name) as lease:
-        yield _Duty(kind, name, engine, stop, lease)
+    with leased(engine, settings.store, kind, name, run_id) as lease:
+        yield _Duty(kind, name, engine, stop, lease, run_id)
 
 
 @contextmanager
@@ -370,6 +382,7 @@ class _Driver:
         with tolerate_store_outage("this heartbeat is not recorded"):
             reads_from = self._reads_from()
             heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error, reads_from)
+            self._duty.heed()
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":

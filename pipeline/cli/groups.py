@@ -17,6 +17,7 @@ from pipeline.cli.options import (
     combine_options,
     keys_of,
     required_reason,
+    run_id_option,
     submit_and_wait,
     submitting,
 )
@@ -181,7 +182,8 @@ restart = _on_groups(
 @click.command("run")
 @click.argument("name")
 @click.option("--once", is_flag=True, help="Split what is in bronze now, catch up, then end.")
-def run_group(env_dir: Path, name: str, once: bool) -> None:
+@run_id_option
+def run_group(env_dir: Path, name: str, once: bool, run_id: int | None) -> None:
     """Run the driver of cluster group NAME in this process: bronze to game tables.
 
     The first start registers the group. Restarts and exit codes are those of `turnout ingest run`; one process at a
@@ -190,7 +192,7 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
     from pipeline import wiring
 
     settings, paths = load(env_dir)
-    sys.exit(wiring.run_group(settings, paths, name, once=once))
+    sys.exit(wiring.run_group(settings, paths, name, once=once, run_id=run_id))
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:

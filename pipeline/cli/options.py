@@ -76,6 +76,11 @@ def source_option() -> Decorator[Any]:
     return click.option("--source", type=click.Choice(kinds), help="Overrides the setting source.kind.")
 
 
+run_id_option: Final[Decorator[Any]] = click.option(
+    "--run-id", type=click.IntRange(1), help="For the controller: the run of the control store that this process is."
+)
+
+
 def required_reason(help_text: str) -> Decorator[Any]:
     """Return the option --reason for what is not done without one.
 

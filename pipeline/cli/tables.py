@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.options import run_id_option
 from pipeline.delta.log import exists
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -58,7 +59,8 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
 @click.command("maintain")
 @click.option("--once", is_flag=True, help="Run one round, which also searches all of quarantine for copies, then end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
-def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
+@run_id_option
+def maintain(env_dir: Path, once: bool, as_json: bool, run_id: int | None) -> None:
     """Merge small files, shorten logs and delete old files of all tables, in rounds until Ctrl-C or SIGTERM.
 
     The controller runs it too, unless `maintenance.backend` is `none`. One process per environment, with low priority
@@ -70,7 +72,7 @@ def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
 
     settings, paths = load(env_dir)
     os.nice(_NICE)
-    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json))
+    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json, run_id=run_id))
 
 
 @click.command("paths")

@@ -19,9 +19,9 @@ from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
-from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, arguments, upkeep
+from pipeline.control.processes.local import Local
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
@@ -45,13 +45,13 @@ def run(
     stop: threading.Event | None = None,
     *,
     stop_groups: bool = False,
-    driver: Callable[[Duty], Sequence[str]] | None = None,
+    driver: Callable[[Duty, int], Sequence[str]] | None = None,
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. What it runs goes on, or ends with it by `stop_groups`.
 
     The code is 1 where they should have ended and go on, since the control store does not answer or one is frozen.
     Its lease keeps a second controller from running for nothing; two would do no harm. `driver` is the command line
-    that drives a group or does maintenance, `turnout groups run` and `turnout maintain` where None.
+    of a duty and a run's id, `turnout groups run` and `turnout maintain` where None.
 
     Raises:
         Refused: the store cannot be used, or another controller runs.
@@ -164,5 +164,5 @@ def _games_in_progress(paths: Paths, group: str) -> list[str] | None:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 
-def _driver(paths: Paths) -> Callable[[Duty], Sequence[str]]:
-    return lambda duty: turnout(*arguments(duty), "--env-dir", str(paths.root))
+def _driver(paths: Paths) -> Callable[[Duty, int], Sequence[str]]:
+    return lambda duty, run_id: turnout(*arguments(duty, run_id), "--env-dir", str(paths.root))

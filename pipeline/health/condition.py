@@ -80,7 +80,7 @@ def judge_group(facts: DriverFacts, name: str, kind: str = "group") -> GroupCond
     key, now, liveness = (kind, name), facts.now, facts.judge(kind, name)
     intent = facts.groups.get(name, _NO_INTENT) if kind == "group" else _NO_INTENT
     lease, run, ended = facts.leases.get(key), facts.runs.get(key), facts.ended.get(key, ())
-    holder = lease.process if lease is not None and lease.expires_at > now else None
+    holder = lease if lease is not None and lease.expires_at > now else None
     deaths = tuple(each for each in ended if each.died and is_within(each.ended_at or 0.0, WINDOW_SECONDS, now))
     is_open = run is not None and run.ended_at is None
     has_process, may_live = is_open or holder is not None, holder is not None or _may_live(liveness, facts)
@@ -92,7 +92,7 @@ def judge_group(facts: DriverFacts, name: str, kind: str = "group") -> GroupCond
         has_process=has_process,
         is_trying=is_open
         and liveness.state == "starting"
-        and (holder is None or (run is not None and holder == run.process))
+        and (holder is None or (run is not None and holder.run_id == run.run_id))
         and bool(ended and ended[0].died),
         may_live=may_live,
         may_return=_may_return(liveness, now),
@@ -144,8 +144,8 @@ def _gone_since(
     tries = [each for each in deaths if (each.ended_at or 0.0) > lived or lived > facts.now]
     if len(tries) < _TRIES:
         return None
-    last_processes = {each.process for each in tries[:_TRIES]}
-    return None if driver is not None and driver.state in RUNS and driver.process in last_processes else lived
+    last_runs = {each.run_id for each in tries[:_TRIES]}
+    return None if driver is not None and driver.state in RUNS and driver.run_id in last_runs else lived
 
 
 def _mass_failure(groups: Iterable[GroupCondition]) -> str | None:

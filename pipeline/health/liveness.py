@@ -46,6 +46,7 @@ class Driver:
     state: str  # starting | running | failed | stopped | skewed
     error: str | None
     frontier_seq: int | None  # None is unknown
+    run_id: int | None = None  # the run that a controller started it for, or adopted it as; None: no controller did
 
     @property
     def process(self) -> tuple[str, int]:
@@ -64,17 +65,20 @@ class HeldLease:
     process: tuple[str, int]
     since: float
     expires_at: float
+    run_id: int | None = None  # as a driver's
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
     """A process that the controller started for a group, or for maintenance."""
 
-    process: tuple[str, int] | None  # None: it is being started, or its start failed
+    run_id: int
     started_at: float
     ended_at: float | None
     died: bool  # it ended without having been asked to
     message: str | None  # how it ended
+    is_known: bool = field(default=True, kw_only=True)  # False: it is being started, or its start failed
+    start_seconds: float = field(default=START_LIMIT_SECONDS, kw_only=True)  # its driver may take so long to report
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def judge_driver(
         return _judge_unreported(lease, run, now)
     if (
         run is not None
-        and run.process == driver.process
+        and run.run_id == driver.run_id
         and run.ended_at is not None
         and not _is_heard_after(driver, run.ended_at, now)
     ):
@@ -179,7 +183,7 @@ def _is_replaced(driver: Driver, lease: HeldLease | None, run: ProcessRun | None
     is_held = lease is not None and lease.expires_at > now
     if lease is not None and is_held and lease.process != driver.process:
         return True
-    if run is None or run.process == driver.process or run.started_at <= driver.started_at:
+    if run is None or run.run_id == driver.run_id or run.started_at <= driver.started_at:
         return False
     return run.ended_at is None or not (is_held or _is_heard_after(driver, run.ended_at, now))
 
@@ -201,7 +205,8 @@ def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: floa
         return Liveness("unknown", since, ahead)
     if since is not None:
         waits = f"was started {_since(since, now)} ago and has not reported yet"
-        return Liveness("starting" if now - since <= START_LIMIT_SECONDS else "unknown", since, waits)
+        limit = START_LIMIT_SECONDS if run is None or run.ended_at is not None else run.start_seconds
+        return Liveness("starting" if now - since <= limit else "unknown", since, waits)
     if run is not None and run.ended_at is not None:
         return _judge_ended(run, run.ended_at, now, None)
     if lease is not None:
@@ -215,7 +220,7 @@ def _judge_ended(run: ProcessRun, ended_at: float, now: float, error: str | None
     ago = f"{_since(ended_at, now)} ago: {run.message or 'how is not known'}"
     if error is not None:
         return Liveness("failed", ended_at, f"has failed: {error}; its process ended {ago}", is_over=True)
-    how = f"could not be started {ago}" if run.process is None else f"ended {ago}"
+    how = f"could not be started {ago}" if not run.is_known else f"ended {ago}"
     return Liveness("dead", ended_at, how, is_over=True)
 
 

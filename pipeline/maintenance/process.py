@@ -23,6 +23,7 @@ from pipeline.setting_values import hours_of
 from pipeline.settings import Paths, Settings, Store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import ProcessState
+from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, held_by, leased
 from pipeline.store.processes.liveness import read_drivers
@@ -34,10 +35,18 @@ _THOROUGH_SECONDS = 24 * 3600.0  # between two checks of all of quarantine
 _HOURS_SECONDS = 30.0  # between two checks of the configured hours
 
 
-def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
+def maintain(
+    settings: Settings,
+    paths: Paths,
+    stop: threading.Event,
+    *,
+    once: bool,
+    as_json_lines: bool,
+    run_id: int | None = None,
+) -> int:
     """Run a round at each interval until a signal to stop, or only one with `once`; print each, return the exit code.
 
-    `once` ignores the configured hours.
+    `once` ignores the configured hours. `run_id` is the run of the control store that a controller started it for.
 
     Raises:
         Refused: there is no such environment, the store cannot be used, or another process does maintenance.
@@ -47,7 +56,7 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
     engine = open_store(settings, paths)
     hours = (0, 24) if once else hours_of(settings.maintenance.hours) or (0, 24)
     with ExitStack() as held:
-        lease = _take(engine, settings.store, held)
+        lease = _take(engine, settings.store, held, run_id)
 
         def goes_on() -> bool:
             if not paths.root.is_dir():
@@ -59,21 +68,22 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
                     return False
             return not stop.is_set()
 
-        with _heartbeats(engine, settings.metrics.heartbeat_seconds):
+        with _heartbeats(engine, settings.metrics.heartbeat_seconds, stop, run_id):
             return _rounds(settings, paths, engine, stop, goes_on, once=once, as_json_lines=as_json_lines)
 
 
-def _take(engine: Engine, wanted: Store, held: ExitStack) -> Lease | None:
+def _take(engine: Engine, wanted: Store, held: ExitStack, run_id: int | None) -> Lease | None:
     """Hold the lease on maintenance until `held` ends; see `leased`.
 
     Raises:
         Refused: another process has it. The controller's would be started again where a person ended it.
     """
     try:
-        return held.enter_context(leased(engine, wanted, "maintenance", "main"))
+        return held.enter_context(leased(engine, wanted, "maintenance", "main", run_id))
     except Refused:
-        holder, run = held_by(engine, "maintenance", "main"), read_drivers(engine).runs.get(("maintenance", "main"))
-        if holder is None or run is None or run.ended_at is not None or run.process != (holder.host, holder.pid):
+        key, facts = ("maintenance", "main"), read_drivers(engine)
+        holder, lease, run = held_by(engine, *key), facts.leases.get(key), facts.runs.get(key)
+        if holder is None or lease is None or run is None or run.ended_at is not None or lease.run_id != run.run_id:
             raise
         raise Refused(
             f"The controller runs maintenance, as process {holder.pid} on {holder.host}. Wait for its next round, "
@@ -135,11 +145,12 @@ def _record(engine: Engine, done: Round) -> None:
 
 
 @contextmanager
-def _heartbeats(engine: Engine, every_seconds: float) -> Iterator[None]:
+def _heartbeats(engine: Engine, every_seconds: float, stop: threading.Event, run_id: int | None) -> Iterator[None]:
     """Send heartbeats while the block runs, however long a table takes, and record how it ended."""
-    start_driver(engine, "maintenance", "main", None)
+    start_driver(engine, "maintenance", "main", None, run_id)
     ended = threading.Event()
-    thread = threading.Thread(target=_heartbeat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
+    beat = partial(_heartbeat, engine, every_seconds, ended, stop, run_id)
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
     state: ProcessState = "failed"
     error = None
@@ -156,9 +167,13 @@ def _heartbeats(engine: Engine, every_seconds: float) -> Iterator[None]:
             heartbeat(engine, "maintenance", "main", state, None, error)
 
 
-def _heartbeat(engine: Engine, every_seconds: float, ended: threading.Event) -> None:
+def _heartbeat(
+    engine: Engine, every_seconds: float, ended: threading.Event, stop: threading.Event, run_id: int | None
+) -> None:
     while True:
         with tolerate_store_outage("this heartbeat is not recorded"):
             heartbeat(engine, "maintenance", "main", "running", None)
+            if run_id is not None and not is_wanted(engine, run_id):
+                stop.set()  # the controller wants this run to end
         if ended.wait(every_seconds):
             return

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.health.condition import judge_group
-from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
@@ -58,6 +58,7 @@ class GroupDriver:
     """Who holds a group's lease."""
 
     process: Process
+    run_id: int | None  # the run that a controller started it for, or adopted it as; None: no controller knows it
     since: float  # by the store's clock
     state: str | None  # as this very process last reported; None: it has not reported yet
 
@@ -236,7 +237,7 @@ def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver
     reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
     query = (
-        select(leases.c.name, *process, leases.c.since, drivers.c.state)
+        select(leases.c.name, *process, leases.c.run_id, leases.c.since, drivers.c.state)
         .select_from(leases.outerjoin(drivers, reported))
         .where(leases.c.kind == kind, leases.c.expires_at > store_now())
     )
@@ -263,15 +264,45 @@ def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, l
     return runs_by_group
 
 
-def begin_run(engine: Engine, name: str, reference: str | None = None, kind: str = "group") -> int | None:
-    """Write that a process of a group, or another kind, begins, before it does; None where one is written already."""
+def begin_run(engine: Engine, name: str, kind: str = "group", start_seconds: float = START_LIMIT_SECONDS) -> int | None:
+    """Write that a run of a group, or another kind, begins, before it does; None where one is written already.
+
+    `start_seconds` is how long its driver may take until it reports.
+    """
+    return _begin_run(engine, name, kind, None, start_seconds)
+
+
+def adopt(
+    engine: Engine, kind: str, name: str, run_id: int | None, reference: str, start_seconds: float = START_LIMIT_SECONDS
+) -> int | None:
+    """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
+
+    Return the run's id; None where one of another process is open.
+    """
+    if run_id is not None:
+        record_process(engine, run_id, reference)
+        return run_id
+    own = _begin_run(engine, name, kind, reference, start_seconds)
+    if own is None:
+        return None
+    with engine.begin() as connection:
+        for table in (leases, drivers):
+            is_its = (table.c.kind == kind) & (table.c.name == name) & table.c.run_id.is_(None)
+            connection.execute(update(table).where(is_its).values(run_id=own))
+    return own
+
+
+def _begin_run(engine: Engine, name: str, kind: str, reference: str | None, start_seconds: float) -> int | None:
     with engine.begin() as connection:
         # The group's row is held first, so of two controllers the second sees what the first has written.
         connection.execute(update(groups).where(groups.c.name == name).values(name=name))
         is_open = _runs_of(kind, name) & group_runs.c.ended_at.is_(None)
         if connection.scalar(select(group_runs.c.run_id).where(is_open)) is not None:
             return None
-        row = {"kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0}
+        row = {
+            "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,
+            "start_seconds": start_seconds,
+        }  # fmt: skip
         run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
         return run_id
 
@@ -286,6 +317,14 @@ def submit_stop(engine: Engine, run_id: int) -> None:
     own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
     with engine.begin() as connection:
         connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
+
+
+def is_wanted(engine: Engine, run_id: int) -> bool:
+    """Tell a driver whether its run goes on: it is known, has not been ended, and nobody has asked it to end."""
+    own_row = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
+    query = select(group_runs.c.run_id).where(own_row, group_runs.c.stop_requested_at.is_(None))
+    with engine.connect() as connection:
+        return connection.scalar(query) is not None
 
 
 def note_ending(engine: Engine, run_id: int, why: str) -> None:

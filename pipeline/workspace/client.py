@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, Unclear
 
 _MAX_LETTERS: Final = 300  # of what the workspace says, as far as people see it
 _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403
@@ -21,10 +21,6 @@ class Absent(Refused):
 
 class AlreadyThere(Refused):
     """The workspace has something of this name already."""
-
-
-class Unclear(Transient):
-    """No answer came: whether the request took effect is not known."""
 
 
 class Workspace:

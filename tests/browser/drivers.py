@@ -55,11 +55,11 @@ def steered(folder: Path, groups: Sequence[str] = ("a", "b"), settings: Settings
 
 def _control(settings: Settings, paths: Paths, stop: threading.Event) -> None:
     alone = replace(settings, maintenance=replace(settings.maintenance, backend="none"))
-    controller.run(alone, paths, stop, stop_groups=True, driver=lambda group: _command(group, paths))
+    controller.run(alone, paths, stop, stop_groups=True, driver=lambda group, run_id: _command(group, run_id, paths))
 
 
-def _command(group: Duty, paths: Paths) -> list[str]:
-    return [sys.executable, "-m", "tests.browser.drivers", group.name, str(paths.root)]
+def _command(group: Duty, run_id: int, paths: Paths) -> list[str]:
+    return [sys.executable, "-m", "tests.browser.drivers", group.name, str(paths.root), str(run_id)]
 
 
 def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> None:
@@ -92,17 +92,17 @@ def _report(store: Engine, key: str, group: str, made: StreamControl) -> None:
         connection.execute(update(streams).where(streams.c.game_key == key).values(values))
 
 
-def _drive_alone(name: str, folder: Path) -> None:
+def _drive_alone(name: str, folder: Path, run_id: int) -> None:
     """Drive one group, as a process that the controller starts, until it is asked to end."""
     settings, stop = Settings(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     store = open_store(settings, Paths(folder))
-    with leased(store, settings.store, "group", name) as lease:
-        start_driver(store, "group", name, None)
+    with leased(store, settings.store, "group", name, run_id) as lease:
+        start_driver(store, "group", name, None, run_id)
         _drive(store, {name: lease} if lease is not None else {}, stop)
         heartbeat(store, "group", name, "stopped", None)
     store.dispose()
 
 
 if __name__ == "__main__":
-    _drive_alone(sys.argv[1], Path(sys.argv[2]))
+    _drive_alone(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -16,8 +16,9 @@ from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Steered
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.backends import Local, process_of
+from pipeline.control.processes.backends import Backend
 from pipeline.control.processes.duties import Duty
+from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.condition import judge_groups
@@ -43,13 +44,13 @@ from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased
 
-name, env, stubborn = sys.argv[1], pathlib.Path(sys.argv[2]), "stubborn" in sys.argv
+name, env, run_id, stubborn = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]) or None, "stubborn" in sys.argv
 stop = threading.Event()
 signal.signal(signal.SIGTERM, signal.SIG_IGN if stubborn else lambda *_: stop.set())
 settings, paths = load(env)
 engine = open_store(settings, paths)
-with leased(engine, settings.store, "group", name):
-    start_driver(engine, "group", name, None)
+with leased(engine, settings.store, "group", name, run_id):
+    start_driver(engine, "group", name, None, run_id)
     heartbeat(engine, "group", name, "running", None)
     stop.wait()
 """
@@ -67,12 +68,12 @@ from pipeline.store.processes.leases import leased
 from pipeline.streams.active_games import ActiveGames
 from listeners.sample import Lane, StreamState
 
-name, env = sys.argv[1], pathlib.Path(sys.argv[2])
+name, env, run_id = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]) or None
 settings, paths = load(env)
 engine = open_store(settings, paths)
 active = ActiveGames(paths.checkpoints / "demux" / name, "shared")
-with leased(engine, settings.store, "group", name) as lease:
-    start_driver(engine, "group", name, None)
+with leased(engine, settings.store, "group", name, run_id) as lease:
+    start_driver(engine, "group", name, None, run_id)
     held = set()
     while True:
         heartbeat(engine, "group", name, "running", None)
@@ -120,11 +121,11 @@ class World:
         return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
-        def command(duty: Duty) -> list[str]:
+        def command(duty: Duty, run_id: int) -> list[str]:
             if self.mode == "dies":
                 return [sys.executable, "-c", "raise SystemExit(3)"]
             driver = CARRIER if self.mode == "carries" else DRIVER
-            return [sys.executable, "-c", driver, duty.name, str(self.env), self.mode]
+            return [sys.executable, "-c", driver, duty.name, str(self.env), str(run_id), self.mode]
 
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.backends.append(Local(self.env / "logs", command, environ))
@@ -152,17 +153,25 @@ class World:
         return process.pid
 
 
+BY_HAND = 0
+"""The run of a driver that no controller has started."""
+
+
+def alive(backend: Backend, reference: str) -> bool | None:
+    return backend.observe([reference])[reference].is_alive
+
+
 def test_a_backend_starts_ends_and_tells(world: World) -> None:
     """The contract: what was started lives until it is asked to end, and how it ended is told."""
     backend = world.backend()
-    reference = backend.start(Group("a", backend="local"))
-    assert backend.is_alive(reference)
+    reference = backend.start(Group("a", backend="local"), 1)
+    assert alive(backend, reference)
     while not world.is_reported():
         time.sleep(0.05)
     backend.stop(reference)
-    while backend.is_alive(reference):
+    while alive(backend, reference):
         time.sleep(0.05)
-    assert backend.ending(reference) == "exit code 0"
+    assert backend.observe([reference])[reference].about == "exit code 0"
     backend.stop(reference)
     backend.kill(reference)
 
@@ -170,28 +179,28 @@ def test_a_backend_starts_ends_and_tells(world: World) -> None:
 def test_a_backend_kills_what_does_not_listen(world: World) -> None:
     """The contract: killing ends a run that ignores being asked."""
     world.mode, backend = "stubborn", world.backend()
-    reference = backend.start(Group("a", backend="local"))
+    reference = backend.start(Group("a", backend="local"), 1)
     while not world.is_reported():
         time.sleep(0.05)
     backend.stop(reference)
     backend.kill(reference)
-    while backend.is_alive(reference):
+    while alive(backend, reference):
         time.sleep(0.05)
-    assert backend.ending(reference) == "killed by SIGKILL"
+    assert backend.observe([reference])[reference].about == "killed by SIGKILL"
 
 
 def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None:
     """The contract: the reference is all that a later controller needs; what is none of ours is unknown, never dead."""
     first, later = world.backend(), world.backend()
-    reference = first.start(Group("a", backend="local"))
-    assert later.is_alive(reference)
+    reference = first.start(Group("a", backend="local"), 1)
+    assert alive(later, reference)
     later.kill(reference)
-    while first.is_alive(reference):
+    while alive(first, reference):
         time.sleep(0.05)
-    assert later.is_alive(reference) is False
+    assert alive(later, reference) is False
     elsewhere = json.dumps({**json.loads(reference), "pid_namespace": "another machine"})
-    assert later.is_alive(elsewhere) is None
-    assert later.is_alive("purple") is None
+    assert alive(later, elsewhere) is None
+    assert alive(later, "purple") is None
     later.kill("purple")
 
 
@@ -251,18 +260,21 @@ def test_a_later_controller_adopts_what_lives(world: World) -> None:
 def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World) -> None:
     """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.backend().start(read_groups(world.engine)["a"])
+    run_id = store.begin_run(world.engine, "a")
+    assert run_id is not None
+    reference = world.backend().start(read_groups(world.engine)["a"], run_id)
     while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
     assert world.supervisor.tick() == []
+    assert [(each.run_id, each.reference) for each in open_runs(world.engine).values()] == [(run_id, reference)]
 
 
 @pytest.mark.proves("D15", "G93")
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
-    reference = world.backend().start(read_groups(world.engine)["a"])
+    reference = world.backend().start(read_groups(world.engine)["a"], BY_HAND)
     while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, upkeep
+from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Maintenance, load
 from pipeline.store.database.engine import open_store
@@ -29,10 +29,11 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased
 
 kind, name, env = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+run_id = int(sys.argv[4]) if sys.argv[4:] else None
 settings, paths = load(env)
 engine = open_store(settings, paths)
-with leased(engine, settings.store, kind, name):
-    start_driver(engine, kind, name, None)
+with leased(engine, settings.store, kind, name, run_id):
+    start_driver(engine, kind, name, None, run_id)
     while not (env / "stuck").exists():
         heartbeat(engine, kind, name, "running", None)
         time.sleep(0.05)
@@ -78,10 +79,10 @@ class World:
     def children(self) -> list[subprocess.Popen[bytes]]:
         return [*self.local._children.values(), *self.by_hand]
 
-    def command(self, duty: Duty) -> list[str]:
+    def command(self, duty: Duty, run_id: int) -> list[str]:
         if duty.kind == "maintenance":
-            return turnout("maintain", "--env-dir", str(self.env))
-        return [sys.executable, "-c", DRIVER, duty.kind, duty.name, str(self.env)]
+            return turnout("maintain", "--env-dir", str(self.env), "--run-id", str(run_id))
+        return [sys.executable, "-c", DRIVER, duty.kind, duty.name, str(self.env), str(run_id)]
 
     def start(self, kind: str, name: str) -> subprocess.Popen[bytes]:
         """Start a driver as a person does, or a service manager."""

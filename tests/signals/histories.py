@@ -317,7 +317,7 @@ class History:
             if process.run_id is not None:
                 record_process(self.engine, process.run_id, json.dumps({"host": HOST, "pid": process.pid}))
         with self.acting(process):
-            drivers.start_driver(self.engine, kind, name, None)  # type: ignore[arg-type]
+            drivers.start_driver(self.engine, kind, name, None, process.run_id)  # type: ignore[arg-type]
         if kind == "controller":
             self.keeper = IncidentKeeper(self.engine, self.world.settings, "controller")
 

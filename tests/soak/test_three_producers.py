@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy import func, select
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children
+from pipeline.control.processes.local import process_of
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import family, game_names
 from pipeline.names import game_key

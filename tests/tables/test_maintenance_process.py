@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from pipeline.control.processes.backends import reference_of
+from pipeline.control.processes.local import reference_of
 from pipeline.delta.table import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import process, run
@@ -18,7 +18,7 @@ from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
-from pipeline.store.groups import begin_run, end_run
+from pipeline.store.groups import adopt, end_run
 from pipeline.store.processes.leases import Lease, Process
 from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.reports import newest_rounds
@@ -102,7 +102,7 @@ def test_one_maintainer_at_a_time(paths: Paths, store: Engine) -> None:
 def test_beside_the_controllers_process_a_person_is_told_what_to_do(paths: Paths, store: Engine) -> None:
     """Whoever ended that one would only see it started again; once its run has ended it is as any other process."""
     Lease(store, "maintenance", "main", 30.0).acquire()
-    run_id = begin_run(store, "main", reference_of(Process.this()), "maintenance")
+    run_id = adopt(store, "maintenance", "main", None, reference_of(Process.this()))
     assert run_id is not None
     with pytest.raises(Refused, match=r"The controller runs maintenance, as process .* maintenance\.backend to none"):
         maintain(paths, threading.Event(), once=True)

@@ -48,19 +48,19 @@ def condition(group: GroupCase) -> GroupCondition:
 
 def driver(state: str = "running", ago: float = 700.0, pid: int = 7) -> Driver:
     error = "it broke" if state == "failed" else None
-    return Driver("group", "a", "h", pid, NOW - ago - 50, NOW - ago, state, error, None)
+    return Driver("group", "a", "h", pid, NOW - ago - 50, NOW - ago, state, error, None, run_id=pid)
 
 
 def lease(left: float = 20.0, pid: int = 7) -> HeldLease:
-    return HeldLease(("h", pid), NOW - 900, NOW + left)
+    return HeldLease(("h", pid), NOW - 900, NOW + left, run_id=pid)
 
 
 def begun(ago: float, pid: int | None = 8) -> ProcessRun:
-    return ProcessRun(None if pid is None else ("h", pid), NOW - ago, None, died=False, message=None)
+    return ProcessRun(pid or 0, NOW - ago, None, died=False, message=None, is_known=pid is not None)
 
 
 def died(ago: float, lived: float = 5.0, pid: int = 8) -> ProcessRun:
-    return ProcessRun(("h", pid), NOW - ago - lived, NOW - ago, died=True, message="exit code 3")
+    return ProcessRun(pid, NOW - ago - lived, NOW - ago, died=True, message="exit code 3")
 
 
 def tries(count: int = 3, pid: int = 8) -> tuple[ProcessRun, ...]:

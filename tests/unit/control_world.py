@@ -24,7 +24,7 @@ from listeners.sample import StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.backends import reference_of
+from pipeline.control.processes.local import reference_of
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.settings import Paths, Settings, load
@@ -200,10 +200,10 @@ class Fleet:
                 driver.stop()
             elif run is None and self.others[name].alive:  # found running
                 self.drivers[name], self.others[name] = self.others[name], driver
-                store.begin_run(self.engine, name, self.drivers[name].reference)
+                store.adopt(self.engine, "group", name, None, self.drivers[name].reference)
             elif run is None and group.desired != "stopped" and name not in driving:
                 run_id = store.begin_run(self.engine, name)
-                driver.start()
+                driver.start(run_id)
                 store.record_process(self.engine, run_id or 0, driver.reference)
 
     @property
@@ -282,7 +282,7 @@ class Driver:
     def alive(self) -> bool:
         return self.lease is not None
 
-    def start(self) -> None:
+    def start(self, run_id: int | None = None) -> None:
         """Start where no other driver has the lease."""
         if self.alive or self.busy or self.cut_off or self.fleet.locked:
             return
@@ -290,14 +290,14 @@ class Driver:
         number = self.fleet.pids
         process = Process(f"host-{number}", f"boot-{number}", os.getpid(), number)
         self.reference = reference_of(process)
-        lease = Lease(self.fleet.engine, "group", self.group, SECONDS, process)
+        lease = Lease(self.fleet.engine, "group", self.group, SECONDS, process, run_id)
         try:
             lease.acquire()
         except Refused:
             return
         self.lease, self.until = lease, self.fleet.clock.now + SECONDS
         self.heartbeat_until = 0.0
-        start_driver(self.fleet.engine, "group", self.group, None)
+        start_driver(self.fleet.engine, "group", self.group, None, run_id)
         heartbeat(self.fleet.engine, "group", self.group, "running", 0)
         self.roster = Roster(Settings(), Paths(self.fleet.paths.root), self.fleet.engine, self.group, lease)
         self.roster.for_pass(LAST_SEQ)

@@ -4,21 +4,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.control import controller
-from pipeline.control.processes.backends import Local, process_of, reference_of
+from pipeline.control.processes.backends import RunState
 from pipeline.control.processes.duties import Duty
+from pipeline.control.processes.local import Local, process_of, reference_of
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
-from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
+from pipeline.store.groups import Group, adopt, create, ended_runs, open_runs
 from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Process
@@ -32,22 +33,24 @@ class Started:
         self.groups: list[str] = []
         self.broken = broken
 
-    def start(self, duty: Duty) -> str:
+    limits, starts_once = Local.limits, False
+
+    def start(self, duty: Duty, _run_id: int) -> str:
         if duty.name == self.broken:
             raise ValueError("no such master")
         self.groups.append(duty.name)
         return reference_of(Process("h", "elsewhere", 7, 7))
 
-    def is_alive(self, _reference: str) -> bool | None:
-        return True
+    def observe(self, references: Collection[str]) -> dict[str, RunState]:
+        return {each: RunState(is_alive=True) for each in references}
 
     def stop(self, _reference: str) -> None:
         """Does not listen."""
 
     kill = stop
 
-    def ending(self, _reference: str) -> str:
-        return "exit code 1"
+    def find(self, process: Process) -> str | None:
+        return reference_of(process)
 
 
 @pytest.fixture
@@ -73,9 +76,9 @@ def test_a_process_of_another_user_freezes_its_group_alone(
     def refuse(_pid: int, _signal: int) -> None:
         raise PermissionError
 
-    begin_run(store, "a", reference_of(Process.this()))
+    adopt(store, "group", "a", None, reference_of(Process.this()))
     write(store, "UPDATE groups SET desired = 'stopped' WHERE name = 'a'")
-    backend = Local(tmp_path, lambda _: ["true"], os.environ)
+    backend = Local(tmp_path, lambda *_: ["true"], os.environ)
     supervisor = Supervisor(store, {"local": backend}, lambda _: None)
     with monkeypatch.context() as patched:
         patched.setattr("os.kill", refuse)
@@ -128,7 +131,7 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
     """What the system refuses is kept as an end of that run, so it is tried again later and later, not each second."""
     write(store, "UPDATE groups SET backend = 'none' WHERE name = 'b'")
 
-    def command(_duty: Duty) -> Sequence[str]:
+    def command(_duty: Duty, _run_id: int) -> Sequence[str]:
         return ["true", "\0"]
 
     supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: None)
@@ -143,10 +146,10 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
 
 def test_a_signal_without_a_name_is_an_ending_too(tmp_path: Path) -> None:
     """Those between SIGRTMIN and SIGRTMAX have none in Python; asking for it ended the controller."""
-    backend = Local(tmp_path, lambda _: ["sh", "-c", "kill -35 $$"], os.environ)
-    reference = backend.start(Group("a"))
+    backend = Local(tmp_path, lambda *_: ["sh", "-c", "kill -35 $$"], os.environ)
+    reference = backend.start(Group("a"), 1)
     backend._children[reference].wait()
-    assert backend.ending(reference) == "killed by signal 35"
+    assert backend.observe([reference])[reference] == RunState(is_alive=False, about="killed by signal 35")
 
 
 @pytest.mark.parametrize("pid", [0, -1, "7", None, 1 << 40])

@@ -13,7 +13,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.backends import reference_of
+from pipeline.control.processes.local import reference_of
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.settings import Settings, load
@@ -23,6 +23,7 @@ from pipeline.store.database.tables import operation_steps
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import (
     Group,
+    adopt,
     begin_run,
     change,
     create,
@@ -242,7 +243,7 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
     act()
     assert operation(engine, restart.operation_id).state == ("verifying" if lapsed else "running")
     lease.renew()
-    begin_run(engine, "a", reference_of(Process.this()))
+    adopt(engine, "group", "a", None, reference_of(Process.this()))
     act()
     assert open_runs(engine)["a"].stop_requested_at is not None
     end(engine, lease)

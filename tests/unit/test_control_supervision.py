@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.control.processes.backends import RunState
 from pipeline.control.processes.duties import Duty, Upkeep
 from pipeline.control.supervision import restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
@@ -26,9 +27,11 @@ class Seen:
 
     group: Duty = GROUP
     run: Run | None = None
-    is_alive: bool | None = None
+    state: RunState | None = None
     holds: bool = False
+    is_held: bool = False
     holder: str | None = None
+    starts_once: bool = False
     is_reported: bool = False  # by the run's process
     ended: tuple[ProcessRun, ...] = ()
     silent_seconds: float = 0.0
@@ -38,22 +41,26 @@ class Seen:
         return self.group.kind, self.group.name
 
 
+ALIVE, ENDED = RunState(is_alive=True), RunState(is_alive=False)
+ELSEWHERE, UNKNOWN = RunState(is_alive=None, by_lease=True), RunState(is_alive=None, about="the workspace is away")
 IDLE = Seen()
 RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, exit_message=None)
-RUNNING = Seen(run=RUN, is_alive=True, holds=True, is_reported=True)
+RUNNING = Seen(run=RUN, state=ALIVE, holds=True, is_reported=True)
 
 
 def died(ago: float, lived: float = 1.0) -> ProcessRun:
-    return ProcessRun(None, NOW - ago - lived, NOW - ago, died=True, message="exit code 1")
+    return ProcessRun(0, NOW - ago - lived, NOW - ago, died=True, message="exit code 1", is_known=False)
 
 
 def judged(groups: list[Seen]) -> tuple[Conditions, list[GroupObservation]]:
-    runs = {each.key: ProcessRun(("h", 8), each.run.started_at, None, False, None) for each in groups if each.run}
+    runs = {
+        each.key: ProcessRun(each.run.run_id, each.run.started_at, None, False, None) for each in groups if each.run
+    }
     begun = {key: run.started_at + 1 for key, run in runs.items()}
     facts = DriverFacts(
         NOW,
-        {each.key: Driver(*each.key, "h", 8, begun[each.key], NOW - 1, "running", None, 9) for each in groups
-         if each.is_reported},
+        {each.key: Driver(*each.key, "h", 8, begun[each.key], NOW - 1, "running", None, 9, each.run.run_id)
+         for each in groups if each.is_reported and each.run},
         {},
         {**{each.key: each.ended[0] for each in groups if each.ended}, **runs},
         ended={each.key: each.ended for each in groups},
@@ -62,8 +69,8 @@ def judged(groups: list[Seen]) -> tuple[Conditions, list[GroupObservation]]:
     )  # fmt: skip
     observed = [
         GroupObservation(
-            *(each.group, each.run, each.is_alive, each.holds, each.holder),
-            judge_group(facts, each.group.name, each.group.kind), each.silent_seconds,
+            each.group, each.run, each.state, each.holds, each.is_held, each.holder,
+            judge_group(facts, each.group.name, each.group.kind), each.silent_seconds, starts_once=each.starts_once,
         )
         for each in groups
     ]  # fmt: skip
@@ -94,14 +101,35 @@ CASES = {
         "stop",
     ),
     "a run that hangs is killed": (replace(RUNNING, run=replace(RUN, stop_requested_at=NOW - 61)), "kill"),
-    "a run whose process is gone has ended": (replace(RUNNING, is_alive=False, holds=False), "ended"),
-    "a driver nobody has written down is adopted": (replace(IDLE, holder="q"), "adopt"),
+    "a run whose process is gone has ended": (replace(RUNNING, state=ENDED, holds=False), "ended"),
+    "a driver nobody has written down is adopted": (replace(IDLE, is_held=True, holder="q"), "adopt"),
     "an orphan is adopted also where it shall not run, to be stopped at the next look (D15)": (
-        replace(IDLE, holder="q", group=replace(GROUP, desired="stopped")),
+        replace(IDLE, is_held=True, holder="q", group=replace(GROUP, desired="stopped")),
         "adopt",
     ),
-    "a driver on another machine is left alone": (replace(RUNNING, is_alive=None), "wait"),
-    "a driver on another machine has ended with its lease": (replace(RUNNING, is_alive=None, holds=False), "ended"),
+    "a driver on another machine is left alone": (replace(RUNNING, state=ELSEWHERE), "wait"),
+    "a driver on another machine has ended with its lease": (replace(RUNNING, state=ELSEWHERE, holds=False), "ended"),
+    "a run of which its backend cannot know now is neither dead nor alive": (
+        replace(RUNNING, state=UNKNOWN, holds=False),
+        "wait",
+    ),
+    "nor is it stopped or killed until it is known": (
+        replace(RUNNING, state=UNKNOWN, run=replace(RUN, stop_requested_at=NOW - 999)),
+        "wait",
+    ),
+    "a start without an answer is repeated where that gives the same run": (
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 31), starts_once=True),
+        "start",
+    ),
+    "it is not repeated where the run has to end": (
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 31, stop_requested_at=NOW), starts_once=True),
+        "ended",
+    ),
+    "a run whose reference was lost is found by the lease of its driver": (
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 2), holds=True, is_held=True, holder="q"),
+        "adopt",
+    ),
+    "a driver that its backend cannot end is left alone": (replace(IDLE, is_held=True), "wait"),
     "a start whose process is not known yet is waited for": (
         replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 29)),
         "wait",
@@ -148,14 +176,14 @@ def test_what_lives_and_is_silent_for_too_long_is_killed_and_has_died_of_it() ->
     for seen, expected in (
         (silent, ["kill"]),
         (replace(silent, silent_seconds=299.0), []),
-        (replace(silent, is_alive=None), ["wait"]),
+        (replace(silent, state=ELSEWHERE), ["wait"]),
         (replace(silent, group=replace(GROUP, desired="stopped")), ["stop"]),
     ):
         assert [each.what for each in planned([seen], 300.0)] == expected
     assert planned([silent]) == [], "where it is turned off nothing hangs"
     (kill,) = planned([silent], 300.0)
     assert kill.died
-    noted = replace(silent, is_alive=False, holds=False, run=replace(RUN, exit_message=kill.about))
+    noted = replace(silent, state=ENDED, holds=False, run=replace(RUN, exit_message=kill.about))
     (ended,) = planned([noted], 300.0)
     assert (ended.what, ended.about, ended.died) == ("ended", "killed, as it hung: it was silent for 301 s", True)
 
@@ -175,7 +203,7 @@ def test_maintenance_is_a_duty_beside_the_groups() -> None:
 def test_maintenance_that_others_have_started_is_left_to_them(desired: str) -> None:
     """The controller waits as long as it runs and takes no run for it, so never ends it; then it starts its own."""
     upkeep = replace(IDLE, group=Upkeep("local", desired))
-    (wait,) = planned([replace(upkeep, holder="q")])
+    (wait,) = planned([replace(upkeep, is_held=True, holder="q")])
     assert (wait.what, wait.kind, wait.about) == (
         "wait",
         "maintenance",
@@ -186,7 +214,7 @@ def test_maintenance_that_others_have_started_is_left_to_them(desired: str) -> N
 
 def test_a_run_that_was_asked_to_end_has_not_died() -> None:
     """Only deaths that nobody asked for count against a group's budget."""
-    gone = replace(RUNNING, is_alive=False, holds=False)
+    gone = replace(RUNNING, state=ENDED, holds=False)
     assert planned([gone])[0].died
     assert not planned([replace(gone, run=replace(RUN, stop_requested_at=NOW - 1))])[0].died
 
@@ -221,7 +249,7 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     """Three groups start at a time, so that a small machine is not overwhelmed (D21)."""
     idle = [replace(IDLE, group=replace(GROUP, name=f"g{number:02}")) for number in range(30)]
     assert len(starts(planned(idle))) == 3
-    starting = [replace(each, run=replace(RUN, started_at=NOW - 5), is_alive=True) for each in idle[:3]]
+    starting = [replace(each, run=replace(RUN, started_at=NOW - 5), state=ALIVE) for each in idle[:3]]
     assert starts(planned([*starting, *idle[3:]])) == []
     shown = [replace(each, is_reported=True) for each in starting]
     assert starts(planned([*shown, *idle[3:]])) == ["g03", "g04", "g05"]
@@ -242,7 +270,7 @@ def test_a_mass_failure_is_tried_one_at_a_time() -> None:
     assert starts(planned(many(10, dead=6))) == [], "it is too early for a try"
     later = many(10, dead=6, ago=31.0)
     assert starts(planned(later)) == ["g00"], "one try"
-    trying = [replace(later[0], run=replace(RUN, started_at=NOW - 5), is_alive=True), *later[1:]]
+    trying = [replace(later[0], run=replace(RUN, started_at=NOW - 5), state=ALIVE), *later[1:]]
     assert starts(planned(trying)) == [], "as long as it has not reported"
     trying[0] = replace(trying[0], holds=True, is_reported=True)
     assert mass_failure(trying) is None
@@ -253,7 +281,7 @@ def test_a_mass_failure_is_tried_one_at_a_time() -> None:
 def test_a_mass_failure_ends_for_restarts_when_the_first_driver_runs() -> None:
     """After a reboot one try shows that the shared cause is gone: the others follow three at a time (D16)."""
     later = many(10, dead=10, ago=31.0)
-    runs = replace(later[0], run=replace(RUN, started_at=NOW - 5), is_alive=True, holds=True, is_reported=True)
+    runs = replace(later[0], run=replace(RUN, started_at=NOW - 5), state=ALIVE, holds=True, is_reported=True)
     assert mass_failure([runs, *later[1:]]) is not None
     assert len(starts(planned([runs, *later[1:]]))) == 3
     older = replace(runs, run=replace(RUN, started_at=NOW - 40))
@@ -266,7 +294,7 @@ def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dea
     seen = many(count, min(dead, count), ago)
     begun = set(starts(planned(seen)))
     after = [
-        replace(each, run=replace(RUN, started_at=NOW), is_alive=True) if each.group.name in begun else each
+        replace(each, run=replace(RUN, started_at=NOW), state=ALIVE) if each.group.name in begun else each
         for each in seen
     ]
     assert not begun & set(starts(planned(after)))

@@ -25,11 +25,11 @@ from pipeline.health.source import SourceReading
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)
-DRIVER = Driver("group", "a", "host", 1, NOW - 600, NOW - 2, "running", None, 9)
+DRIVER = Driver("group", "a", "host", 1, NOW - 600, NOW - 2, "running", None, 9, run_id=1)
 CONTROLLER = Driver("controller", "main", "host", 5, NOW - 600, NOW - 2, "running", None, None)
 REPORTED = ReportedStream("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
 LEASE = HeldLease(DRIVER.process, NOW - 600, NOW + 20)
-RUN = ProcessRun(DRIVER.process, NOW - 610, None, died=False, message=None)
+RUN = ProcessRun(1, NOW - 610, None, died=False, message=None)
 LEVEL = SourceReading(NOW - 2, 0.0, 0.0, 0, 60.0)
 SUPERVISED, BY_HAND = GroupIntent("running", "local"), GroupIntent("running")
 
@@ -125,7 +125,7 @@ def test_a_lost_lease_counts_at_once() -> None:
 @pytest.mark.proves("G133")
 def test_a_start_that_failed_counts_at_once() -> None:
     """A start that came to nothing is shown with its reason, though nothing ever reported."""
-    failed = ProcessRun(None, NOW - 1, NOW - 1, died=True, message="no such file: spark")
+    failed = ProcessRun(2, NOW - 1, NOW - 1, died=True, message="no such file: spark", is_known=False)
     assert Given(driver=None, lease=None, run=failed).group() == (
         "dead",
         "could not be started 1 s ago: no such file: spark",
@@ -137,8 +137,8 @@ def test_a_start_that_failed_counts_at_once() -> None:
 @pytest.mark.parametrize(
     "given_new",
     [
-        Given(lease=None, run=ProcessRun(("host", 2), NOW - 3, None, died=False, message=None)),
-        Given(lease=None, run=ProcessRun(None, NOW - 3, None, died=False, message=None)),
+        Given(lease=None, run=ProcessRun(2, NOW - 3, None, died=False, message=None)),
+        Given(lease=None, run=ProcessRun(2, NOW - 3, None, died=False, message=None, is_known=False)),
         Given(run=None, lease=HeldLease(("host", 2), NOW - 3, NOW + 20)),
     ],
     ids=["the controller has started one", "it is being started", "another process holds the lease"],
@@ -293,7 +293,7 @@ processes = st.tuples(st.just("host"), st.integers(1, 3))
 def drivers(kind: str, name: str) -> st.SearchStrategy[Driver | None]:
     made = st.builds(
         lambda process, started, heartbeat_age, state, error: Driver(
-            kind, name, process[0], process[1], NOW - started, NOW - heartbeat_age, state, error, 9
+            kind, name, process[0], process[1], NOW - started, NOW - heartbeat_age, state, error, 9, run_id=process[1]
         ),
         processes, ages, ages, st.sampled_from(["starting", "running", "failed", "stopped", "skewed", "purple"]),
         st.sampled_from([None, "it broke"]),
@@ -305,9 +305,9 @@ leases = st.none() | st.builds(lambda process, since, left: HeldLease(process, N
                                ages, st.sampled_from([-20.0, 0.0, 20.0]))  # fmt: skip
 runs = st.none() | st.builds(
     lambda process, started, over, died: ProcessRun(
-        process, NOW - started, None if over is None else NOW - over, died=died, message="exit code 1"
+        process, NOW - started, None if over is None else NOW - over, died=died, message="exit code 1",
     ),
-    st.none() | processes, ages, st.none() | st.sampled_from([1.0, 30.0]), st.booleans(),
+    st.integers(0, 3), ages, st.none() | st.sampled_from([1.0, 30.0]), st.booleans(),
 )  # fmt: skip
 intents = st.none() | st.builds(
     GroupIntent, st.sampled_from(["running", "drained", "stopped"]), st.sampled_from(["none", "local"])
@@ -356,7 +356,7 @@ def fleets(draw: st.DrawFn) -> FleetFacts:
 def test_a_group_that_gives_up_or_loops_is_down_until_nobody_wants_it() -> None:
     """Ingest exports the judgement: gone or started after a death is down, stopped is not wanted."""
     failed, gone = replace(DRIVER, state="failed"), ended(20)
-    again = replace(RUN, process=None, started_at=NOW - 10)
+    again = replace(RUN, run_id=2, is_known=False, started_at=NOW - 10)
     looping = Given(driver=None, run=again, lease=None, past=(gone,))
     assert Given().judge().wanted_groups == {"a": False}
     assert Given(driver=failed, run=gone, lease=None).judge().wanted_groups == {"a": True}
@@ -440,14 +440,12 @@ def test_several_alarms_of_the_controller_are_counted_in_the_headline_and_stand_
 
 
 @pytest.mark.parametrize("lease", [LEASE, None])
-@pytest.mark.parametrize("process", [DRIVER.process, None])
-def test_a_driver_that_beats_after_the_end_on_record_is_another_process(
-    lease: HeldLease | None, process: tuple[str, int] | None
-) -> None:
+@pytest.mark.parametrize("run_id", [1, 2])
+def test_a_driver_that_beats_after_the_end_on_record_is_another_process(lease: HeldLease | None, run_id: int) -> None:
     """A process id comes again, and a start that fails says nothing of a driver that another program started."""
-    run = ProcessRun(process, NOW - 301, NOW - 300, died=True, message="killed")
+    run = ProcessRun(run_id, NOW - 301, NOW - 300, died=True, message="killed")
     assert Given(run=run, lease=lease).group() == ("running", None)
-    run = ProcessRun(process, NOW - 100, NOW - 99, died=True, message="killed")
+    run = ProcessRun(run_id, NOW - 100, NOW - 99, died=True, message="killed")
     assert Given(run=run, lease=lease).group() == ("running", None)
 
 

@@ -27,7 +27,8 @@ from pipeline.session import waits_for_cores
 from pipeline.settings import Paths, load
 from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store
-from pipeline.store.database.tables import drivers
+from pipeline.store.database.tables import drivers, group_runs
+from pipeline.store.groups import begin_run, end_run, submit_stop
 from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import bronze_readers, start_driver
 from pipeline.store.reports import write_backlog
@@ -451,3 +452,37 @@ def test_a_driver_says_with_its_heartbeats_from_where_it_reads(tmp_path: Path) -
     telemetry.close()
     engine.dispose()
     assert said == [7, 7, 9]
+
+
+@pytest.mark.parametrize("how", ["stop requested", "run ended", "run forgotten"])
+def test_a_driver_ends_in_order_where_its_run_is_not_wanted(tmp_path: Path, how: str) -> None:
+    """Law: the control store alone stops a driver, as no signal reaches a job: also one whose run was given up."""
+    settings, paths = load(tmp_path, {"TURNOUT_METRICS__HEARTBEAT_SECONDS": "0.5"})
+    engine = open_store(settings, paths)
+    run_id = begin_run(engine, "a")
+    assert run_id is not None
+    start_driver(engine, "group", "a", None, run_id)
+    stop, asked = threading.Event(), threading.Event()
+    telemetry = Telemetry(settings.metrics, paths, "group", "a")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("group", "a", engine, stop, None, run_id), telemetry, attached)
+
+    def meanwhile() -> None:
+        if asked.is_set():
+            return
+        assert not stop.is_set(), "a run that is wanted goes on"
+        asked.set()
+        if how == "stop requested":
+            submit_stop(engine, run_id)
+        elif how == "run ended":
+            end_run(engine, run_id, "what started it ended before its process was known", died=False)
+        else:
+            with engine.begin() as connection:
+                connection.execute(group_runs.delete())
+
+    query: Any = SimpleNamespace(isActive=True, exception=lambda: None, stop=lambda: None)
+    assert driver.supervise(lambda: query, meanwhile, lambda: 0, once=False) == 0
+    telemetry.close()
+    with engine.connect() as connection:
+        assert connection.scalar(select(drivers.c.state)) == "stopped"
+    engine.dispose()

@@ -18,7 +18,6 @@ from pipeline.control.operations.definition import (
     intent_of,
 )
 from pipeline.control.operations.facts import GameFacts, GroupFacts
-from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
@@ -144,10 +143,10 @@ def _old_drivers(context: ControlContext, operation: Operation) -> dict[str, int
     old: dict[str, int | None] = {}
     for name in operation.preview:
         run, driver = runs.get(name), drivers.get(name)
-        holder = driver.process if driver is not None and driver.since <= operation.requested_at else None
+        holder = driver if driver is not None and driver.since <= operation.requested_at else None
         is_old = run is not None and run.started_at <= operation.requested_at
         if is_old or holder is not None:
-            requested = run is not None and (is_old or (holder is not None and run.reference == reference_of(holder)))
+            requested = run is not None and (is_old or (holder is not None and holder.run_id == run.run_id))
             old[name] = run.run_id if run is not None and requested else None
     return old
 

@@ -64,6 +64,7 @@ def log_name(kind: str, name: str) -> str:
     return f"{described(kind, name).replace(' ', '-')}.log"
 
 
-def arguments(duty: Duty) -> tuple[str, ...]:
-    """Return the words of the turnout command that does it."""
-    return ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)
+def arguments(duty: Duty, run_id: int) -> tuple[str, ...]:
+    """Return the words of the turnout command that does it, as a run of the control store."""
+    command = ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)
+    return (*command, "--run-id", str(run_id))

@@ -6,11 +6,10 @@ processes of this machine are ended; law L4 makes a late one harmless.
 """
 
 import logging
-import os
 
 from sqlalchemy import Engine
 
-from pipeline.control.processes.backends import Backend, reference_of
+from pipeline.control.processes.backends import Backend
 from pipeline.control.processes.duties import described
 from pipeline.health.liveness import Driver, DriverFacts
 from pipeline.store.processes.drivers import record_hung
@@ -27,7 +26,6 @@ def find(facts: DriverFacts, watched_since: float, max_silent: float) -> list[Dr
         for driver in facts.drivers.values()
         if driver.kind in _KINDS
         and driver.state != "stopped"
-        and driver.pid != os.getpid()
         and facts.now - max(driver.heartbeat_at, watched_since) > max_silent
     ]
 
@@ -39,12 +37,13 @@ def end(engine: Engine, backend: Backend, driver: Driver, now: float) -> None:
         Refused: it belongs to another user.
     """
     process = held_by(engine, driver.kind, driver.name)
-    if process is None or (process.host, process.pid) != driver.process:
+    reference = None if process is None else backend.find(process)
+    if process is None or reference is None or process.address != driver.process:
         return  # without a lease nobody knows whether the process with its id is still the same
-    if not process.is_here() or process.is_dead():
+    if not backend.observe([reference])[reference].is_alive:
         return
     silent_seconds = driver.heartbeat_age(now)
     why = f"killed, as it hung: it was silent for {silent_seconds:.0f} s. What started it has to start it again"
-    backend.kill(reference_of(process))
+    backend.kill(reference)
     record_hung(engine, driver, why)
     _log.warning("%s: %s", described(driver.kind, driver.name), why)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty
-from pipeline.control.processes.signals import STOP_SECONDS
+from pipeline.control.processes.local import Local
 from pipeline.health.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.liveness import ProcessRun
 from pipeline.store.processes.liveness import Run
@@ -29,11 +30,14 @@ class GroupObservation:
 
     group: Duty
     run: Run | None  # the one that has not ended
-    is_alive: bool | None  # its process; None: there is none, or it cannot be known from here
-    holds: bool  # the run's process holds the group's lease
-    holder: str | None  # the reference of another process that does
+    state: RunState | None  # of its run; None: there is none, or nobody can find it yet
+    holds: bool  # the run's driver holds the group's lease
+    is_held: bool  # a driver does, of this run or of none
+    holder: str | None  # its reference, where it is of no run or that run has none yet, and its backend could end it
     condition: GroupCondition
-    silent_seconds: float = 0.0  # since the run's process gave its last sign of life, as far as we have watched it
+    silent_seconds: float = 0.0  # since the run's driver gave its last sign of life, as far as we have watched it
+    limits: Limits = Local.limits
+    starts_once: bool = False  # a start that nobody knows the result of can be repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +111,44 @@ def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | N
     if group.backend == "none" and run is None:
         return None
     if run is None:
-        return None if seen.holder is None else _of_other(seen, seen.holder)
+        return _of_other(seen) if seen.is_held else None
     if group.backend == "none":
         return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
     if run.reference is None:
-        if is_within(run.started_at, _UNSEEN_SECONDS, now):
-            return Action("wait", group.name, "its process is being started")
-        reason = "what started it ended before its process was known"
-        return Action("ended", group.name, reason, run.run_id)
-    if seen.is_alive is False or (seen.is_alive is None and not seen.holds):
-        why = run.exit_message or ""  # of one that was killed
+        return _of_unknown(seen, run, now)
+    state = seen.state or RunState(is_alive=None, about="this controller has not its backend")
+    if state.is_alive is False or (state.is_alive is None and state.by_lease and not seen.holds):
+        why = run.exit_message or state.about  # the first of a run that was killed
         return Action("ended", group.name, why, run.run_id, run.reference, died=run.stop_requested_at is None)
-    if seen.is_alive is None:
-        return Action("wait", group.name, "its process is on another machine: look there")
+    if state.is_alive is None:
+        elsewhere = "its process is on another machine: look there"
+        return Action("wait", group.name, elsewhere if state.by_lease else state.about)
     if run.stop_requested_at is None:
         if group.desired != "stopped":
             return None if seen.silent_seconds <= max_silent else _kill(seen, run)
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
-    if is_within(run.stop_requested_at, STOP_SECONDS, now):
+    if is_within(run.stop_requested_at, seen.limits.stop_seconds, now):
         return Action("stop", group.name, "it has to end", run.run_id, run.reference)
-    reason = f"it has not ended {STOP_SECONDS:.0f} s after its stop was requested"
+    reason = f"it has not ended {seen.limits.stop_seconds:.0f} s after its stop was requested"
     return Action("kill", group.name, reason, run.run_id, run.reference)
 
 
-def _of_other(seen: GroupObservation, holder: str) -> Action:
+def _of_unknown(seen: GroupObservation, run: Run, now: float) -> Action:
+    """Return what to do about a run that was begun, and that no backend's reference is known of."""
+    name = seen.group.name
+    if seen.holds and seen.holder is not None:
+        return Action("adopt", name, "found by the lease of its driver", run.run_id, seen.holder)
+    if is_within(run.started_at, _UNSEEN_SECONDS, now):
+        return Action("wait", name, "its process is being started")
+    if seen.starts_once and run.stop_requested_at is None and seen.group.desired != "stopped":
+        return Action("start", name, "its start had no answer", run.run_id)
+    return Action("ended", name, "what started it ended before its process was known", run.run_id)
+
+
+def _of_other(seen: GroupObservation) -> Action:
     """Return what to do about a process that no controller has written down: a group's belongs to the controller."""
-    if seen.group.kind == "group":
-        return Action("adopt", seen.group.name, "found running", reference=holder)
+    if seen.group.kind == "group" and seen.holder is not None:
+        return Action("adopt", seen.group.name, "found running", reference=seen.holder)
     return Action("wait", seen.group.name, "a process does it that no controller has started")
 
 
@@ -144,7 +159,7 @@ def _kill(seen: GroupObservation, run: Run) -> Action:
 
 def _wants_start(seen: GroupObservation) -> bool:
     group = seen.group
-    idle = seen.run is None and seen.holder is None
+    idle = seen.run is None and not seen.is_held
     return idle and group.backend != "none" and group.desired != "stopped"
 
 

@@ -13,12 +13,11 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control.operations import isolation
-from pipeline.control.processes.backends import Backend, process_of, reference_of
+from pipeline.control.processes.backends import Backend, RunState
 from pipeline.control.processes.duties import Duty, described
-from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, Unclear
 from pipeline.health.condition import (
     WINDOW_SECONDS,
     Conditions,
@@ -131,12 +130,12 @@ class Supervisor:
         return all(_key(each) in frozen for each in running)
 
     def _stop_one(self, seen: GroupObservation, now: float) -> None:
-        backend, run = self.backends.get(seen.group.backend), seen.run
-        if backend is None or run is None or run.reference is None:
+        backend, run, state = self.backends.get(seen.group.backend), seen.run, seen.state
+        if backend is None or run is None or run.reference is None or state is None:
             return
-        if not seen.is_alive:
-            store.end_run(self.engine, run.run_id, backend.ending(run.reference), died=run.stop_requested_at is None)
-        elif not is_within(run.stop_requested_at or now, STOP_SECONDS, now):
+        if state.is_alive is False or (state.is_alive is None and state.by_lease):
+            store.end_run(self.engine, run.run_id, state.about, died=run.stop_requested_at is None)
+        elif not is_within(run.stop_requested_at or now, backend.limits.stop_seconds, now):
             backend.kill(run.reference)
         else:
             self._stop(run.run_id, run.reference, backend)
@@ -144,18 +143,19 @@ class Supervisor:
     def _apply(self, action: Action, duty: Duty, now: float) -> None:
         backend, run_id, reference = self.backends.get(duty.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
-            ending = action.about or (backend.ending(reference) if backend else "")
             group = duty if isinstance(duty, Group) and action.died else None
             active_games = None if group is None else self.active_games(group.name)
-            store.end_run(self.engine, run_id, ending, died=action.died, active_games=active_games)
+            store.end_run(self.engine, run_id, action.about, died=action.died, active_games=active_games)
             if group is not None:
                 self._isolate(group, now)
         if backend is None:
+            if action.what == "start":
+                raise Refused(_unusable(duty))
             return
         if action.what == "start":
-            self._start(duty, backend)
+            self._start(duty, backend, run_id)
         elif action.what == "adopt":
-            store.begin_run(self.engine, duty.name, reference, duty.kind)
+            store.adopt(self.engine, duty.kind, duty.name, run_id, reference, backend.limits.start_seconds)
         elif action.what == "stop" and run_id is not None:
             self._stop(run_id, reference, backend)
         elif action.what == "kill" and run_id is not None:
@@ -163,12 +163,16 @@ class Supervisor:
                 store.note_ending(self.engine, run_id, action.about)
             backend.kill(reference)
 
-    def _start(self, duty: Duty, backend: Backend) -> None:
-        run_id = store.begin_run(self.engine, duty.name, kind=duty.kind)
+    def _start(self, duty: Duty, backend: Backend, run_id: int | None) -> None:
+        """Start a run, or once more the one whose start had no answer."""
+        if run_id is None:
+            run_id = store.begin_run(self.engine, duty.name, duty.kind, backend.limits.start_seconds)
         if run_id is None:
             return  # another controller was first
         try:
-            reference = backend.start(duty)
+            reference = backend.start(duty, run_id)
+        except Unclear:
+            raise  # the run may have begun: the next try finds out
         except Transient as error:
             store.end_run(self.engine, run_id, str(error), died=True)
             return
@@ -221,40 +225,65 @@ def observe(
     observed = []
     for kind in dict.fromkeys(duty.kind for duty in duties):
         runs, driving = store.open_runs(engine, kind), store.active_drivers(engine, kind)
+        states = _states(backends, [each for each in duties if each.kind == kind], runs)
         for duty in duties:
             if duty.kind == kind:
                 condition = conditions.groups.get(duty.name) if kind == "group" else None
                 condition = condition or judge_group(facts, duty.name, kind)
                 run, backend = runs.get(duty.name), backends.get(duty.backend)
-                seen = _observe_one(duty, run, condition, driving.get(duty.name), backend)
+                state = None if run is None else states.get(run.run_id)
+                seen = _observe_one(duty, run, state, condition, driving.get(duty.name), backend)
                 since = max(watched_since, _last_sign(run, facts.drivers.get((kind, duty.name)), facts.now))
                 observed.append(replace(seen, silent_seconds=facts.now - since))
     return observed
 
 
+def _states(backends: Mapping[str, Backend], duties: Sequence[Duty], runs: Mapping[str, Run]) -> dict[int, RunState]:
+    """Return what each backend knows of the runs of its duties, by run: each answers once, for all of them."""
+    states: dict[int, RunState] = {}
+    for name, backend in backends.items():
+        open_runs = [runs[each.name] for each in duties if each.backend == name and each.name in runs]
+        known = {each.reference: each.run_id for each in open_runs if each.reference is not None}
+        if known:
+            states |= {known[reference]: state for reference, state in backend.observe(known.keys()).items()}
+    return states
+
+
 def _last_sign(run: Run | None, driver: Driver | None, now: float) -> float:
     """Return when a run's process gave its last sign of life."""
-    process = None if run is None else process_of(run.reference or "")
-    if run is None or process is None:
+    if run is None or run.reference is None:
         return now
-    if driver is None or driver.process != (process.host, process.pid):
+    if driver is None or driver.run_id != run.run_id:
         return run.started_at
     return max(run.started_at, driver.heartbeat_at)
 
 
 def _observe_one(
-    group: Duty, run: Run | None, condition: GroupCondition, driver: GroupDriver | None, backend: Backend | None
+    group: Duty,
+    run: Run | None,
+    state: RunState | None,
+    condition: GroupCondition,
+    driver: GroupDriver | None,
+    backend: Backend | None,
 ) -> GroupObservation:
-    holder = None if driver is None or driver.process.is_dead() else driver.process
-    reference = run.reference if run is not None else None
-    is_its_own = reference is not None and holder is not None and process_of(reference) == holder
-    return GroupObservation(
+    is_its_own = run is not None and driver is not None and driver.run_id == run.run_id
+    is_settled = is_its_own and run is not None and run.reference is not None
+    seen = GroupObservation(
         group=group,
         run=run,
-        is_alive=None if reference is None or backend is None else backend.is_alive(reference),
+        state=state,
         holds=is_its_own,
-        holder=None if holder is None or is_its_own else reference_of(holder),
+        is_held=driver is not None,
+        holder=None if driver is None or backend is None or is_settled else backend.find(driver.process),
         condition=condition,
+    )
+    return seen if backend is None else replace(seen, limits=backend.limits, starts_once=backend.starts_once)
+
+
+def _unusable(duty: Duty) -> str:
+    return (
+        f"this controller cannot start what has the backend {duty.backend}: on a machine it starts processes (local), "
+        "and jobs (databricks) where DATABRICKS_HOST names a workspace; a controller in a workspace starts jobs alone"
     )
 
 

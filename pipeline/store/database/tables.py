@@ -94,6 +94,7 @@ group_runs = store_table(  # processes that the controller has started: drivers 
     Column("exit_message", Text),  # how it ended
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
     Column("kind", String(16), nullable=False, server_default="group"),  # group | maintenance, whose name is main
+    Column("start_seconds", Float, nullable=False, server_default="120"),  # its driver may take so long to report
     allowed={"died": _FLAG, "kind": get_args(RunKind)},
 )
 
@@ -118,6 +119,7 @@ drivers = store_table(  # running processes and their heartbeats
     Column("metrics_address", String(255)),
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
     Column("reads_from", BigInteger),  # the version of bronze that its queries read next; null: it has not said
+    Column("run_id", Integer),  # the run of `group_runs` that it is; null: no controller started or adopted it
     allowed={"kind": get_args(ProcessKind), "pid": _PID, "state": get_args(ProcessState)},
 )
 
@@ -133,6 +135,7 @@ leases = store_table(  # which process should be each driver; its times are of t
     Column("epoch", Integer, nullable=False),  # grows with every new holder
     Column("since", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
+    Column("run_id", Integer),  # as in `drivers`
     allowed={"kind": get_args(ProcessKind), "pid": _PID, "epoch": "> 0"},
 )
 

@@ -26,8 +26,13 @@ _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 
 
-def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None) -> None:
+def start_driver(
+    engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None, run_id: int | None = None
+) -> None:
     """Note that this process now drives the ingest or the group; its predecessor's row is taken over.
+
+    `run_id` is the run that a controller started it for, None where it was started by hand; one that a controller has
+    adopted meanwhile has its run in its lease.
 
     From where its queries read is known only of a predecessor on this machine, whose checkpoint they go on from.
     """
@@ -40,6 +45,7 @@ def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: 
         "error": None,
         "metrics_address": metrics_address,
         "frontier_seq": None,
+        "run_id": run_id if run_id is not None else _adopted_as(kind, name),
     }
     is_here = drivers.c.host == row["host"]
     taken_over = {**row, "reads_from": case((is_here, drivers.c.reads_from), else_=None)}
@@ -74,6 +80,13 @@ def heartbeat(
         if reads_from is not None:
             values["reads_from"] = reads_from
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
+
+
+def _adopted_as(kind: str, name: str) -> Any:
+    """Return, as SQL, the run that the lease of this very process names."""
+    is_its = (leases.c.kind == kind) & (leases.c.name == name)
+    is_ours = (leases.c.pid == os.getpid()) & (leases.c.host == socket.gethostname())
+    return select(leases.c.run_id).where(is_its, is_ours, leases.c.expires_at > store_now()).scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,11 @@ class Process:
         """Whether it can be signalled: a pid of 0 or less is many processes, ourselves among them."""
         return 0 < self.pid < _MAX_PID
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and process id, as a driver reports itself."""
+        return self.host, self.pid
+
     def is_here(self) -> bool:
         """Tell whether it is one of this machine and container, of which we can know."""
         return self.pid_namespace is not None and self.pid_namespace == _pid_namespace()
@@ -143,10 +148,19 @@ class Lease:
     """A driver's lease on ingest or on one group. Every write of it is a compare-and-set on its holder and epoch."""
 
     def __init__(
-        self, engine: Engine, kind: ProcessKind, name: str, seconds: float, process: Process | None = None
+        self,
+        engine: Engine,
+        kind: ProcessKind,
+        name: str,
+        seconds: float,
+        process: Process | None = None,
+        run_id: int | None = None,
     ) -> None:
-        """Prepare a lease for this process, or for another one; `acquire` takes it."""
-        self._engine, self._kind, self.name, self.seconds = engine, kind, name, seconds
+        """Prepare a lease for this process, or for another one; `acquire` takes it.
+
+        `run_id` is the run that a controller started the process for.
+        """
+        self._engine, self._kind, self.name, self.seconds, self._run_id = engine, kind, name, seconds, run_id
         self._process = process or Process.this()
         self._token = secrets.token_hex(16)
         self.epoch = 0  # grows with every new holder; 0 before the first `acquire`
@@ -245,7 +259,7 @@ class Lease:
 
     def _values(self, epoch: int) -> dict[str, Any]:
         times = {"since": store_now(), "expires_at": store_now() + self.seconds}
-        return {**asdict(self._process), "token": self._token, "epoch": epoch, **times}
+        return {**asdict(self._process), "run_id": self._run_id, "token": self._token, "epoch": epoch, **times}
 
 
 def held_by(engine: Engine, kind: str, name: str) -> Process | None:
@@ -257,7 +271,9 @@ def held_by(engine: Engine, kind: str, name: str) -> Process | None:
 
 
 @contextmanager
-def leased(engine: Engine, wanted: Store, kind: ProcessKind, name: str) -> Iterator[Lease | None]:
+def leased(
+    engine: Engine, wanted: Store, kind: ProcessKind, name: str, run_id: int | None = None
+) -> Iterator[Lease | None]:
     """Hold a driver's lease while the block runs, whatever keeps its thread busy; None when leases are turned off.
 
     Raises:
@@ -266,7 +282,7 @@ def leased(engine: Engine, wanted: Store, kind: ProcessKind, name: str) -> Itera
     if not wanted.leases:
         yield None
         return
-    lease = Lease(engine, kind, name, wanted.lease_seconds)
+    lease = Lease(engine, kind, name, wanted.lease_seconds, run_id=run_id)
     lease.acquire()
     ended = threading.Event()
     keeper = threading.Thread(target=_keep, args=(lease, ended), name="lease", daemon=True)

@@ -3,7 +3,6 @@
 What is shown, exported or steered goes by `judge_groups` and `DriverFacts.judge` of what this reads.
 """
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
@@ -39,6 +38,7 @@ class Run:
     exit_message: str | None
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
     kind: str = "group"
+    start_seconds: float = START_LIMIT_SECONDS  # so long its driver may take until it reports
 
 
 RUN_COLUMNS: Final = tuple(
@@ -70,10 +70,10 @@ def drivers_in(
     """Return the same within a transaction."""
     moment = float(connection.execute(select(store_now())).scalar_one()) if now is None else now
     found = [Driver(*row) for row in connection.execute(select(*(drivers.c[each] for each in Driver.__slots__)))]
-    columns = (leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at"))
+    columns = (leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at", "run_id"))
     held = {
-        (kind, name): HeldLease((host, pid), *times)
-        for kind, name, host, pid, *times in connection.execute(select(*columns))
+        (kind, name): HeldLease((host, pid), *rest)
+        for kind, name, host, pid, *rest in connection.execute(select(*columns))
     }
     newest_ids, lived = _newest_runs(connection)
     newest, ended = _runs(connection, newest_ids, moment - WINDOW_SECONDS)
@@ -97,7 +97,7 @@ def judge_controller(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECOND
 
 def _newest_runs(connection: Connection) -> tuple[list[int], dict[_Key, float]]:
     """Return the ids of the newest runs, and when the last run of each ended that lived, see `DriverFacts.lived`."""
-    has_lived = group_runs.c.ended_at - group_runs.c.started_at >= START_LIMIT_SECONDS
+    has_lived = group_runs.c.ended_at - group_runs.c.started_at >= group_runs.c.start_seconds
     lived = func.max(case((has_lived | (group_runs.c.died == 0), group_runs.c.ended_at)))
     columns = (
         group_runs.c.kind,
@@ -118,18 +118,12 @@ def _runs(
     ended: defaultdict[_Key, list[ProcessRun]] = defaultdict(list)
     wanted = group_runs.c.run_id.in_(newest_ids) | (group_runs.c.ended_at > since)
     for run in sorted(runs_in(connection, wanted), key=lambda each: each.run_id, reverse=True):
-        key, process = (run.kind, run.group_name), _process(run)
-        each = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
+        key = (run.kind, run.group_name)
+        each = ProcessRun(
+            run.run_id, run.started_at, run.ended_at, run.died, run.exit_message,
+            is_known=run.reference is not None, start_seconds=run.start_seconds,
+        )  # fmt: skip
         newest.setdefault(key, each)
         if run.ended_at is not None and run.ended_at > since:
             ended[key].append(each)
     return newest, dict(ended)
-
-
-def _process(run: Run) -> tuple[str, int] | None:
-    """Return host and process id of what a backend started; None where its reference does not say."""
-    try:
-        found = json.loads(run.reference or "null")
-        return found["host"], found["pid"]
-    except (KeyError, TypeError, ValueError):
-        return None  # another backend has a form of its own

@@ -65,6 +65,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float), sa.Column("died", sa.Integer, nullable=False, server_default="0"),
         sa.Column("exit_message", sa.Text), sa.Column("active_games", sa.Text),
         sa.Column("kind", sa.String(16), nullable=False, server_default="group"),
+        sa.Column("start_seconds", sa.Float, nullable=False, server_default="120"),
         allowed={"died": "IN (0, 1)", "kind": ("group", "maintenance")},
     )  # fmt: skip
     _table(
@@ -79,7 +80,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Float, nullable=False), sa.Column("heartbeat_at", sa.Float, nullable=False),
         sa.Column("state", sa.String(16), nullable=False), sa.Column("error", sa.Text),
         sa.Column("metrics_address", sa.String(255)), sa.Column("frontier_seq", sa.BigInteger),
-        sa.Column("reads_from", sa.BigInteger),
+        sa.Column("reads_from", sa.BigInteger), sa.Column("run_id", sa.Integer),
         allowed={
             "kind": ("ingest", "group", "controller", "maintenance"), "pid": "BETWEEN 1 AND 2147483647",
             "state": ("starting", "running", "skewed", "failed", "stopped"),
@@ -92,6 +93,7 @@ def upgrade() -> None:
         sa.Column("pid", sa.Integer, nullable=False), sa.Column("started", sa.BigInteger),
         sa.Column("token", sa.String(32), nullable=False), sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("since", sa.Float, nullable=False), sa.Column("expires_at", sa.Float, nullable=False),
+        sa.Column("run_id", sa.Integer),
         allowed={
             "kind": ("ingest", "group", "controller", "maintenance"), "pid": "BETWEEN 1 AND 2147483647",
             "epoch": "> 0",
