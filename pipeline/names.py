@@ -12,6 +12,9 @@ from typing import Final, Literal, NewType
 
 GameKey = NewType("GameKey", str)
 
+Backend = Literal["none", "local", "databricks"]
+"""Who starts a group's driver: not turnout, or the controller, as a process beside it or as a job of a workspace."""
+
 MAX_NAME_BYTES: Final = 256
 MALFORMED: Final = GameKey("malformed_wrapper")
 """Key of rows with a malformed wrapper. It has no hash part, so no game can ever own it."""

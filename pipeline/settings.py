@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.errors import Refused, StorageError
-from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
+from pipeline.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
     Range,
@@ -225,10 +225,11 @@ class Dashboard:
 class Maintenance:
     """How tables stay small and quick to read: see docs/maintenance.md."""
 
-    backend: Literal["none", "local"] = "local"
+    backend: Backend = "local"
     """Who runs maintenance. `local`: the controller, as a process beside it; it waits while a process that you started
-    runs, and never stops that one. `none`: not turnout, and neither `turnout status` nor an alert reports
-    its absence. The next controller stops what an earlier one started."""
+    runs, and never stops that one. `databricks`: a job of the workspace, by the job's own schedule; `turnout status`
+    judges its last round. `none`: not turnout, and neither `turnout status` nor an alert reports its absence. The next
+    controller stops what an earlier one started."""
 
     interval_minutes: Annotated[float, Range(1, 1440)] = 15.0
     """Time between the end of a round and the next one."""

@@ -129,6 +129,9 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
     with _driving(settings, paths, "group", name, run_id) as duty:
+        duty.heed()
+        if duty.stop.is_set():  # its cluster has taken so long that nobody wants it any more
+            return 0
         register_group(duty.engine, name, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
         return _run_group(settings, paths, duty, once=once)
 

@@ -26,7 +26,7 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
 from pipeline.settings import load
-from pipeline.store.database.states import OperationKind
+from pipeline.store.database.states import BACKENDS, OperationKind
 from pipeline.store.groups import Group
 from pipeline.terminal import say, say_json
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _wanted = combine_options(
     click.option(
         "--backend",
-        type=click.Choice(["none", "local"]),
-        help="Starter of its driver: not turnout, or the controller.",
+        type=click.Choice(BACKENDS),
+        help="Starter of its driver: not turnout, the controller beside itself, or the controller as a job.",
     ),
     click.option("--cores", type=Finite(0, 10_000, min_open=True), help="Its capacity in processor cores."),
     click.option("--unlimited", is_flag=True, help="Remove the limit on cores."),

@@ -19,7 +19,9 @@ from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
+from pipeline.control.processes.backends import Backend
 from pipeline.control.processes.child_processes import turnout
+from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.duties import Duty, arguments, upkeep
 from pipeline.control.processes.local import Local
 from pipeline.control.processes.signals import stop_on_signals
@@ -32,11 +34,13 @@ from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
+from pipeline.workspace.client import is_platform, open_workspace
 
 _log = logging.getLogger("turnout")
 KINDS: Final = {str(each.kind): each for each in registry.own()}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
+_PATIENCE_SECONDS: Final = 5  # with a workspace that does not answer: the groups of this machine wait as long
 
 
 def run(
@@ -59,11 +63,10 @@ def run(
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
     context = ControlContext(settings, engine, paths)
-    backend = Local(paths.logs, driver or _driver(paths), os.environ)
     max_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
     others = partial(upkeep, engine, settings.maintenance)
     in_hand, heartbeat_seconds = partial(_games_in_progress, paths), settings.metrics.heartbeat_seconds
-    supervisor = Supervisor(engine, {"local": backend}, in_hand, others, max_silent, heartbeat_seconds)
+    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, others, max_silent, heartbeat_seconds)
     evacuator = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
@@ -162,6 +165,18 @@ class _Heartbeats:
 
 def _games_in_progress(paths: Paths, group: str) -> list[str] | None:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
+
+
+def _backends(
+    settings: Settings, paths: Paths, driver: Callable[[Duty, int], Sequence[str]] | None
+) -> dict[str, Backend]:
+    """Return what this controller starts things with: in a workspace nothing beside itself, on its own cluster."""
+    backends: dict[str, Backend] = {
+        "databricks": Databricks(settings.environment, partial(open_workspace, patience_seconds=_PATIENCE_SECONDS))
+    }
+    if not is_platform(os.environ):
+        backends["local"] = Local(paths.logs, driver or _driver(paths), os.environ)
+    return backends
 
 
 def _driver(paths: Paths) -> Callable[[Duty, int], Sequence[str]]:

@@ -8,7 +8,11 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
 
-STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the controller"}
+STARTED_BY: Final[Mapping[str, str]] = {
+    "none": "not turnout",
+    "local": "the controller",
+    "databricks": "the controller, as a job",
+}
 """A group's backends in words."""
 
 

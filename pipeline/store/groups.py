@@ -1,10 +1,11 @@
 """Cluster groups: their desired state, and the processes that the controller started for them."""
 
 import json
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, Protocol, get_args
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -51,6 +52,22 @@ class Group:
     def kind(self) -> str:
         """What the controller runs for it: see `pipeline.control.supervision.duties.Duty`."""
         return "group"
+
+
+class RunsAs(Protocol):
+    """What a run is of: a `Group`, or another duty."""
+
+    @property
+    def kind(self) -> str:
+        """Return `group` or `maintenance`."""
+
+    @property
+    def name(self) -> str:
+        """Return which one of its kind."""
+
+    @property
+    def backend(self) -> str:
+        """Return what starts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +156,8 @@ def require_sense(group: Group) -> None:
             f"Group {group.name} has invalid settings. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
             f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
         )
+    if group.backend == "databricks" and group.spark_master is not None:
+        raise Refused(f"Group {group.name} runs in the session of its job's cluster: it can have no Spark master.")
 
 
 def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str) -> Group:
@@ -264,16 +283,32 @@ def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, l
     return runs_by_group
 
 
-def begin_run(engine: Engine, name: str, kind: str = "group", start_seconds: float = START_LIMIT_SECONDS) -> int | None:
+def begin_run(
+    engine: Engine,
+    name: str,
+    kind: str = "group",
+    backend: str = "local",
+    start_seconds: float = START_LIMIT_SECONDS,
+) -> int | None:
     """Write that a run of a group, or another kind, begins, before it does; None where one is written already.
 
     `start_seconds` is how long its driver may take until it reports.
     """
-    return _begin_run(engine, name, kind, None, start_seconds)
+    return _begin_run(engine, name, kind, None, backend, start_seconds)
+
+
+def token_of(engine: Engine, run_id: int) -> str | None:
+    """Return the token of a run, which no other run of any store has; None where there is no such run."""
+    with engine.connect() as connection:
+        return connection.scalar(select(group_runs.c.token).where(group_runs.c.run_id == run_id))
 
 
 def adopt(
-    engine: Engine, kind: str, name: str, run_id: int | None, reference: str, start_seconds: float = START_LIMIT_SECONDS
+    engine: Engine,
+    duty: RunsAs,
+    run_id: int | None,
+    reference: str,
+    start_seconds: float = START_LIMIT_SECONDS,
 ) -> int | None:
     """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
 
@@ -282,17 +317,19 @@ def adopt(
     if run_id is not None:
         record_process(engine, run_id, reference)
         return run_id
-    own = _begin_run(engine, name, kind, reference, start_seconds)
+    own = _begin_run(engine, duty.name, duty.kind, reference, duty.backend, start_seconds)
     if own is None:
         return None
     with engine.begin() as connection:
         for table in (leases, drivers):
-            is_its = (table.c.kind == kind) & (table.c.name == name) & table.c.run_id.is_(None)
+            is_its = (table.c.kind == duty.kind) & (table.c.name == duty.name) & table.c.run_id.is_(None)
             connection.execute(update(table).where(is_its).values(run_id=own))
     return own
 
 
-def _begin_run(engine: Engine, name: str, kind: str, reference: str | None, start_seconds: float) -> int | None:
+def _begin_run(
+    engine: Engine, name: str, kind: str, reference: str | None, backend: str, start_seconds: float
+) -> int | None:
     with engine.begin() as connection:
         # The group's row is held first, so of two controllers the second sees what the first has written.
         connection.execute(update(groups).where(groups.c.name == name).values(name=name))
@@ -301,7 +338,7 @@ def _begin_run(engine: Engine, name: str, kind: str, reference: str | None, star
             return None
         row = {
             "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,
-            "start_seconds": start_seconds,
+            "start_seconds": start_seconds, "backend": backend, "token": secrets.token_hex(16),
         }  # fmt: skip
         run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
         return run_id

@@ -164,7 +164,7 @@ def alive(backend: Backend, reference: str) -> bool | None:
 def test_a_backend_starts_ends_and_tells(world: World) -> None:
     """The contract: what was started lives until it is asked to end, and how it ended is told."""
     backend = world.backend()
-    reference = backend.start(Group("a", backend="local"), 1)
+    reference = backend.start(Group("a", backend="local"), 1, "t")
     assert alive(backend, reference)
     while not world.is_reported():
         time.sleep(0.05)
@@ -179,7 +179,7 @@ def test_a_backend_starts_ends_and_tells(world: World) -> None:
 def test_a_backend_kills_what_does_not_listen(world: World) -> None:
     """The contract: killing ends a run that ignores being asked."""
     world.mode, backend = "stubborn", world.backend()
-    reference = backend.start(Group("a", backend="local"), 1)
+    reference = backend.start(Group("a", backend="local"), 1, "t")
     while not world.is_reported():
         time.sleep(0.05)
     backend.stop(reference)
@@ -192,7 +192,7 @@ def test_a_backend_kills_what_does_not_listen(world: World) -> None:
 def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None:
     """The contract: the reference is all that a later controller needs; what is none of ours is unknown, never dead."""
     first, later = world.backend(), world.backend()
-    reference = first.start(Group("a", backend="local"), 1)
+    reference = first.start(Group("a", backend="local"), 1, "t")
     assert alive(later, reference)
     later.kill(reference)
     while alive(first, reference):
@@ -262,7 +262,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
     create(world.engine, Group("a", backend="local"), "ann", "")
     run_id = store.begin_run(world.engine, "a")
     assert run_id is not None
-    reference = world.backend().start(read_groups(world.engine)["a"], run_id)
+    reference = world.backend().start(read_groups(world.engine)["a"], run_id, "t")
     while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
@@ -274,7 +274,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
-    reference = world.backend().start(read_groups(world.engine)["a"], BY_HAND)
+    reference = world.backend().start(read_groups(world.engine)["a"], BY_HAND, "t")
     while not world.is_reported():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]

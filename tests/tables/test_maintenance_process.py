@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
+from pipeline.control.processes.duties import Upkeep
 from pipeline.control.processes.local import reference_of
 from pipeline.delta.table import write_file
 from pipeline.errors import Refused
@@ -102,7 +103,7 @@ def test_one_maintainer_at_a_time(paths: Paths, store: Engine) -> None:
 def test_beside_the_controllers_process_a_person_is_told_what_to_do(paths: Paths, store: Engine) -> None:
     """Whoever ended that one would only see it started again; once its run has ended it is as any other process."""
     Lease(store, "maintenance", "main", 30.0).acquire()
-    run_id = adopt(store, "maintenance", "main", None, reference_of(Process.this()))
+    run_id = adopt(store, Upkeep("local"), None, reference_of(Process.this()))
     assert run_id is not None
     with pytest.raises(Refused, match=r"The controller runs maintenance, as process .* maintenance\.backend to none"):
         maintain(paths, threading.Event(), once=True)

@@ -200,7 +200,7 @@ class Fleet:
                 driver.stop()
             elif run is None and self.others[name].alive:  # found running
                 self.drivers[name], self.others[name] = self.others[name], driver
-                store.adopt(self.engine, "group", name, None, self.drivers[name].reference)
+                store.adopt(self.engine, group, None, self.drivers[name].reference)
             elif run is None and group.desired != "stopped" and name not in driving:
                 run_id = store.begin_run(self.engine, name)
                 driver.start(run_id)

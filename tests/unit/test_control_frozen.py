@@ -35,7 +35,7 @@ class Started:
 
     limits, starts_once = Local.limits, False
 
-    def start(self, duty: Duty, _run_id: int) -> str:
+    def start(self, duty: Duty, _run_id: int, _token: str) -> str:
         if duty.name == self.broken:
             raise ValueError("no such master")
         self.groups.append(duty.name)
@@ -76,7 +76,7 @@ def test_a_process_of_another_user_freezes_its_group_alone(
     def refuse(_pid: int, _signal: int) -> None:
         raise PermissionError
 
-    adopt(store, "group", "a", None, reference_of(Process.this()))
+    adopt(store, Group("a", "local"), None, reference_of(Process.this()))
     write(store, "UPDATE groups SET desired = 'stopped' WHERE name = 'a'")
     backend = Local(tmp_path, lambda *_: ["true"], os.environ)
     supervisor = Supervisor(store, {"local": backend}, lambda _: None)
@@ -147,7 +147,7 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
 def test_a_signal_without_a_name_is_an_ending_too(tmp_path: Path) -> None:
     """Those between SIGRTMIN and SIGRTMAX have none in Python; asking for it ended the controller."""
     backend = Local(tmp_path, lambda *_: ["sh", "-c", "kill -35 $$"], os.environ)
-    reference = backend.start(Group("a"), 1)
+    reference = backend.start(Group("a"), 1, "t")
     backend._children[reference].wait()
     assert backend.observe([reference])[reference] == RunState(is_alive=False, about="killed by signal 35")
 

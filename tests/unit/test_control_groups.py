@@ -243,7 +243,7 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
     act()
     assert operation(engine, restart.operation_id).state == ("verifying" if lapsed else "running")
     lease.renew()
-    adopt(engine, "group", "a", None, reference_of(Process.this()))
+    adopt(engine, Group("a", "local"), None, reference_of(Process.this()))
     act()
     assert open_runs(engine)["a"].stop_requested_at is not None
     end(engine, lease)

@@ -41,10 +41,12 @@ class Backend(Protocol):
 
     @property
     def starts_once(self) -> bool:
-        """Return whether a second start with the same run id gives the run of the first one."""
+        """Return whether a second start with the same token gives the run of the first one."""
 
-    def start(self, duty: Duty, run_id: int) -> str:
+    def start(self, duty: Duty, run_id: int, token: str) -> str:
         """Start a run that does it, and hand its id to the driver; return by what it is found again.
+
+        `token` is the run's own for ever: ids come again where the control store is restored from a copy.
 
         Raises:
             Transient: it cannot be started now, or it is not known whether it was.

@@ -49,7 +49,7 @@ def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
 
     A process that others have started has no run: it is never ended, and where it does maintenance none is started.
     """
-    if wanted.backend != "none":
+    if wanted.backend not in {"none", "databricks"}:  # a job of a workspace runs by its own schedule
         return [Upkeep(wanted.backend)]
     return [Upkeep("local", "stopped")] if open_runs(engine, "maintenance") else []
 

@@ -29,7 +29,7 @@ class Local:
         self._logs, self._command, self._environ = logs, command, environ
         self._children: dict[str, subprocess.Popen[bytes]] = {}  # ours, of whose end the system tells only us
 
-    def start(self, duty: Duty, run_id: int) -> str:
+    def start(self, duty: Duty, run_id: int, token: str) -> str:  # noqa: ARG002 - each start is a process of its own
         """Start a process in a session of its own; see `Backend`."""
         private_files.make_folder(self._logs)
         master = {} if duty.spark_master is None else {"TURNOUT_SPARK__MASTER": duty.spark_master}

@@ -52,6 +52,7 @@ class Action:
     died: bool = False  # of a run that ended, or of one that is killed for it
     until: float | None = None  # of a wait: when it is over, where that is known
     kind: str = "group"
+    backend: str | None = None  # of the run that it is about; None: of the duty
 
     @property
     def key(self) -> tuple[str, str]:
@@ -69,7 +70,11 @@ def plan(
     A process that lives and has been silent for more than `max_silent` seconds hangs: it is killed.
     """
     planned = ((seen, _of_run(seen, now, max_silent)) for seen in groups)
-    actions = [replace(action, kind=seen.group.kind) for seen, action in planned if action is not None]
+    actions = [
+        replace(action, kind=seen.group.kind, backend=None if seen.run is None else seen.run.backend)
+        for seen, action in planned
+        if action is not None
+    ]
     starting = sum(seen.run is not None and seen.condition.liveness.state == "starting" for seen in groups)
     deaths = [run.ended_at or 0.0 for seen in groups for run in seen.condition.deaths]
     newest_death = max((at for at in deaths if is_within(at, _PROBE_SECONDS, now)), default=None)
@@ -124,6 +129,8 @@ def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | N
         elsewhere = "its process is on another machine: look there"
         return Action("wait", group.name, elsewhere if state.by_lease else state.about)
     if run.stop_requested_at is None:
+        if run.backend != group.backend:
+            return Action("stop", group.name, f"its backend is {group.backend} now", run.run_id, run.reference)
         if group.desired != "stopped":
             return None if seen.silent_seconds <= max_silent else _kill(seen, run)
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)

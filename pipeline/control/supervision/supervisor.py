@@ -130,7 +130,8 @@ class Supervisor:
         return all(_key(each) in frozen for each in running)
 
     def _stop_one(self, seen: GroupObservation, now: float) -> None:
-        backend, run, state = self.backends.get(seen.group.backend), seen.run, seen.state
+        run, state = seen.run, seen.state
+        backend = None if run is None else self.backends.get(run.backend)
         if backend is None or run is None or run.reference is None or state is None:
             return
         if state.is_alive is False or (state.is_alive is None and state.by_lease):
@@ -141,7 +142,8 @@ class Supervisor:
             self._stop(run.run_id, run.reference, backend)
 
     def _apply(self, action: Action, duty: Duty, now: float) -> None:
-        backend, run_id, reference = self.backends.get(duty.backend), action.run_id, action.reference or ""
+        run_id, reference = action.run_id, action.reference or ""
+        backend = self.backends.get(action.backend or duty.backend)
         if action.what == "ended" and run_id is not None:
             group = duty if isinstance(duty, Group) and action.died else None
             active_games = None if group is None else self.active_games(group.name)
@@ -155,7 +157,7 @@ class Supervisor:
         if action.what == "start":
             self._start(duty, backend, run_id)
         elif action.what == "adopt":
-            store.adopt(self.engine, duty.kind, duty.name, run_id, reference, backend.limits.start_seconds)
+            store.adopt(self.engine, duty, run_id, reference, backend.limits.start_seconds)
         elif action.what == "stop" and run_id is not None:
             self._stop(run_id, reference, backend)
         elif action.what == "kill" and run_id is not None:
@@ -166,11 +168,12 @@ class Supervisor:
     def _start(self, duty: Duty, backend: Backend, run_id: int | None) -> None:
         """Start a run, or once more the one whose start had no answer."""
         if run_id is None:
-            run_id = store.begin_run(self.engine, duty.name, duty.kind, backend.limits.start_seconds)
-        if run_id is None:
+            run_id = store.begin_run(self.engine, duty.name, duty.kind, duty.backend, backend.limits.start_seconds)
+        token = None if run_id is None else store.token_of(self.engine, run_id)
+        if run_id is None or token is None:
             return  # another controller was first
         try:
-            reference = backend.start(duty, run_id)
+            reference = backend.start(duty, run_id, token)
         except Unclear:
             raise  # the run may have begun: the next try finds out
         except Transient as error:
@@ -225,12 +228,13 @@ def observe(
     observed = []
     for kind in dict.fromkeys(duty.kind for duty in duties):
         runs, driving = store.open_runs(engine, kind), store.active_drivers(engine, kind)
-        states = _states(backends, [each for each in duties if each.kind == kind], runs)
+        states = _states(backends, list(runs.values()))
         for duty in duties:
             if duty.kind == kind:
                 condition = conditions.groups.get(duty.name) if kind == "group" else None
                 condition = condition or judge_group(facts, duty.name, kind)
-                run, backend = runs.get(duty.name), backends.get(duty.backend)
+                run = runs.get(duty.name)
+                backend = backends.get(duty.backend if run is None else run.backend)
                 state = None if run is None else states.get(run.run_id)
                 seen = _observe_one(duty, run, state, condition, driving.get(duty.name), backend)
                 since = max(watched_since, _last_sign(run, facts.drivers.get((kind, duty.name)), facts.now))
@@ -238,12 +242,11 @@ def observe(
     return observed
 
 
-def _states(backends: Mapping[str, Backend], duties: Sequence[Duty], runs: Mapping[str, Run]) -> dict[int, RunState]:
-    """Return what each backend knows of the runs of its duties, by run: each answers once, for all of them."""
+def _states(backends: Mapping[str, Backend], runs: Sequence[Run]) -> dict[int, RunState]:
+    """Return what is known of open runs, by their ids: each backend answers once, for all of its runs."""
     states: dict[int, RunState] = {}
     for name, backend in backends.items():
-        open_runs = [runs[each.name] for each in duties if each.backend == name and each.name in runs]
-        known = {each.reference: each.run_id for each in open_runs if each.reference is not None}
+        known = {run.reference: run.run_id for run in runs if run.backend == name and run.reference is not None}
         if known:
             states |= {known[reference]: state for reference, state in backend.observe(known.keys()).items()}
     return states
@@ -282,8 +285,8 @@ def _observe_one(
 
 def _unusable(duty: Duty) -> str:
     return (
-        f"this controller cannot start what has the backend {duty.backend}: on a machine it starts processes (local), "
-        "and jobs (databricks) where DATABRICKS_HOST names a workspace; a controller in a workspace starts jobs alone"
+        f"this controller cannot start it as {duty.backend}: a controller that is a job starts jobs alone. Set the "
+        "backend to databricks, or run a controller on a machine"
     )
 
 

@@ -6,14 +6,15 @@ Those of games' and groups' placement are in `pipeline.placement.capacity`, thos
 from enum import StrEnum
 from typing import Final, Literal, get_args
 
+from pipeline.names import Backend
+
 ProcessKind = Literal["ingest", "group", "controller", "maintenance"]
 ProcessState = Literal["starting", "running", "skewed", "failed", "stopped"]
 RunKind = Literal["group", "maintenance"]
 """What the controller starts processes for."""
 
-Backend = Literal["none", "local"]
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
-"""Who starts a group's driver: not turnout, or the controller as a process beside it."""
+"""What starts a group's driver; see `pipeline.names.Backend`."""
 
 StreamDesired = Literal["running", "paused"]
 FailureClass = Literal["expected", "transient", "poison", "fatal"]

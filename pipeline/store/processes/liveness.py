@@ -39,6 +39,7 @@ class Run:
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
     kind: str = "group"
     start_seconds: float = START_LIMIT_SECONDS  # so long its driver may take until it reports
+    backend: str = "local"  # what has started it
 
 
 RUN_COLUMNS: Final = tuple(

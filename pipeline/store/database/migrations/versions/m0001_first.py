@@ -53,7 +53,8 @@ def upgrade() -> None:
         sa.Column("priority", sa.String(8), nullable=False, server_default="normal"),
         sa.Column("spark_master", sa.Text), sa.Column("version", sa.Integer, nullable=False, server_default="1"),
         allowed={
-            "backend": ("none", "local"), "desired": ("running", "drained", "stopped"), "capacity_cores": "> 0",
+            "backend": ("none", "local", "databricks"), "desired": ("running", "drained", "stopped"),
+            "capacity_cores": "> 0",
             "priority": ("high", "normal", "low"), "version": "> 0",
         },
     )  # fmt: skip
@@ -66,7 +67,11 @@ def upgrade() -> None:
         sa.Column("exit_message", sa.Text), sa.Column("active_games", sa.Text),
         sa.Column("kind", sa.String(16), nullable=False, server_default="group"),
         sa.Column("start_seconds", sa.Float, nullable=False, server_default="120"),
-        allowed={"died": "IN (0, 1)", "kind": ("group", "maintenance")},
+        sa.Column("backend", sa.String(16), nullable=False, server_default="local"),
+        sa.Column("token", sa.String(32), nullable=False, server_default=""),
+        allowed={
+            "died": "IN (0, 1)", "kind": ("group", "maintenance"), "backend": ("none", "local", "databricks"),
+        },
     )  # fmt: skip
     _table(
         "waiting_evacuations",
