@@ -1,0 +1,16 @@
+"""Every area of the stand-in: importing one registers its routes; what moves by itself has a tick."""
+
+from types import ModuleType
+from typing import Final
+
+from tests.workspace.server import jobs, people, rights, running_jobs, runs, secret_scopes
+from tests.workspace.server.state import World
+
+_AREAS: Final[tuple[ModuleType, ...]] = (jobs, people, rights, running_jobs, runs, secret_scopes)
+
+
+def register_all(world: World) -> None:
+    """Let each area that moves by itself have its share of the platform's time."""
+    for each in _AREAS:
+        if (tick := getattr(each, "tick", None)) is not None:
+            world.ticks.append(tick)
