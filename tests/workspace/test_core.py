@@ -14,8 +14,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import InternalError, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
 from databricks.sdk.errors.base import DatabricksError
 
-from pipeline.errors import Refused
-from pipeline.workspace.client import Unclear, open_workspace
+from pipeline.errors import Refused, Unclear
+from pipeline.workspace.client import open_workspace
 from tests.workspace.fixtures import client, until
 from tests.workspace.running import StandIn
 
