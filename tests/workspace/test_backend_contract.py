@@ -128,7 +128,7 @@ def reported(world: World) -> None:
 
 
 def test_a_backend_starts_ends_and_tells(world: World) -> None:
-    """The contract: what was started lives until it is asked to end, and how it ended is told."""
+    """The contract: a run lives until the controller wants its end, and the backend says how it ended."""
     backend = world.backend()
     run_id, reference = world.begin(backend)
     reported(world)
@@ -156,7 +156,7 @@ def test_a_backend_kills_what_does_not_listen(world: World) -> None:
 
 
 def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None:
-    """The contract: the reference is all that a later controller needs; what is none of ours is unknown, never dead."""
+    """The contract: the reference is all that a later controller needs; a foreign reference is unknown, never dead."""
     first, later = world.backend(), world.backend()
     _, reference = world.begin(first)
     assert alive(later, reference)
@@ -213,7 +213,7 @@ def test_a_group_that_is_set_to_stop_ends_in_order(world: World) -> None:
 
 
 def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -> None:
-    """D10: one that does not end when it is asked to is killed; until it has ended nobody else is started."""
+    """D10: the controller kills a driver that hears nothing, and starts nobody else until it has ended."""
     world.mode("stubborn")
     create(world.engine, world.group, "ann", "")
     world.tick_until(world.is_reported)
