@@ -4,6 +4,7 @@ Generated modules lie beside their source and are never edited. The compiler run
 they import each other as `protos.…`, while the names on the wire stay those of the `package` lines.
 """
 
+import re
 import sys
 import tempfile
 from importlib.resources import files
@@ -13,6 +14,14 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no typ
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SUFFIXES = ("_pb2.py", "_pb2.pyi")
+_SINCE = 6, 31, 1
+"""The oldest version of protobuf that loads the modules. Tried with the compilers of grpcio-tools 1.76.0 and 1.85.1: what
+they write differs by the version alone. A Databricks runtime's protobuf is older than our compiler's, and must stay.
+"""
+_VERSIONS = (
+    (re.compile(rb"Protobuf Python Version: \d+\.\d+\.\d+\n"), b"Protobuf Python Version: %d.%d.%d\n"),
+    (re.compile(rb"PUBLIC,\n    \d+,\n    \d+,\n    \d+,\n"), b"PUBLIC,\n    %d,\n    %d,\n    %d,\n"),
+)
 _STUB_HEAD = b'# mypy: disable-error-code="type-arg"\n'  # the compiler writes bare `Mapping` into its stubs
 
 
@@ -20,7 +29,7 @@ def generate(root: Path) -> dict[Path, bytes]:
     """Return what the `.proto` files below `root`/protos compile to: content by path relative to `root`.
 
     Raises:
-        ValueError: a file does not compile; the compiler has told why on stderr.
+        ValueError: a file does not compile, as the compiler writes on stderr, or its module names no version.
     """
     sources = sorted(str(path.relative_to(root)) for path in (root / "protos").rglob("*.proto"))
     well_known = str(files("grpc_tools") / "_proto")
@@ -29,8 +38,24 @@ def generate(root: Path) -> dict[Path, bytes]:
         if protoc.main([*arguments, *sources]) != 0:
             raise ValueError(f"the .proto files below {root / 'protos'} do not compile")
         made = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        heads = {path: _STUB_HEAD if path.suffix == ".pyi" else b"" for path in made}
-        return {path.relative_to(folder): head + path.read_bytes() for path, head in heads.items()}
+        return {
+            path.relative_to(folder): _STUB_HEAD + path.read_bytes() if path.suffix == ".pyi" else _since(path)
+            for path in made
+        }
+
+
+def _since(module: Path) -> bytes:
+    """Return a generated module that asks for the oldest protobuf that can load it.
+
+    Raises:
+        ValueError: the module does not say its version as the compilers that were tried say it.
+    """
+    content = module.read_bytes()
+    for written, wanted in _VERSIONS:
+        content, found = written.subn(wanted % _SINCE, content)
+        if found != 1:
+            raise ValueError(f"{module.name} does not name its version of protobuf as before: see _VERSIONS")
+    return content
 
 
 def differences(root: Path) -> dict[Path, bytes | None]:
