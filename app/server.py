@@ -25,11 +25,14 @@ from app.gate import Gate, Identity, LocalUser, platform
 from pipeline.actor import current_user
 from pipeline.errors import Refused
 from pipeline.settings import Paths
+from pipeline.setup.shared import documents
+from pipeline.storage_settings import machine_folder
 
 _HERE: Final = Path(__file__).parent
 _LOOPBACK: Final = "127.0.0.1"
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - a Databricks App's own network, which only the proxy reaches
 _STOP_SECONDS: Final = 5
+_ENV_DIR: Final = "TURNOUT_ENV_DIR"
 _OF_PAGES: Final = ("app.fleet.glance", "app.fleet.listing", "app.game.panels", "app.components.group_cards")
 """What the pages load that takes long."""
 
@@ -37,23 +40,35 @@ _OF_PAGES: Final = ("app.fleet.glance", "app.fleet.listing", "app.game.panels", 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.server", description=__doc__)
-    parser.add_argument("--env-dir", type=Path, required=True, help="Folder with all state of one environment.")
+    parser.add_argument("--env-dir", help=f"Folder of one environment, or its URL. {_ENV_DIR} sets it, too.")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int, help="Listen here on loopback, for the user who runs this.")
     where.add_argument("--databricks-app", action="store_true", help="Listen as a Databricks App.")
     given = parser.parse_args(arguments)
     try:
-        identity, host, port = _open(given.env_dir, given.port, os.environ)
+        env_dir = _environment(given.env_dir or os.environ.get(_ENV_DIR, ""))
+        identity, host, port = _open(env_dir, given.port, os.environ)
     except Refused as refused:
         print(f"turnout: {refused}", file=sys.stderr)  # noqa: T201 - a command's voice
         return 2
-    sys.argv = [sys.argv[0], "--env-dir", str(given.env_dir.resolve())]  # which the pages read
+    sys.argv = [sys.argv[0], "--env-dir", str(env_dir.resolve())]  # which the pages read
     os.chdir(_HERE.parent)  # Streamlit looks for options in the working folder, too
     try:
         _serve(identity, host, port)
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _environment(named: str) -> Path:
+    """Return the folder of an environment; for a URL this machine's folder of it.
+
+    Raises:
+        Refused: none is named, or the URL is of no storage that turnout knows.
+    """
+    if not named:
+        raise Refused(f"No environment is named. Set {_ENV_DIR} to its folder or URL, such as s3://bucket/prod.")
+    return machine_folder(named) if "://" in named else Path(named)
 
 
 def _open(env_dir: Path, port: int | None, environ: Mapping[str, str]) -> tuple[Identity, str, int]:
@@ -110,7 +125,7 @@ def _load_pages() -> None:
 
 def _runbooks() -> dict[str, str]:
     """Return the runbooks that came with this code, by the names that alerts link."""
-    return {page.stem: page.read_text("utf-8") for page in (_HERE.parent / "docs" / "runbooks").glob("*.md")}
+    return {page.stem: page.read_text("utf-8") for page in documents("runbooks").glob("*.md")}
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,7 @@ def registered(group: str) -> list[Any]:
 
 
 def _of_source(group: str) -> Sequence[EntryPoint]:
-    """Return the entry points of a source folder that nobody has installed, as a Databricks App runs it."""
+    """Return the entry points of a source folder that nobody has installed."""
     if not _PROJECT.exists():
         return ()
     declared = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]["entry-points"].get(group, {})

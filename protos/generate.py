@@ -15,8 +15,8 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no typ
 _ROOT = Path(__file__).resolve().parent.parent
 _SUFFIXES = ("_pb2.py", "_pb2.pyi")
 _SINCE = 6, 31, 1
-"""The oldest version of protobuf that loads the modules. Tried with the compilers of grpcio-tools 1.76.0 and 1.85.1: what
-they write differs by the version alone. A Databricks runtime's protobuf is older than our compiler's, and must stay.
+"""The oldest version of protobuf that loads the modules: what the compilers of grpcio-tools 1.76.0 and 1.85.1 write
+differs by the version alone. A Databricks runtime's protobuf is older than our compiler's, and must stay.
 """
 _VERSIONS = (
     (re.compile(rb"Protobuf Python Version: \d+\.\d+\.\d+\n"), b"Protobuf Python Version: %d.%d.%d\n"),

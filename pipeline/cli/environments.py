@@ -20,7 +20,7 @@ _BEGIN: Final = frozenset(
 )  # fmt: skip
 """Commands with which an environment may begin."""
 
-_MAKE_NOTHING: Final = frozenset({"doctor", "paths", "source probe"})
+_MAKE_NOTHING: Final = frozenset({"doctor", "fleet build", "paths", "setup", "source probe"})
 """Commands that need no control store: they say what is there, or where things would be."""
 
 _READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})

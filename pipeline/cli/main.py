@@ -84,6 +84,7 @@ def cli() -> None:
 
 _COMMANDS: Final = (
     LazyCommand("doctor", "pipeline.cli.doctor:doctor"),
+    LazyCommand("setup", "pipeline.cli.jars:fetch_jars"),
     LazyCommand("simulate", "pipeline.cli.simulation:simulate"),
     group(
         "schemas",
@@ -192,6 +193,11 @@ _COMMANDS: Final = (
         LazyCommand("close", "pipeline.cli.steering:close_operation"),
         LazyCommand("cancel", "pipeline.cli.steering:cancel_operation"),
         LazyCommand("undo", "pipeline.cli.steering:undo_operation"),
+    ),
+    group(
+        "fleet",
+        "Turnout in a Databricks workspace.",
+        LazyCommand("build", "pipeline.cli.fleet:build"),
     ),
     group(
         "audit",

@@ -156,12 +156,16 @@ def demo(
     """
     from pipeline.demo import demo as runs
     from pipeline.demo.object_storage import clustered, served
+    from pipeline.setup.fetch import set_up
+    from pipeline.setup.shared import checkout
 
     plan = runs.Wanted(
         games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint
     )
     if cluster and storage != "s3":
         raise Refused("A cluster's executors see no folder of this machine. Add --storage s3.")
+    if checkout() is None:  # in a checkout the launcher has done it
+        set_up(["s3"] if storage == "s3" else [])
     with ExitStack() as servers:
         if storage == "s3":
             reached = servers.enter_context(served(env_dir))

@@ -1,26 +1,30 @@
 """Fetches the locked jars into a per-user cache and links them into the environment.
 
 Called by the launcher (which holds the set-up lock), as `python -m pipeline.setup.fetch CACHE INTO [CONF...]`, where
-further confs are those that not every set-up fetches.
+further confs are those that not every set-up fetches; and by the commands `setup` and `demo` of an installed wheel.
 Java is started only when a jar with the locked SHA-256 is not in the cache yet.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.setup.jars import CONFS, STORES, LockedJar, java_executable, locked_jars, set_up_command
+from pipeline.setup.jars import CONFS, STORES, LockedJar, jars_dir, java_executable, locked_jars, set_up_command
+from pipeline.setup.shared import checkout
 
 IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
 IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"
+
+_TO_INSTALL: Final = "Run ./turnout setup" if checkout() else "Run pip install 'turnout[local]'"
 
 Download = Callable[[Path, Path, Sequence[str]], None]
 """Downloads the jars of some confs: (cache, folder to fill with `conf/file.jar`, confs)."""
@@ -66,26 +70,54 @@ def download_with_ivy(cache: Path, folder: Path, confs: Sequence[str] = CONFS, *
         )
 
 
+def set_up(confs: Iterable[str] = ()) -> None:
+    """Fetch the jars of these confs and of every set-up for this Python, as an installed wheel needs them.
+
+    Does nothing where $TURNOUT_JARS names a folder of jars: its owner fills it.
+
+    Raises:
+        Refused: a jar could not be downloaded, or a folder cannot be written.
+    """
+    if os.environ.get("TURNOUT_JARS"):
+        return
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turnout"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "setup.lock").open("a") as lock:  # the launcher's: of a user only one set-up runs at a time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _fetch(cache, jars_dir(), {*CONFS, *confs})
+    except OSError as error:
+        raise Refused(_needs_folders(cache, jars_dir(), error)) from error
+
+
 def main(arguments: Sequence[str]) -> int:
     """Fetch with Ivy; return 0, or 1 after saying what is wrong."""
     cache, into = (Path(argument).resolve() for argument in arguments[:2])
-    confs = {*CONFS, *arguments[2:]}
     try:
-        jars = [jar for jar in locked_jars() if jar.conf in confs]
-        if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
-            stores = [text for conf, text in STORES.items() if conf in confs]
-            more = f", and those for tables in {' and '.join(stores)}" if stores else ""
-            _say(f"fetching the jars of Spark, Kafka and the schema registry (205 MB){more}")
-        fetched = fetch(cache, into, jars, download_with_ivy)
+        _fetch(cache, into, {*CONFS, *arguments[2:]})
     except Refused as refused:
         _say(str(refused))
         return 1
     except OSError as error:
-        _say(f"{error}. The folders {cache} and {into} must be writable, with 600 MB free.")
+        _say(_needs_folders(cache, into, error))
         return 1
+    return 0
+
+
+def _fetch(cache: Path, into: Path, confs: Collection[str]) -> None:
+    """Fetch the jars of these confs, and print on stderr what takes long."""
+    jars = [jar for jar in locked_jars() if jar.conf in confs]
+    if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
+        stores = [text for conf, text in STORES.items() if conf in confs]
+        more = f", and those for tables in {' and '.join(stores)}" if stores else ""
+        _say(f"fetching the jars of Spark, Kafka and the schema registry (205 MB){more}")
+    fetched = fetch(cache, into, jars, download_with_ivy)
     if fetched:
         _say(f"{fetched} jars fetched, SHA-256 verified")
-    return 0
+
+
+def _needs_folders(cache: Path, into: Path, error: OSError) -> str:
+    return f"{error}. The folders {cache} and {into} must be writable, with 600 MB free."
 
 
 def _accept(jar: LockedJar, folder: Path, store: Path, cache: Path) -> None:
@@ -134,7 +166,7 @@ def _sha256(path: Path) -> str | None:
 def _ivy_jar() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise Refused("pyspark is not installed in this environment. Run ./turnout setup.")
+        raise Refused(f"pyspark is not installed in this environment. {_TO_INSTALL}.")
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not jars:
         raise Refused(f"{Path(spec.origin).parent}/jars holds no Ivy. Remove .venv and run ./turnout setup.")

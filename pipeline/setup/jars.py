@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
+from pipeline.setup.shared import checkout, launcher
 from pipeline.storage.cloud import Jars
 
 Conf = Literal["spark", "kafka", "registry"] | Jars
@@ -90,14 +91,18 @@ def java_executable() -> str:
         return str(java)
     executable = shutil.which("java")
     if executable is None:
-        raise Refused("Java is not on PATH. Run ./turnout setup, or install Java 17 or later.")
+        raise Refused(
+            "Java is not on PATH. Run ./turnout setup, or install Java 17 or later."
+            if checkout()
+            else "Java is not on PATH. Install Java 17 or later."
+        )
     return executable
 
 
 def set_up_command(confs: Iterable[str]) -> str:
     """Return the command that fetches the jars of these confs."""
     store = next((conf for conf in confs if conf in STORES), None)
-    return f"./turnout setup --{store}" if store else "./turnout setup"
+    return f"{launcher()} setup" + (f" --{store}" if store else "")
 
 
 def jars_dir() -> Path:
