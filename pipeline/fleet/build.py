@@ -1,7 +1,7 @@
 """Builds what goes into a workspace: the wheel, and the folder from which a Databricks App starts.
 
-Called by `turnout fleet build`, in a checkout. The same content gives the same wheel, byte for byte. Its version has the
-content's hash, because a running cluster does not install again what it has (databricks/cli, libs/testserver/jobs.go).
+Called by `turnout fleet build`, in a checkout. The same content gives the same wheel, byte for byte. Its version has
+the content's hash: a running cluster does not install again what it has (databricks/cli, libs/testserver/jobs.go).
 """
 
 import hashlib
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 from pipeline.errors import Refused
 
@@ -57,12 +59,13 @@ class AppSource:
     bytes_by_file: dict[str, int]
 
 
-def build_app_source(root: Path, out: Path) -> AppSource:
+def build_app_source(root: Path, out: Path, url: str = "") -> AppSource:
     """Build the wheel and the folder of the app; an older build in that folder is replaced.
 
     Args:
         root: the checkout.
         out: the folder.
+        url: of the environment that the app shows; without one the deployment must set $TURNOUT_ENV_DIR.
 
     Raises:
         Refused: a source is missing, the wheel cannot be built, a file is too large for an app, or the folder has files
@@ -71,7 +74,7 @@ def build_app_source(root: Path, out: Path) -> AppSource:
     with tempfile.TemporaryDirectory(prefix="turnout-app-") as draft:
         folder = Path(draft)
         wheel = build_wheel(root, folder)
-        (folder / _APP).write_bytes(_read(root / _APP))
+        (folder / _APP).write_text(start(_read(root / _APP).decode(), url), "utf-8")
         (folder / _REQUIREMENTS).write_text(requirements(_read(root / _LOCK).decode(), wheel), "utf-8")
         sizes = {each.name: each.stat().st_size for each in sorted(folder.iterdir())}
         for name, size in sizes.items():
@@ -101,6 +104,15 @@ def build_wheel(root: Path, into: Path) -> Wheel:
         target = into / wheel.name
         shutil.copyfile(wheel, target)
     return Wheel(target, version, hashlib.sha256(target.read_bytes()).hexdigest())
+
+
+def start(app_yaml: str, url: str) -> str:
+    """Return app.yaml, with the URL of the environment where there is one."""
+    if not url:
+        return app_yaml
+    parsed = yaml.safe_load(app_yaml)
+    parsed["env"].append({"name": "TURNOUT_ENV_DIR", "value": url})
+    return "# made by `turnout fleet build`\n" + yaml.safe_dump(parsed, sort_keys=False)
 
 
 def requirements(lock: str, wheel: Wheel) -> str:

@@ -29,12 +29,17 @@ def free_port() -> int:
 
 @contextmanager
 def started(
-    command: Sequence[str], port: int, log: Path, cwd: Path = ROOT, environ: Mapping[str, str] | None = None
+    command: Sequence[str],
+    port: int,
+    log: Path,
+    cwd: Path = ROOT,
+    environ: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Start an app in a working folder, yield its process once it answers, and stop it afterwards."""
     with log.open("wb") as output:
         app = subprocess.Popen(
-            [sys.executable, *command],
+            [python, *command],
             cwd=cwd,
             stdout=output,
             stderr=output,

@@ -31,6 +31,7 @@ class Drawn:
 
     text: str
     fragments: tuple[str, ...]
+    exceptions: tuple[str, ...]
 
 
 def request(origin: str, path: str, headers: Sent = (), method: str = "GET") -> Answer:
@@ -59,7 +60,7 @@ def shake_hands(origin: str, headers: Sent = ()) -> Answer:
 
 @contextmanager
 def tab(origin: str, own: str, headers: Sent) -> Iterator[Callable[..., Drawn]]:
-    """Open a tab, and yield what draws its page, or one fragment of it again; `own` is the origin it claims."""
+    """Open a tab, and yield what draws a page, or one fragment of it again; `own` is the origin it claims."""
     with connect(
         f"{origin.replace('http', 'ws')}{STREAM}",
         additional_headers=[*headers, ("Origin", own)],
@@ -67,18 +68,22 @@ def tab(origin: str, own: str, headers: Sent) -> Iterator[Callable[..., Drawn]]:
         max_size=None,
     ) as socket:
 
-        def draw(fragment: str = "") -> Drawn:
+        def draw(fragment: str = "", page: str = "", query: str = "") -> Drawn:
             message = BackMsg()
             message.rerun_script.fragment_id = fragment
+            message.rerun_script.page_name = page
+            message.rerun_script.query_string = query
             socket.send(message.SerializeToString())
-            sent, fragments = [], []
+            sent, fragments, exceptions = [], [], []
             while True:
                 frame = socket.recv(timeout=150)  # the first page of a process loads everything
                 assert isinstance(frame, bytes)
                 parsed = ForwardMsg.FromString(frame)
                 sent.append(frame.decode("utf-8", "replace"))
                 fragments.append(parsed.delta.fragment_id)
+                if parsed.delta.new_element.WhichOneof("type") == "exception":
+                    exceptions.append(parsed.delta.new_element.exception.message)
                 if parsed.WhichOneof("type") == "script_finished":
-                    return Drawn("\n".join(sent), tuple(dict.fromkeys(each for each in fragments if each)))
+                    return Drawn("\n".join(sent), tuple(dict.fromkeys(filter(None, fragments))), tuple(exceptions))
 
         yield draw

@@ -120,7 +120,7 @@ def test_errors_of_a_file_refuse_its_rows(text: str, wanted: str) -> None:
         found("PROTOBUF", text, {}, indexed=True)
 
 
-@pytest.mark.parametrize("trouble", ["killed", "full", "no folder"])
+@pytest.mark.parametrize("trouble", ["killed", "full", "no folder", "not installed"])
 def test_a_machine_in_trouble_is_no_fault_of_a_schema(
     trouble: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -130,9 +130,12 @@ def test_a_machine_in_trouble_is_no_fault_of_a_schema(
         "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
         "full": "import sys; sys.exit('../compiled: No space left on device')",
         "no folder": "",
+        "not installed": "",
     }[trouble]
     if trouble == "no folder":
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "away"))
+    elif trouble == "not installed":
+        monkeypatch.setattr(protobuf_sources, "find_spec", lambda _name: None)
     else:
         monkeypatch.setattr(protobuf_sources, "_PROTOC", code)
     with pytest.raises(Transient, match=r"The compiler of \.proto files"):

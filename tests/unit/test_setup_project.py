@@ -11,7 +11,14 @@ import pipeline
 import protos
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-s3.lock")
+SOURCES = {
+    "requirements.lock": ("requirements.in", "requirements-app.in", "requirements-local.in"),
+    "requirements-app.lock": ("requirements.in", "requirements-app.in"),
+    "requirements-dev.lock": ("requirements-dev.in",),
+    "requirements-s3.lock": ("requirements-s3.in",),
+}
+LOCKS = tuple(SOURCES)
+LISTS = sorted(file.name for file in ROOT.glob("requirements*.in"))
 
 
 def canonical(name: str) -> str:
@@ -32,7 +39,23 @@ def test_every_locked_package_has_hashes(file: str) -> None:
     assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
-@pytest.mark.parametrize(("source", "lock"), [(file.replace(".lock", ".in"), file) for file in LOCKS])
+def stated(file: str) -> dict[str, str]:
+    """Return what a list requires, by name; empty where any version will do."""
+    text = (ROOT / file).read_text("utf-8")
+    return {
+        canonical(name): version
+        for name, version in re.findall(r"^([a-z][\w.-]*)(?:\[.*?\])?(.*)$", text, re.MULTILINE)
+    }
+
+
+def test_each_version_stands_in_one_list() -> None:
+    """A version is changed at one place, and what pip installs cannot depend on which list was read."""
+    assert {"requirements.in", "requirements-glue.in"} < set(LISTS)
+    places = [name for file in LISTS for name, version in stated(file).items() if version]
+    assert {name for name in places if places.count(name) > 1} == set()
+
+
+@pytest.mark.parametrize(("source", "lock"), [(source, lock) for lock, lists in SOURCES.items() for source in lists])
 def test_lock_answers_what_is_asked_for(source: str, lock: str) -> None:
     """A changed requirement cannot be forgotten in the lock."""
     calls = re.findall(r"^([a-z][\w.\[\]-]*)(?:==(\S+))?", (ROOT / source).read_text("utf-8"), re.MULTILINE)
@@ -49,14 +72,19 @@ def test_no_lock_moves_a_package_of_another() -> None:
         assert {name: (first[name], second[name]) for name in both if first[name] != second[name]} == {}
 
 
+def test_the_app_is_locked_as_a_laptop_is() -> None:
+    """What a Databricks App installs is a part of what the tests ran with, without Spark and without its tools."""
+    whole, app = locked("requirements.lock"), locked("requirements-app.lock")
+    assert app.items() <= whole.items()
+    assert app.keys() & {"delta-spark", "grpcio", "grpcio-tools", "py4j", "pyspark", "setuptools", "tqdm"} == set()
+
+
 def test_setuptools_ends_the_lock() -> None:
     """The launcher installs the lock's end first, because pyspark is built with the setuptools that stands there."""
     assert list(locked(LOCKS[0]))[-1] == "setuptools"
 
 
-@pytest.mark.parametrize(
-    "file", [*LOCKS, "requirements.in", "requirements-dev.in", "requirements-s3.in", "pipeline/setup/ivysettings.xml"]
-)
+@pytest.mark.parametrize("file", [*LOCKS, *LISTS, "pipeline/setup/ivysettings.xml"])
 def test_no_download_address_is_written_down(file: str) -> None:
     """Where things come from is the user's own client configuration."""
     assert "://" not in (ROOT / file).read_text("utf-8")

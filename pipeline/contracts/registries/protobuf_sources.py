@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -81,7 +82,7 @@ def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
 
     Raises:
         Refused: a file is not valid, or an import is missing.
-        Transient: the compiler did not end in time, was killed, or found no room for its files.
+        Transient: the compiler is not installed, did not end in time, was killed, or found no room for its files.
     """
     for name in imports:
         if len(name) > _MAX_PATH or not _PATH.fullmatch(name):
@@ -204,6 +205,11 @@ def _ordered(own: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDes
 
 def _compiled(texts: Mapping[str, str], known: Collection[FileDescriptorProto]) -> Sequence[FileDescriptorProto]:
     """Compile texts, which may import each other and what is known."""
+    if find_spec("grpc_tools") is None:  # a wheel does not require it: pip would replace a runtime's grpcio and protobuf
+        raise Transient(
+            "The compiler of .proto files is not installed on this machine. Install the package grpcio-tools there, in "
+            "the version of its grpcio."
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="turnout-protoc-") as made:
             folder = Path(made)
