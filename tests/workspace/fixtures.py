@@ -1,4 +1,4 @@
-"""What the tests of the stand-in share: databricks-sdk as its client, and waiting for a condition."""
+"""Shared by the tests of the stand-in: databricks-sdk as its client, and waiting for a condition."""
 
 import logging
 import time

@@ -29,7 +29,7 @@ def bearer(workspace: StandIn) -> dict[str, str]:
 
 
 def test_a_token_is_a_principal(workspace: StandIn, admin: WorkspaceClient) -> None:
-    """A token says who calls; without one, or with one that is unknown or has expired, nothing is answered."""
+    """A token says who calls; without a token, with an unknown or an expired one, the answer is 401."""
     token = workspace.add_principal("someone@turnout.example", "user")
     assert client(workspace, token).current_user.me().user_name == "someone@turnout.example"
     assert admin.current_user.me().user_name == workspace.admin_name
@@ -150,7 +150,7 @@ def test_the_journal_is_a_file_too(workspace: StandIn, admin: WorkspaceClient, t
 
 
 def test_an_unknown_path_is_no_success(workspace: StandIn, admin: WorkspaceClient) -> None:
-    """What the stand-in does not know is an error, so that no test passes by an empty answer."""
+    """A path that the stand-in does not know is an error, so that no test passes by an empty answer."""
     with pytest.raises(NotFound, match="No API found"):
         admin.api_client.do("GET", "/api/2.0/unheard-of")
 

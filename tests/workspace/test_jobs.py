@@ -100,7 +100,7 @@ def test_update_merges_arrays_by_key(admin: WorkspaceClient) -> None:
 
 
 def test_rights_come_before_existence(workspace: StandIn, admin: WorkspaceClient) -> None:
-    """A stranger gets 403 for a job that exists and for one that does not; the admin gets 404 for the latter."""
+    """A stranger gets 403 for a job that exists, and for a job that does not; the admin gets 404 for the latter."""
     stranger = client(workspace, workspace.add_principal("stranger"))
     job_id = admin.jobs.create(name="ours").job_id
     assert job_id is not None
@@ -160,6 +160,6 @@ def test_a_group_gives_its_members_rights(workspace: StandIn, admin: WorkspaceCl
     ids=["doubled task", "unknown cluster", "too many tags", "retries of a continuous job"],
 )
 def test_a_definition_is_checked(admin: WorkspaceClient, settings: dict[str, object]) -> None:
-    """What the platform refuses at create is refused here."""
+    """The stand-in refuses at create what the platform refuses."""
     with pytest.raises(InvalidParameterValue):
         admin.jobs.create(**settings)  # type: ignore[arg-type]

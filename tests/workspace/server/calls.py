@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back: bytes of a type, with headers."""
+    """An answer: bytes of a type, with headers."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -67,7 +67,7 @@ class Call:
         """The JSON object that was sent.
 
         Raises:
-            ApiError: it is none.
+            ApiError: the body is no object.
         """
         try:
             body = json.loads(self.raw or b"{}")

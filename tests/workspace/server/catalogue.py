@@ -1,12 +1,12 @@
-"""Every area of the stand-in: importing one registers its routes; what moves by itself has a tick."""
+"""Every area of the stand-in: importing it registers its routes, and a `tick` moves it."""
 
 from types import ModuleType
 from typing import Final
 
-from tests.workspace.server import jobs, people, rights, running_jobs, runs, secret_scopes
+from tests.workspace.server import jobs, people, rights, running_jobs, runs, secret_scopes, trees
 from tests.workspace.server.state import World
 
-_AREAS: Final[tuple[ModuleType, ...]] = (jobs, people, rights, running_jobs, runs, secret_scopes)
+_AREAS: Final[tuple[ModuleType, ...]] = (jobs, people, rights, running_jobs, runs, secret_scopes, trees)
 
 
 def register_all(world: World) -> None:

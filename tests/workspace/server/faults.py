@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: faults at the n-th call, too many requests, stale reads; and the journal of requests."""
+"""Trouble on purpose: faults at the n-th call, too many requests, stale reads; and the journal of requests."""
 
 import copy
 import json

@@ -149,7 +149,7 @@ def caller(world: World, authorization: str) -> Json:
     """Return who has this token.
 
     Raises:
-        ApiError: 401 without a token, or with one that is unknown or has expired, or of somebody who is not active.
+        ApiError: 401 without a token, with an unknown or an expired token, and for a principal that is not active.
     """
     scheme, _, token = authorization.partition(" ")
     kept = world.data.tokens.get(token.strip())

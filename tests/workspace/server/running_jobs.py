@@ -1,4 +1,4 @@
-"""What moves runs: starts their tasks as processes of this machine, ends them, restarts continuous jobs.
+"""The platform behind runs: starts their tasks as processes of this machine, ends them, restarts continuous jobs.
 
 A cancelled task gets no signal before its end: none is documented [iss dotnet/spark#427].
 """
@@ -18,7 +18,7 @@ _REFERENCE: Final = re.compile(r"\{\{\s*([\w.\-]+)\s*\}\}")
 _SECRET: Final = re.compile(r"\{\{secrets/([^/}]+)/([^/}]+)\}\}")
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+")
 _FAILURE: Final = "Workload failed, see run output for details"
-"""What the platform says of every task that failed [cli testserver/jobs.go, measured]."""
+"""The platform's message for every task that failed [cli testserver/jobs.go, measured]."""
 
 
 def tick(world: World, _: float) -> None:
@@ -194,7 +194,7 @@ def _command(world: World, run: Json, task: Json, attempt: Json) -> list[str]:
 
 
 def _resolved(world: World, run: Json, attempt: Json, text: str) -> str:
-    """Put a run's values into a parameter [doc jobs/dynamic-value-references]; what is unknown stays as it is."""
+    """Put a run's values into a parameter [doc jobs/dynamic-value-references]; unknown references stay."""
     values = {
         "job.id": str(run["job_id"]),
         "job.name": run["name"],

@@ -1,4 +1,4 @@
-"""Runs of jobs as the API shows and changes them [sdk jobs]; what moves them is in `running_jobs`.
+"""Runs of jobs as the API shows and changes them [sdk jobs]; `running_jobs` moves them.
 
 A run has both forms of its state: `state`, which is deprecated, and `status` [sdk jobs, Run]. A run whose task failed
 is `INTERNAL_ERROR`/`FAILED` in the one and `TERMINATED` with `RUN_EXECUTION_ERROR` in the other, and its task is
@@ -96,7 +96,7 @@ def is_active(run: Json) -> bool:
 
 @route("POST", f"{_RUNS}/cancel")
 def cancel(call: Call) -> Json:
-    """Begin to cancel a run; one that has ended keeps its outcome [sdk jobs, JobsAPI.cancel_run]."""
+    """Begin to cancel a run; an ended run keeps its outcome [sdk jobs, JobsAPI.cancel_run]."""
     run = _run(call, call.needed("run_id"), "CAN_MANAGE_RUN")
     run["cancel"] = True
     return {}
@@ -119,7 +119,7 @@ def cancel_all(call: Call) -> Json:
 
 @route("GET", f"{_RUNS}/get")
 def get(call: Call) -> Json:
-    """Return a run of a job, or of a task; one that is unknown is 400 [sdk errors/overrides.py makes it a 404]."""
+    """Return a run of a job, or of a task; an unknown id is 400 [sdk errors/overrides.py makes it a 404]."""
     run_id = call.number("run_id")
     run, attempt = _found(call, run_id, "CAN_VIEW")
     if attempt is not None:

@@ -42,7 +42,7 @@ def list_scopes(call: Call) -> Json:
 
 @route("POST", f"{_SECRETS}/put")
 def put(call: Call) -> Json:
-    """Write a secret, over one that is there."""
+    """Write a secret, or replace it."""
     _, scope = _scope(call, call.needed("scope"), "WRITE")
     body = call.body
     if "bytes_value" in body:

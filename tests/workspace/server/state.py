@@ -1,4 +1,4 @@
-"""What the stand-in remembers: plain data that can be copied, and beside it what is alive."""
+"""The memory of the stand-in: plain data that can be copied, and beside it processes and connections."""
 
 import itertools
 import secrets
@@ -24,7 +24,7 @@ WORKSPACE_ID: Final = "4711471147114711"
 
 @dataclass(slots=True)
 class Settings:
-    """What a test may change of the platform's pace, in seconds. Real ones are minutes."""
+    """The platform's pace in seconds, which a test may change. Real ones are minutes."""
 
     has_config: bool = True  # whether /.well-known/databricks-config answers; without it a token still signs in
     token_seconds: float = 3_600.0  # of a token of client credentials
