@@ -78,6 +78,8 @@ class StandIn:
                 self._process.wait()
                 if self._process.stdout is not None:
                     self._process.stdout.close()
+            if error is None:
+                assert self._process.returncode == 0, (self.folder / "standin.log").read_text("utf-8")
 
     @property
     def pid(self) -> int:
@@ -86,8 +88,9 @@ class StandIn:
         return self._process.pid
 
     def variables(self, token: str | None = None) -> dict[str, str]:
-        """Return the environment of a client, by default the admin's."""
+        """Return the environment of a client, by default the admin's; with Lakebase also the port behind endpoints."""
         return {
+            **self._order("variables"),
             "DATABRICKS_HOST": self.url,
             "DATABRICKS_TOKEN": token or self.admin_token,
             "DATABRICKS_AUTH_TYPE": "pat",

@@ -3,10 +3,10 @@
 from types import ModuleType
 from typing import Final
 
-from tests.workspace.server import jobs, people, rights, running_jobs, runs, secret_scopes, trees
+from tests.workspace.server import jobs, lakebase, people, rights, running_jobs, runs, secret_scopes, trees
 from tests.workspace.server.state import World
 
-_AREAS: Final[tuple[ModuleType, ...]] = (jobs, people, rights, running_jobs, runs, secret_scopes, trees)
+_AREAS: Final[tuple[ModuleType, ...]] = (jobs, lakebase, people, rights, running_jobs, runs, secret_scopes, trees)
 
 
 def register_all(world: World) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tests.workspace.server import lakebase
 from tests.workspace.server.calls import Answer, ApiError, Json, as_json, invalid, missing, said
 from tests.workspace.server.faults import Fault, Throttle
 from tests.workspace.server.people import new_client_secret
@@ -60,6 +61,10 @@ class _Orders:
     def settings(world: World, **fields: Any) -> Json:
         world.settings = dataclasses.replace(world.settings, **fields)
         return {}
+
+    @staticmethod
+    def variables(world: World) -> Json:
+        return dict(lakebase.variables(world))
 
     @staticmethod
     def expire(world: World, token: str) -> Json:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from tests.workspace.server import secret_scopes
+from tests.workspace.server import lakebase, secret_scopes
 from tests.workspace.server.calls import ApiError, Json
 from tests.workspace.server.jobs import run_as
 from tests.workspace.server.runs import is_active, new_run
@@ -238,6 +238,7 @@ def _environ(world: World, run: Json, task: Json, attempt: Json) -> dict[str, st
         "DATABRICKS_RUNTIME_VERSION": version[0] if version else "19.0",
         "DATABRICKS_HOST": world.url,
         "DATABRICKS_TOKEN": attempt["token"],
+        **lakebase.variables(world),
         **given,
     }
 
