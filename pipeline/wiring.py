@@ -32,7 +32,7 @@ from pipeline.reasons import innermost, missing_commit
 from pipeline.session import spark_session, waits_for_cores
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
-from pipeline.store.database.engine import open_store
+from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import register_group
@@ -200,7 +200,7 @@ def _resolution(settings: Settings, engine: Engine) -> Resolution | None:
 def _driving(
     settings: Settings, paths: Paths, kind: ProcessKind, name: str, run_id: int | None = None
 ) -> Iterator[_Duty]:
-    engine = open_store(settings, paths)
+    engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     stop = stop_on_signals()
     with leased(engine, settings.store, kind, name, run_id) as lease:
         yield _Duty(kind, name, engine, stop, lease, run_id)

@@ -20,6 +20,9 @@ import pytest
 _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off"}
 """What need not outlive its server is written once."""
 
+_WHO_LOGS_IN = "host all turnout 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+"""The superuser of tests needs no password, every other role does: else no test could tell a token from another."""
+
 _START_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
@@ -28,6 +31,7 @@ class Postgres:
     """A running server; each `url` is a store of its own."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._address = f"turnout@127.0.0.1:{port}/postgres"
         self._numbers = itertools.count(1)
         self._own: psycopg.Connection | None = None  # kept: each new one costs a process
@@ -38,10 +42,19 @@ class Postgres:
         What is made in it hides what PostgreSQL has of the same name: so a test can have a clock of its own.
         """
         schema = f"store_{next(self._numbers)}"
+        self.run(f"CREATE SCHEMA {schema}")
+        return f"postgresql+psycopg://{self._address}?options=-csearch_path%3D{schema},pg_catalog"
+
+    def run(self, *statements: str) -> None:
+        """Execute statements as superuser, each in its own transaction."""
         if self._own is None:
             self._own = psycopg.connect(f"postgresql://{self._address}", autocommit=True)
-        self._own.execute(f"CREATE SCHEMA {schema}".encode())
-        return f"postgresql+psycopg://{self._address}?options=-csearch_path%3D{schema},pg_catalog"
+        for each in statements:
+            self._own.execute(each.encode())
+
+    def new_name(self, kind: str) -> str:
+        """Return a name that no database or role of this server has."""
+        return f"{kind}_{next(self._numbers)}"
 
     def is_up(self) -> bool:
         try:
@@ -70,6 +83,7 @@ def postgres_server() -> Iterator[Postgres]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
+        (data / "pg_hba.conf").write_text(_WHO_LOGS_IN)
         options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", **_FORGETFUL}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         log = folder / "log"

@@ -21,7 +21,7 @@ from pipeline.maintenance.run import one_round
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.setting_values import hours_of
 from pipeline.settings import Paths, Settings, Store
-from pipeline.store.database.engine import open_store
+from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
 from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
@@ -53,7 +53,7 @@ def maintain(
     """
     if not paths.root.is_dir():
         raise Refused(f"The environment {paths.root} does not exist. Give --env-dir an existing environment.")
-    engine = open_store(settings, paths)
+    engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     hours = (0, 24) if once else hours_of(settings.maintenance.hours) or (0, 24)
     with ExitStack() as held:
         lease = _take(engine, settings.store, held, run_id)

@@ -1,5 +1,6 @@
-"""Opens the control store: SQLite in the environment's folder, or any SQLAlchemy URL; and its transactions."""
+"""Opens the control store: SQLite in the environment's folder, any SQLAlchemy URL, or Lakebase; its transactions."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -11,27 +12,32 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import InternalError, OperationalError, SQLAlchemyError
 
 from pipeline import private_files
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect
 from pipeline.settings import Paths, Settings
+from pipeline.store.database.lakebase import is_lakebase, lakebase_engine
 from pipeline.store.database.migrate import migrate
 from pipeline.store.database.row_check import require_sound_rows
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _PROBE_MS: Final = 200  # a writer holds the lock for a few milliseconds
 _STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
+_CONNECTIONS: Final = 5
+DRIVER_CONNECTIONS: Final = 2
+"""Hundreds of drivers share what a server has: Lakebase's smallest takes 104 connections, its largest 4,000."""
 
 
-def open_store(settings: Settings, paths: Paths) -> Engine:
+def open_store(settings: Settings, paths: Paths, *, connections: int = _CONNECTIONS) -> Engine:
     """Open the control store and bring its tables to this version.
+
+    On PostgreSQL this process keeps at most so many `connections`, and twice as many while it needs them.
 
     Raises:
         Refused: the store cannot be reached, is not writable, was migrated by a newer turnout, or has a row that does
             not fit.
     """
-    url = settings.store.url or _own(paths)
     try:
-        engine = _engine(url)
+        engine = _engine(settings.store.url or _own(paths), connections)
         if not settings.store.url:
             paths.root.mkdir(parents=True, exist_ok=True)
         if engine.dialect.name == "sqlite":
@@ -40,7 +46,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
         require_sound_rows(engine)
-    except (SQLAlchemyError, ImportError, OSError) as error:
+    except (SQLAlchemyError, ImportError, OSError, Transient) as error:
         reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
     return engine
@@ -69,7 +75,7 @@ def require_store(settings: Settings, paths: Paths) -> None:
         with engine.connect() as connection:
             is_there = inspect(connection).has_table("games")
         engine.dispose()
-    except (SQLAlchemyError, ImportError):
+    except (SQLAlchemyError, ImportError, Transient):
         return  # opening it says why it cannot be opened
     if not is_there:
         raise _missing("the database of store.url has no turnout tables")
@@ -105,12 +111,15 @@ def _own(paths: Paths) -> URL:
     return URL.create("sqlite", database=str(paths.control_db))
 
 
-def _engine(url: str | URL) -> Engine:
+def _engine(url: str | URL, connections: int = 1) -> Engine:
+    pool = {"pool_size": connections, "max_overflow": connections}
+    if isinstance(url, str) and is_lakebase(url):
+        return lakebase_engine(url, os.environ, **pool)
     try:
         parts = make_url(url)
         if parts.host and "@" in f"{parts.host}{parts.database}":
             raise ValueError("a part of the password stands where the host is")
-        return create_engine(parts, pool_pre_ping=True)
+        return create_engine(parts, pool_pre_ping=True, **({} if parts.get_backend_name() == "sqlite" else pool))
     except ValueError as error:  # the text of SQLAlchemy's own parser may hold a part of the password
         raise Refused(
             "The control store cannot be opened: store.url is not an SQLAlchemy URL such as "

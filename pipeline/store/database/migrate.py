@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect, text
 
 from pipeline.errors import Refused
+from pipeline.store.database.ownership import become_owner, is_shared_late, rights_explained, share
 
 NEWEST: Final = "r0001"
 """The migration that makes the tables what `tables.py`, `rounds.py` and `source_backlog.py` say they are."""
@@ -18,32 +19,39 @@ _LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same da
 
 
 def migrate(engine: Engine) -> None:
-    """Bring a store up to `NEWEST`; costs two statements where it is there already.
+    """Bring a store up to `NEWEST`; costs two statements where it is there already, on PostgreSQL four.
 
-    Processes that start at the same moment wait for the first of them.
+    Processes that start at the same moment wait for the first of them. On PostgreSQL the tables' owner migrates.
 
     Raises:
-        Refused: a newer turnout has migrated the store, or an unreleased build has made it.
+        Refused: a newer turnout has migrated the store, an unreleased build has made it, or this role lacks a right.
     """
-    with engine.connect() as connection:
-        current = _version(connection)
-    if current == NEWEST:
-        return
-    with _alone(engine) as connection:
-        current = _version(connection)
-        if current == NEWEST:
+    with engine.connect() as connection, rights_explained(connection):
+        if _version(connection) == NEWEST and not is_shared_late(connection):
             return
-        if (current is None and inspect(connection).has_table("games")) or (current is not None and current < _FIRST):
-            raise Refused(
-                "An unreleased build of turnout made this control store, which cannot be upgraded. Name a new "
-                "environment with --env-dir, and let it ingest the source again."
-            )
-        if current is not None and current > NEWEST:
-            raise Refused(
-                f"A newer turnout migrated the control store to {current}; this version supports up to "
-                f"{NEWEST}. Run the newer version, or name another store with store.url."
-            )
-        _upgrade(connection)
+    with _alone(engine) as connection, rights_explained(connection):
+        current = _version(connection)
+        if current != NEWEST:
+            _require_older(connection, current)
+            become_owner(connection)
+            _upgrade(connection)
+            share(connection)
+        elif is_shared_late(connection):
+            become_owner(connection)
+            share(connection)
+
+
+def _require_older(connection: Connection, current: str | None) -> None:
+    if (current is None and inspect(connection).has_table("games")) or (current is not None and current < _FIRST):
+        raise Refused(
+            "An unreleased build of turnout made this control store, which cannot be upgraded. Name a new "
+            "environment with --env-dir, and let it ingest the source again."
+        )
+    if current is not None and current > NEWEST:
+        raise Refused(
+            f"A newer turnout migrated the control store to {current}; this version supports up to "
+            f"{NEWEST}. Run the newer version, or name another store with store.url."
+        )
 
 
 def _version(connection: Connection) -> str | None:
