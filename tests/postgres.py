@@ -52,6 +52,12 @@ class Postgres:
         for each in statements:
             self._own.execute(each.encode())
 
+    def run_in(self, database: str, *statements: str) -> None:
+        """Execute statements as superuser in another database than that of stores by `url`."""
+        with psycopg.connect(f"postgresql://turnout@127.0.0.1:{self.port}/{database}", autocommit=True) as connection:
+            for each in statements:
+                connection.execute(each.encode())
+
     def new_name(self, kind: str) -> str:
         """Return a name that no database or role of this server has."""
         return f"{kind}_{next(self._numbers)}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
@@ -26,10 +26,10 @@ from pipeline.contracts.registrations import (
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.errors import TableNotFoundError
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
-from pipeline.store.database.engine import writing
+from pipeline.store.database.engine import STORE_AWAY, writing
 from pipeline.store.writers import latest_number, lock, number_of_definition, read_profiles, read_writers
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
@@ -110,8 +110,8 @@ class LocalRegistry:
             except IntegrityError:
                 # Another process has just registered and taken an id or a version: read again.
                 continue
-            except OperationalError as error:
-                raise Transient(f"the control store did not take the registration: {error.orig}") from error
+            except STORE_AWAY as error:
+                raise Transient(f"the control store did not take the registration: {first_line(error)}") from error
         raise Transient(f"others registered schemas of the same games during all {_ATTEMPTS} attempts")
 
     def latest_version(self) -> int:

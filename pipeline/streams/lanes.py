@@ -18,6 +18,8 @@ BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
 HEALTHY_SECONDS: Final = 600.0  # after which earlier failures no longer count
 _FIRST_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 300.0
+_PASSING: Final = frozenset({"CommitFailedError", "Transient", "OperationalError", "InterfaceError", "TimeoutError"})
+"""Names of errors of delta-rs, turnout and the control store's driver and pool."""
 _SHARED_SHARE: Final = 0.3  # of a pass's streams fail alike: the cause is shared, and no stream is charged
 _SHARED_STREAMS: Final = 3
 _EVIDENCE_LIMIT: Final = 500
@@ -90,8 +92,7 @@ def classify(error: BaseException) -> FailureClass:
     """Return the class of an exception of a stream's own work."""
     if isinstance(error, OSError):
         return "transient"
-    name = type(error).__name__
-    return "transient" if name in {"CommitFailedError", "Transient", "OperationalError"} else "poison"
+    return "transient" if type(error).__name__ in _PASSING else "poison"
 
 
 def failure_of(error: Exception) -> Failure:

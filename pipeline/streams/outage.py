@@ -7,11 +7,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.errors import Refused, first_line
+from pipeline.store.database.engine import STORE_AWAY
 
 _log = logging.getLogger("turnout")
 
@@ -21,7 +20,7 @@ def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
     """Continue after the block if the control store does not answer in it; `meanwhile` says with what."""
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
+    except STORE_AWAY as error:
         _log.warning("the control store does not answer (%s): %s", first_line(error), meanwhile)
 
 

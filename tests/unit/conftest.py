@@ -9,12 +9,14 @@ from sqlalchemy import Engine
 
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
+from tests.lakebase import Answering, Lakebase, lakebase_on
 from tests.postgres import Postgres, postgres_server
 
 if TYPE_CHECKING:
     from tests.unit.access_world import House
     from tests.unit.app_world import Opening
 
+_ON_LAKEBASE = {"test_store_leases", "test_store_migrations", "test_store_writers"}
 _RACING = {"test_control_moves", "test_control_stale", "test_grants_ledger", "test_grants_requests"}
 
 
@@ -24,13 +26,26 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def lakebase_calls(postgres: Postgres) -> Iterator[Answering]:
+    with lakebase_on(postgres) as server:
+        yield server
+
+
+@pytest.fixture
+def lakebase(lakebase_calls: Answering) -> Lakebase:
+    """An endpoint of Lakebase with a new role and schema."""
+    return lakebase_calls.endpoint()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run on both databases what tests the store itself, and what races in it."""
     marked = any("engine" in each.args[0] for each in metafunc.definition.iter_markers("parametrize"))
     if "engine" in metafunc.fixturenames and not marked:
         module = metafunc.module.__name__.rpartition(".")[2]
         both = module.startswith("test_store_") or module in _RACING
-        metafunc.parametrize("engine", ["sqlite", *(["postgresql"] if both else [])], indirect=True)
+        databases = ["sqlite", *(["postgresql"] if both else []), *(["lakebase"] if module in _ON_LAKEBASE else [])]
+        metafunc.parametrize("engine", databases, indirect=True)
 
 
 @pytest.fixture
@@ -40,6 +55,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")
         environ["TURNOUT_STORE__URL"] = server.url()
+    elif request.param == "lakebase":
+        endpoint: Lakebase = request.getfixturevalue("lakebase")
+        environ["TURNOUT_STORE__URL"] = endpoint.enter(request.getfixturevalue("monkeypatch"))
     settings, paths = load(tmp_path, environ)
     store = open_store(settings, paths)
     yield store

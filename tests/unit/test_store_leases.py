@@ -19,6 +19,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Store, load
 from pipeline.store.database.tables import leases
 from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
+from tests.lakebase import store_url
 from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
 
 
@@ -156,13 +157,15 @@ def _holder(engine: Engine) -> "subprocess.Popen[str]":
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from sqlalchemy import create_engine\n"
+        "from pipeline.settings import load\n"
+        "from pipeline.store.database.engine import open_store\n"
         "from pipeline.store.processes.leases import Lease\n"
-        "Lease(create_engine(sys.argv[1]), 'ingest', 'main', 600).acquire()\n"
+        "store = open_store(*load(Path('.'), {'TURNOUT_STORE__URL': sys.argv[1]}))\n"
+        "Lease(store, 'ingest', 'main', 600).acquire()\n"
         "print('held', flush=True)\n"
         "time.sleep(600)\n"
     )
-    command = [sys.executable, "-c", program, str(engine.url)]
+    command = [sys.executable, "-c", program, store_url(engine)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"

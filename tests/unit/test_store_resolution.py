@@ -42,6 +42,7 @@ from pipeline.store.schema_needs import (
     write_state,
 )
 from pipeline.store.writers import lock
+from tests.lakebase import store_url
 from tests.unit.test_contracts_messages import bundle, define
 from tests.unit.test_streams_outage import away
 
@@ -646,7 +647,7 @@ def test_needs_wait_while_the_store_is_away(world: World) -> None:
 
 def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:
     """A note wakes the thread of its registry; a registry that hangs keeps no other one waiting."""
-    environ = {"TURNOUT_STORE__URL": engine.url.render_as_string(hide_password=False)}
+    environ = {"TURNOUT_STORE__URL": store_url(engine)}
     own = open_store(*load(tmp_path / "threads", environ))
     world, hang, done, stop = World(own), threading.Event(), threading.Event(), threading.Event()
 

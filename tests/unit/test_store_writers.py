@@ -15,6 +15,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.writers import WriterRow, lock, write_writers
+from tests.lakebase import store_url
 from tests.unit.test_contracts_messages import bundle, define
 
 SEVEN, EIGHT = b"\x00\x00\x00\x00\x07", b"\x00\x00\x00\x00\x08"
@@ -76,7 +77,7 @@ def test_a_set_is_a_pure_function_of_its_version(engine: Engine) -> None:
 
 def test_no_number_is_taken_twice(engine: Engine, tmp_path: Path) -> None:
     """Law L13: a registration and a writer that are written at once get two numbers, or a pinned set would grow."""
-    environ = {"TURNOUT_STORE__URL": engine.url.render_as_string(hide_password=False)}
+    environ = {"TURNOUT_STORE__URL": store_url(engine)}
     others = [open_store(*load(tmp_path / str(number), environ)) for number in range(2)]
     gate = threading.Barrier(2)
 

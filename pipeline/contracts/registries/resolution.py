@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.policies import DEFAULTS, Policies
@@ -35,7 +34,7 @@ from pipeline.errors import first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.registry_settings import split_key
-from pipeline.store.database.engine import writing
+from pipeline.store.database.engine import STORE_AWAY, writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.schema_needs import (
     OpenNeed,
@@ -219,7 +218,7 @@ class Resolution:
             asking.wake.clear()
             try:
                 come_back = self.step_of(registry, self._clock())
-            except (OperationalError, InterfaceError) as error:
+            except STORE_AWAY as error:
                 _log.warning("registry %s: the control store does not answer: %s", registry, first_line(error))
                 come_back = self._clock() + _STORE_SECONDS
             except Exception:  # noqa: BLE001 - the edge of a thread: games of this registry wait, all else goes on

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
-from sqlalchemy.exc import InternalError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline import private_files
 from pipeline.errors import Refused, Transient
@@ -25,6 +26,9 @@ _STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
 _CONNECTIONS: Final = 5
 DRIVER_CONNECTIONS: Final = 2
 """Hundreds of drivers share what a server has: Lakebase's smallest takes 104 connections, its largest 4,000."""
+
+STORE_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
+"""How a call ends whose store is away or whose connection is cut; the next call takes a new connection."""
 
 
 def open_store(settings: Settings, paths: Paths, *, connections: int = _CONNECTIONS) -> Engine:

@@ -6,7 +6,6 @@ Lakebase authentication and on Apps with a database, as of October 2026.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -33,15 +32,6 @@ _DEAD_PEER: Final = {
 """A server that vanished without a word, as in a fail-over, is an error after 30 to 60 s. Seconds; the last in ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    host: str
-    port: int
-    database: str
-    user: str
-    ssl_mode: str
-
-
 def is_lakebase(url: str) -> bool:
     """Tell whether `store.url` names an endpoint of Lakebase, or tries to."""
     return url.startswith((_SCHEME, "projects/"))
@@ -58,15 +48,15 @@ def lakebase_engine(url: str, environ: Mapping[str, str], **pool: Any) -> Engine
         Transient: the workspace does not answer.
     """
     endpoint, database = _parse(url, environ)
+    port, host, wanted = _port(environ), environ.get("PGHOST", ""), environ.get("PGSSLMODE", "")
+    if host:
+        _ssl_mode(host, wanted)  # before anything is sent
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
-    address = _address(workspace, endpoint, database, environ)
-    place = URL.create(
-        "postgresql+psycopg", address.user, host=address.host, port=address.port, database=address.database
-    )
-    arguments = {"sslmode": address.ssl_mode, **_DEAD_PEER}
-    engine = create_engine(
-        place, connect_args=arguments, pool_pre_ping=True, pool_recycle=_RECYCLE_SECONDS, **pool
-    )  # fmt: skip
+    host = host or _host_of(workspace, endpoint)
+    user = environ.get("PGUSER") or _user_of(workspace)
+    place = URL.create("postgresql+psycopg", user, host=host, port=port, database=database)
+    arguments = {"sslmode": _ssl_mode(host, wanted), **_DEAD_PEER}
+    engine = create_engine(place, connect_args=arguments, pool_pre_ping=True, pool_recycle=_RECYCLE_SECONDS, **pool)
     credentials = DatabaseCredentials(workspace, endpoint)
 
     @event.listens_for(engine, "do_connect")
@@ -104,13 +94,11 @@ def _parse(url: str, environ: Mapping[str, str]) -> tuple[str, str]:
     return found["endpoint"], database
 
 
-def _address(workspace: Workspace, endpoint: str, database: str, environ: Mapping[str, str]) -> _Address:
-    host = environ.get("PGHOST") or _host_of(workspace, endpoint)
+def _port(environ: Mapping[str, str]) -> int:
     port = environ.get("PGPORT") or "5432"
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise Refused(f"PGPORT: expected a port from 1 to 65535, got {port!r}.")
-    user = environ.get("PGUSER") or _user_of(workspace)
-    return _Address(host, int(port), database, user, _ssl_mode(host, environ.get("PGSSLMODE", "")))
+    return int(port)
 
 
 def _host_of(workspace: Workspace, endpoint: str) -> str:
