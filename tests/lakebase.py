@@ -74,6 +74,8 @@ class Lakebase:
 
     def answer(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
         """Return status and body of a request."""
+        if path.startswith("/.well-known/"):  # what the SDK asks of any host
+            return 404, {}
         self.calls.append(f"{method} {path}")
         if (method, path) == ("POST", "/api/2.0/postgres/credentials"):
             if self.fails is not None:

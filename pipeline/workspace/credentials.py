@@ -54,7 +54,7 @@ class DatabaseCredentials:
         self._clock, self._wall = clock, wall
         self._renewing = threading.Lock()
         self._token: _Token | None = None
-        self._tries = 0
+        self._tries = 0  # that have ended
         self._failure: Refused | Transient | None = None  # of the last try
         self._again_at = 0.0  # no earlier than this after a try that failed beside a living token
 
@@ -95,15 +95,15 @@ class DatabaseCredentials:
             return True
 
     def _renewed(self, tries: int) -> str:
-        """Return the token, renewed unless another thread has tried since `tries` were counted."""
+        """Return the token, renewed unless another thread has ended a try since `tries` were counted."""
         token = self._token
         if token is not None and self._lives(token) and (self._tries != tries or not self._is_due(token)):
             return token.secret
         if self._failure is not None and self._tries != tries:
             raise type(self._failure)(str(self._failure))
-        self._tries += 1
         try:
             self._token = self._request()
+            self._failure = None
         except (Refused, Transient) as error:
             self._failure = error
             if token is None or not self._lives(token):
@@ -111,7 +111,8 @@ class DatabaseCredentials:
             self._again_at = self._clock() + token.margin / _TRIES_IN_MARGIN
             _log.warning("could not renew the control store's token, the old one serves until its end: %s", error)
             return token.secret
-        self._failure = None
+        finally:
+            self._tries += 1
         return self._token.secret
 
     def _request(self) -> _Token:

@@ -116,31 +116,43 @@ def test_nobody_waits_for_a_renewal_while_the_old_token_lives() -> None:
 
 def test_those_that_waited_for_a_failing_request_fail_with_it() -> None:
     """Ten threads before a dead workspace wait for one request, not for ten one after another."""
-    calls, together = Calls(), threading.Barrier(10)
+    calls = Calls()
     calls.fault = TimeoutError("timed out")
+    door = calls.credentials._renewing = Door()  # type: ignore[assignment]
 
-    def slowly() -> None:  # the others stand at the lock before this ends: each has counted the tries by then
-        for each in range(2_000):
-            if waiting[0] == 10:
-                break
-            threading.Event().wait(0.001 if each else 0.05)
-
-    waiting = [0]
-    counting = threading.Lock()
-    calls.meanwhile = slowly
+    def when_all_wait() -> None:
+        assert door.full.wait(10)
 
     def open_one(_number: int) -> str:
-        together.wait()
-        with counting:
-            waiting[0] += 1
         try:
             return calls.password()
         except Transient as error:
             return str(error)
 
+    calls.meanwhile = when_all_wait
     with ThreadPoolExecutor(10) as pool:
         assert set(pool.map(open_one, range(10))) == {"the workspace at https://w does not answer: timed out"}
-    assert calls.count <= 3
+    assert calls.count == 1
+    with pytest.raises(Transient):
+        calls.password()
+    assert calls.count == 2, "a later call tries again"
+
+
+class Door:
+    """A lock that says when ten threads have come to it."""
+
+    def __init__(self) -> None:
+        self._lock, self._counting, self._count, self.full = threading.Lock(), threading.Lock(), 0, threading.Event()
+
+    def acquire(self, *, blocking: bool) -> bool:
+        with self._counting:
+            self._count += 1
+            if self._count == 10:
+                self.full.set()
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        self._lock.release()
 
 
 def test_a_refusal_stays_a_refusal() -> None:

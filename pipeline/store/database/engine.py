@@ -48,12 +48,20 @@ def open_store(settings: Settings, paths: Paths, *, connections: int = _CONNECTI
             _require_strict_tables()
             _make_private(_file_of(engine))
             event.listen(engine, "connect", _tune_sqlite)
-        migrate(engine)
-        require_sound_rows(engine)
+        _make_ready(engine)
     except (SQLAlchemyError, ImportError, OSError, Transient) as error:
         reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
     return engine
+
+
+def _make_ready(engine: Engine) -> None:
+    try:
+        migrate(engine)
+        require_sound_rows(engine)
+    except BaseException:
+        engine.dispose()
+        raise
 
 
 def _require_strict_tables() -> None:

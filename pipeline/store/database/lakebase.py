@@ -71,7 +71,7 @@ def lakebase_engine(url: str, environ: Mapping[str, str], **pool: Any) -> Engine
                     raise
             return dialect.connect(*cargs, **{**cparams, "password": credentials.password()})
         except (Refused, Transient) as error:
-            raise refused(f"no token for the database: {error}") from None
+            raise refused(f"no token for the database: {error}".rstrip(".")) from None
 
     return engine
 
