@@ -142,11 +142,15 @@ class Store:
     url: str = ""
     """SQLAlchemy URL of the control store. Empty means the SQLite file `control.db` in the environment's folder.
     PostgreSQL: `postgresql+psycopg://USER@HOST/DATABASE`, with the password in `PGPASSWORD` or a password file.
+    Lakebase: `lakebase://projects/PROJECT/branches/BRANCH/endpoints/ENDPOINT/DATABASE`, or the endpoint's path alone,
+    as an App's `valueFrom` gives it; the password is a token of the workspace, renewed by turnout, and `PGHOST`,
+    `PGPORT`, `PGDATABASE`, `PGUSER` and `PGSSLMODE` win over what the workspace says. See docs/deploy/lakebase.md.
     Another SQLite file: `sqlite:////folder/control.db`; turnout refuses one in memory or with a URI (`file:`). The
-    first process of a newer turnout migrates the store in one transaction, so the URL's user must be allowed to
-    create tables. turnout refuses the store of a newer version or of a build before version 0.1. SQLite must be
-    3.37 or newer. The database refuses values of a wrong type or an unknown state; each process refuses, at its
-    start, an SQLite file with such a value from another tool, and names the row."""
+    first process of a newer turnout migrates the store in one transaction, so its user must be allowed to create
+    tables: as a member of the role `turnout_owner`, where the server has that. turnout refuses the store of a newer
+    version or of a build before version 0.1. SQLite must be 3.37 or newer. The database refuses values of a wrong
+    type or an unknown state; each process refuses, at its start, an SQLite file with such a value from another
+    tool, and names the row."""
 
     leases: bool = True
     """Whether a lease keeps a second process of the same driver, and a second owner of a game, from starting. Rows

@@ -72,6 +72,11 @@ class Lakebase:
         ours = f"datname = '{self.database}' AND usename <> 'turnout'"
         self.postgres.run(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {ours}")
 
+    def has_token(self, token: str | None = None) -> bool:
+        """Tell whether a token, the newest by default, lives."""
+        newest, ends = self._last[self.user]
+        return token in {None, newest} and datetime.now(UTC) < ends
+
     def answer(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
         """Return status and body of a request."""
         if path.startswith("/.well-known/"):  # what the SDK asks of any host

@@ -41,7 +41,7 @@ class CachedRegistry:
         """Return the version of the newest schema set this driver knows.
 
         Raises:
-            OperationalError: the store does not answer, and this driver has not heard of any set yet.
+            STORE_AWAY: the store does not answer, and this driver has not heard of any set yet.
         """
         known = self._newest
         if known is None:

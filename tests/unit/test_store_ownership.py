@@ -1,4 +1,4 @@
-"""Who owns the control store's tables where processes log in as different roles, on a real PostgreSQL."""
+"""The control store's tables where processes log in as different roles, on a real PostgreSQL."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -175,7 +175,7 @@ def test_a_role_without_rights_reads_which_it_lacks(grouped: Roles) -> None:
 def test_a_role_that_may_not_create_reads_so(
     roles: Roles, monkeypatch: pytest.MonkeyPatch, real_upgrade: Callable[[Connection], None]
 ) -> None:
-    """Without the two group roles who comes first creates; who may not reads the statement that helps."""
+    """Without the group roles the first process creates; a role without the right reads the statement that helps."""
     monkeypatch.setattr(migrate, "_upgrade", real_upgrade)
     app = roles.add("app")
     with pytest.raises(Refused, match=rf"Role {app} may use no schema .*: GRANT USAGE ON SCHEMA public TO {app}"):

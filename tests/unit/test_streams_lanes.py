@@ -1,6 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import InterfaceError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams.lanes import (
@@ -92,6 +94,8 @@ def test_a_shared_cause_is_charged_to_nobody() -> None:
 def test_failures_have_a_class() -> None:
     """Storage and stores come back by themselves; rows and schemas do not."""
     assert classify(OSError(28, "No space left on device")) == "transient"
+    assert classify(NoConnectionFree("QueuePool limit of size 2 overflow 2 reached")) == "transient"
+    assert classify(InterfaceError("SELECT 1", {}, Exception("the connection is closed"))) == "transient"
     assert classify(ValueError("a column has two types")) == "poison"
 
 

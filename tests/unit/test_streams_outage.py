@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.names import game_key
@@ -78,6 +79,7 @@ def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.
     assert [record.getMessage() for record in caplog.records] == [
         "the control store does not answer (disk I/O error): all stays as it is"
     ]
+    meet(NoConnectionFree("QueuePool limit of size 2 overflow 2 reached"))
     for error in (IntegrityError("INSERT", {}, sqlite3.IntegrityError("taken")), ValueError("a bug")):
         with pytest.raises(type(error)):
             meet(error)

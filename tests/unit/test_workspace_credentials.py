@@ -175,7 +175,7 @@ def test_a_refusal_stays_a_refusal() -> None:
     ],
 )
 def test_an_answer_of_another_shape_is_an_error_without_its_content(answer: dict[str, Any], said: str) -> None:
-    """What is no token never becomes a password, and whatever was in the answer stands in no traceback."""
+    """Nothing but a token becomes a password, and no traceback has the content of an answer."""
     calls = Calls()
     calls.answer = answer
     with pytest.raises(Transient, match=said) as caught:
@@ -211,7 +211,7 @@ def test_a_clock_that_is_far_ahead_costs_requests_and_no_login() -> None:
 
 
 def test_a_token_that_a_login_refused_is_replaced_once() -> None:
-    """A token that was revoked is replaced; a new one that is refused too shows another fault, and no second try."""
+    """A token that was revoked is replaced; a new token that is refused too shows another fault, and no second try."""
     calls = Calls()
     first = calls.password()
     assert not calls.credentials.doubt(first)

@@ -176,7 +176,7 @@ class Resolution:
         """Do for one registry what is due; return when to come back.
 
         Raises:
-            OperationalError: the control store does not answer; what was noted stays so.
+            STORE_AWAY: the control store does not answer; what was noted stays so.
         """
         asking = self._asking[registry]
         self._write_noted(registry, now)

@@ -80,7 +80,7 @@ def _parse(url: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the endpoint's path and the database.
 
     Raises:
-        Refused: one of them is missing. The URL is not repeated, which may have a password of somebody's.
+        Refused: one of them is missing. The URL is not repeated, which may have a password in it.
     """
     found = _ENDPOINT.fullmatch(url)
     if found is None:
