@@ -174,6 +174,7 @@ def test_a_workspace_that_fails_costs_nothing_while_the_token_lives(
 ) -> None:
     """The old token serves until its end; then the store is away, in words without a token, until the next token."""
     caplog.set_level(logging.DEBUG)
+    lakebase.life_seconds = 1.2
     store = opened()
     lakebase.fails = (403, "PERMISSION_DENIED", "no right on the project")
     while "could not renew the control store's token" not in caplog.text:
