@@ -72,6 +72,11 @@ class Lakebase:
         ours = f"datname = '{self.database}' AND usename <> 'turnout'"
         self.postgres.run(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {ours}")
 
+    def revoke(self) -> None:
+        """Let the server take no token that was given so far."""
+        self.postgres.run(f"ALTER ROLE \"{self.user}\" PASSWORD 'another'")
+        self._last.clear()
+
     def has_token(self, token: str | None = None) -> bool:
         """Tell whether a token, the newest by default, lives."""
         newest, ends = self._last[self.user]

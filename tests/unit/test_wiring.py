@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from sqlalchemy import func, select, text
+from sqlalchemy import QueuePool, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from listeners.metrics_schema import INGEST_MINUTE
@@ -34,6 +34,7 @@ from pipeline.store.processes.drivers import bronze_readers, start_driver
 from pipeline.store.reports import write_backlog
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
+from tests.postgres import Postgres
 from tests.unit.test_health_exposition import CONTROLLER_METRICS
 
 
@@ -51,6 +52,17 @@ def test_a_driver_that_refuses_to_go_on_says_so_where_the_dashboard_looks(
         reported: Any = connection.execute(select(drivers.c.state, drivers.c.error)).one()
     assert tuple(reported) == ("failed", "This is another bronze.")
     engine.dispose()
+
+
+def test_a_driver_keeps_two_connections(postgres: Postgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Three hundred drivers share what one server takes: with the pool of a dashboard each they would need 3,000."""
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": postgres.url()})
+    monkeypatch.setattr(wiring, "stop_on_signals", threading.Event)
+    with wiring._driving(settings, paths, "group", "a") as duty:
+        pool = duty.engine.pool
+        assert isinstance(pool, QueuePool)
+        assert (pool.size(), pool._max_overflow) == (2, 2)
+    duty.engine.dispose()
 
 
 class CountingStop(threading.Event):
