@@ -140,6 +140,27 @@ def test_the_workspace_says_what_the_environment_does_not(
         opened()
 
 
+class Unreachable:
+    """The SDK's client before a workspace that drops connections."""
+
+    def do(self, *_: object, **__: object) -> None:
+        raise ConnectionError("reset by peer")
+
+
+@pytest.mark.parametrize("variables", [{}, {"PGHOST": "127.0.0.1", "PGPORT": "9", "PGUSER": "app-1"}])
+def test_a_workspace_that_is_away_at_the_start_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    """A start that gets no address or no token ends with the reason, as before a database that is away."""
+    monkeypatch.setattr(lakebase_store, "open_workspace", lambda **_: Workspace(Unreachable(), "https://w"))
+    for name in ("PGHOST", "PGPORT", "PGUSER"):
+        monkeypatch.setenv(name, variables.get(name, ""))
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": f"{ENDPOINT}/d"})
+    with pytest.raises(Refused, match=r"cannot be opened: .*the workspace at https://w does not answer: reset"):
+        open_store(settings, paths)
+    require_store(settings, paths)  # which leaves the reason to the opening
+
+
 def test_a_driver_takes_few_connections(opened: Opening) -> None:
     """Three hundred drivers share a server that may take 1,678: each keeps two, and has four at most."""
     sizes = []
