@@ -16,6 +16,10 @@ from typing import Final
 
 ENVIRON: Final = "TURNOUT_FAILPOINTS"
 EFFECTS: Final = (
+    "fleet_create",
+    "fleet_update",
+    "fleet_delete",
+    "fleet_journal",
     "make_folder",
     "write_data_file",
     "delete_data_file",

@@ -20,7 +20,12 @@ _BEGIN: Final = frozenset(
 )  # fmt: skip
 """Commands with which an environment may begin."""
 
-_MAKE_NOTHING: Final = frozenset({"doctor", "fleet build", "paths", "setup", "source probe"})
+_MAKE_NOTHING: Final = frozenset(
+    {
+        "doctor", "fleet adopt", "fleet apply", "fleet build", "fleet diff", "fleet drift", "fleet plan",
+        "fleet uninstall", "paths", "setup", "source probe",
+    }
+)  # fmt: skip
 """Commands that need no control store: they say what is there, or where things would be."""
 
 _READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})

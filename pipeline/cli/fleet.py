@@ -1,10 +1,19 @@
 """The commands `turnout fleet ...`: turnout in a Databricks workspace."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from pipeline.cli.options import combine_options
+from pipeline.names import plain
 from pipeline.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from pipeline.fleet.opening import Opened
+    from pipeline.fleet.plan import Step
 
 
 @click.command("build")
@@ -43,3 +52,182 @@ def build(env_dir: Path, out: Path, as_json: bool) -> None:
     say(f"turnout {made.wheel.version} in {made.folder}:")
     for name, size in made.bytes_by_file.items():
         say(f"  {size:>9,}  {name}")
+
+
+def _variable(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    values = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{each!r} has no '='. Give NAME=VALUE.")
+        values[name] = value
+    return values
+
+
+on_target: Final = combine_options(
+    click.option("--target", help="Target of databricks.yml; its default target where not given."),
+    click.option(
+        "--var", "variables", multiple=True, callback=_variable, metavar="NAME=VALUE",
+        help="Value of a variable of the bundle; `root` is the URL of --env-dir where not given.",
+    ),
+    click.option(
+        "--bundle", type=click.Path(file_okay=False, path_type=Path), default=Path(),
+        help="Folder with databricks.yml.",
+    ),
+)  # fmt: skip
+"""Which part of which workspace a command is about."""
+
+_OUT: Final = Path("app-source")
+
+
+@click.command("plan")
+@on_target
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
+    """Print what `turnout fleet apply` would do in the workspace, and change nothing there.
+
+    Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `notes` and `steps`,
+    each with `what`, `address`, `label`, `id`, `why`, `restarts` and `changes`.
+    """
+    _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=False)
+
+
+@click.command("diff")
+@on_target
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def diff(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
+    """Print each value in the workspace that differs from the bundle: what it is, and what it should be.
+
+    JSON as of `turnout fleet plan`.
+    """
+    _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=True)
+
+
+@click.command("drift")
+@on_target
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def drift(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
+    """Print what others have changed in the workspace since the last apply.
+
+    Exit code 1 if something has changed. The next apply reverts it. JSON: `target`, `drifted`, a list with `address`,
+    `label` and `changes`.
+    """
+    opened = _opened(env_dir, target, variables, bundle, build=False)
+    drifted = opened.fleet.drift()
+    if as_json:
+        rows = [
+            {"address": each.address, "label": each.label, "why": each.why, "changes": list(map(str, each.changes))}
+            for each in drifted
+        ]
+        say_json({"target": opened.target, "drifted": rows})
+    else:
+        for each in drifted:
+            say(plain(f"{each.address} ({each.label}){f': {each.why}' if each.why else ''}"))
+            for change in each.changes:
+                say(plain(f"    {change}"))
+        say(f"{len(drifted)} of {len(opened.fleet.journal.entries)} resources have changed since the last apply.")
+    sys.exit(1 if drifted else 0)
+
+
+@click.command("apply")
+@on_target
+@click.option("--yes", is_flag=True, help="Do not ask before the first change.")
+@click.option("--no-restart", is_flag=True, help="Leave runs as they are: each takes the change at its next start.")
+def apply(
+    env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, yes: bool, no_restart: bool
+) -> None:
+    """Bring the workspace to the bundle: create, update in place, restart, delete.
+
+    Prints the plan and asks. Each change stands in the target's journal before it is made; a second apply goes on where
+    one was interrupted, and makes nothing twice. It never deletes or replaces what holds data.
+    """
+    opened = _opened(env_dir, target, variables, bundle)
+    steps = opened.fleet.plan()
+    _say_steps(opened, steps, changes_too=True)
+    if not any(step.is_change for step in steps):
+        return
+    if not yes:
+        click.confirm(f"Apply this to target {opened.target}?", abort=True)
+    opened.fleet.apply(steps, lambda step: say(plain(f"done: {step}")), restart=not no_restart)
+    say(f"Target {opened.target} is as the bundle says.")
+
+
+@click.command("adopt")
+@on_target
+@click.argument("address")
+def adopt(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, address: str) -> None:
+    """Take the thing of the workspace that has the name of ADDRESS, such as `jobs.ingest`, into the environment.
+
+    It gets the environment's mark, and becomes as the bundle says.
+    """
+    opened = _opened(env_dir, target, variables, bundle)
+    step = opened.fleet.adopt(address)
+    say(plain(f"done: {step}"))
+
+
+@click.command("uninstall")
+@on_target
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, yes: bool) -> None:
+    """Remove from the workspace what the target's journal and the environment's mark say is turnout's, never data.
+
+    Prints what stays: the control store, schemas, the external location and all tables.
+    """
+    opened = _opened(env_dir, target, variables, bundle, build=False)
+    steps = opened.fleet.uninstall_plan()
+    for step in steps:
+        say(plain(str(step)))
+    if not steps:
+        say(f"The journal of target {opened.target} names nothing.")
+        return
+    if not yes:
+        click.confirm(f"Remove this from target {opened.target}?", abort=True)
+    opened.fleet.uninstall(steps, lambda _: None)
+    left = [step for step in steps if step.what == "keep"]
+    say(
+        f"Removed {len(steps) - len(left)} resources. {len(left)} stay:" if left else f"Removed {len(steps)} resources."
+    )
+    for step in left:
+        say(plain(f"  {step.address} ({step.label}): {step.why}"))
+
+
+def _opened(
+    env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, *, build: bool = True
+) -> "Opened":
+    from pipeline.fleet.opening import open_fleet
+    from pipeline.settings import load
+    from pipeline.storage_settings import read_link
+
+    settings, paths = load(env_dir)
+    url = read_link(env_dir)
+    given = {**({"root": url} if url else {}), **variables}
+    return open_fleet(settings, paths, bundle.resolve(), target, given, bundle.resolve() / _OUT if build else None)
+
+
+def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:
+    steps = opened.fleet.plan()
+    if as_json:
+        rows = [
+            {
+                "what": step.what, "address": step.address, "label": step.label, "id": step.id, "why": step.why,
+                "restarts": step.restarts, "changes": list(map(str, step.changes)),
+            }
+            for step in steps
+        ]  # fmt: skip
+        say_json({"target": opened.target, "notes": list(opened.notes), "steps": rows})
+        return
+    _say_steps(opened, steps, changes_too=changes_too)
+
+
+def _say_steps(opened: "Opened", steps: "Sequence[Step]", *, changes_too: bool) -> None:
+    for note in opened.notes:
+        say(plain(note))
+    for step in steps:
+        if step.what != "nothing":
+            say(plain(str(step)))
+            for change in step.changes if changes_too else ():
+                say(plain(f"    {change}"))
+    count = sum(step.is_change for step in steps)
+    as_it_is = len(steps) - count
+    say(f"Target {opened.target}: {count} to change, {as_it_is} as they should be." if count else
+        f"Target {opened.target} is as the bundle says: nothing to do.")  # fmt: skip

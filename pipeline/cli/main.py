@@ -198,6 +198,12 @@ _COMMANDS: Final = (
         "fleet",
         "Turnout in a Databricks workspace.",
         LazyCommand("build", "pipeline.cli.fleet:build"),
+        LazyCommand("plan", "pipeline.cli.fleet:plan"),
+        LazyCommand("diff", "pipeline.cli.fleet:diff"),
+        LazyCommand("apply", "pipeline.cli.fleet:apply"),
+        LazyCommand("drift", "pipeline.cli.fleet:drift"),
+        LazyCommand("adopt", "pipeline.cli.fleet:adopt"),
+        LazyCommand("uninstall", "pipeline.cli.fleet:uninstall"),
     ),
     group(
         "audit",

@@ -1,0 +1,241 @@
+"""Looks at a workspace and carries a plan out: each change is in the journal before the request, its id after it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from pipeline.errors import Refused
+from pipeline.failpoints import effect
+from pipeline.fleet.bundle import Resource, put, unresolved
+from pipeline.fleet.compare import Change
+from pipeline.fleet.journal import Entry, Journal
+from pipeline.fleet.kinds.jobs import active_runs
+from pipeline.fleet.kinds.kind import Kind, Scope, State
+from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
+from pipeline.workspace.jobs import cancel_run
+
+_AT_ONCE: Final = ("permissions", "tags", "timeout_seconds", "continuous", "schedule", "max_concurrent_runs")
+"""Changes of a job that no run has to start again for."""
+
+
+class Groups(Protocol):
+    """The control store, as far as it says what a restart disturbs, and can ask for one."""
+
+    def disturbed(self, group: str) -> str:
+        """Return which streams of a group stand still while its driver starts, and how long, as a clause."""
+
+    def restart(self, group: str) -> bool:
+        """Ask a group's run to end in order, so that the controller starts another; False where nobody can be asked."""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """A target of the bundle in a workspace."""
+
+    scope: Scope
+    kinds: Mapping[str, Kind]
+    resources: Sequence[Resource]  # what should be there
+    journal: Journal
+    groups: Groups | None = None  # None: the control store cannot be reached
+    attributes: dict[str, str] = field(default_factory=dict)  # of things that are there, by their references
+
+    def plan(self) -> list[Step]:
+        """Look at everything and return what an apply does.
+
+        Raises:
+            Refused: the bundle is wrong, or something that an apply would need is not ours.
+            Transient: the workspace does not answer.
+        """
+        known = [each for each in self.resources if each.kind in self.kinds]
+        observed, resolved = {}, []
+        for resource in in_order(self.resources):
+            if resource in known:
+                now = self._resolved(resource)
+                resolved.append(now)
+                observed[resource.address] = self._observe(now, self.journal.entries.get(resource.address))
+        steps = plan(resolved, self.kinds, observed, self.journal.entries)
+        return [self._with_restart(each) for each in steps]
+
+    def apply(self, steps: Sequence[Step], done: Callable[[Step], None], *, restart: bool) -> None:
+        """Do what a plan says; `done` hears of each step after it. With `restart` runs that need it start again.
+
+        Raises:
+            Refused: the workspace refuses a step; the steps before it are done.
+            Transient: it does not answer; apply again.
+        """
+        for step in steps:
+            self._do(step)
+            if restart and step.restarts and step.id is not None:
+                self._restart(step)
+            if step.is_change:
+                done(step)
+
+    def drift(self) -> list[Step]:
+        """Return what differs from its last apply, with the differences."""
+        drifted = []
+        for address, entry in self.journal.entries.items():
+            kind = self.kinds.get(entry.kind)
+            if kind is None or entry.id is None or entry.applied is None:
+                continue
+            resource = Resource(entry.kind, address.partition(".")[2], entry.applied)
+            state = kind.read(self.scope, entry.id)
+            found = () if state is None else tuple(differences(resource, kind, state))
+            why = "it is gone" if state is None else ""
+            if found or why:
+                drifted.append(Step("update", address, entry.label, resource, entry.id, found, why))
+        return drifted
+
+    def adopt(self, address: str) -> Step:
+        """Take the thing with the name of a resource into the environment, and bring it to its definition.
+
+        Raises:
+            Refused: the bundle has no such resource, or the workspace no thing of its name.
+        """
+        for step_resource in in_order(self.resources):
+            resource = self._resolved(step_resource)
+            kind = self.kinds[resource.kind]
+            if resource.address != address:
+                self._observe(resource, self.journal.entries.get(resource.address))
+                continue
+            found = kind.find(self.scope, resource.definition)
+            state = None if found is None else kind.read(self.scope, found.id)
+            if found is None or state is None:
+                raise Refused(f"The workspace has no {kind.label(resource.definition)!r} to adopt as {address}.")
+            step = Step(
+                "adopt", address, kind.label(resource.definition), resource, found.id,
+                tuple(differences(resource, kind, state)), "taken by a person",
+            )  # fmt: skip
+            self._do(step)
+            return step
+        known = ", ".join(sorted(each.address for each in self.resources))
+        raise Refused(f"The bundle has no resource {address!r}. Resources: {known}.")
+
+    def uninstall_plan(self) -> list[Step]:
+        """Look at everything that the journal names and return what an uninstall removes and leaves."""
+        observed = {
+            address: Observed(entry.id, None if entry.id is None else self._read(entry.kind, entry.id))
+            for address, entry in self.journal.entries.items()
+        }
+        for address, entry in self.journal.entries.items():
+            if entry.id is None:  # it was being made: by its name
+                observed[address] = self._unfinished(address)
+        return removals(self.kinds, observed, self.journal.entries)
+
+    def uninstall(self, steps: Sequence[Step], done: Callable[[Step], None]) -> None:
+        """Remove what `uninstall_plan` says; the journal goes last, where nothing of ours is left but data."""
+        for step in steps:
+            if step.what == "delete":
+                self._delete(step)
+            done(step)
+        if not any(step.what == "keep" and "mark" in step.why for step in steps):
+            self.journal.forget()
+
+    def _resolved(self, resource: Resource) -> Resource:
+        return replace(resource, definition=put(resource.definition, self.attributes))
+
+    def _observe(self, resource: Resource, entry: Entry | None) -> Observed:
+        kind = self.kinds[resource.kind]
+        if entry is not None and entry.id is not None:
+            state = kind.read(self.scope, entry.id)
+            if state is not None:
+                self._remember(resource.address, state)
+                return Observed(entry.id, state)
+        if self.journal_only(resource):
+            return Observed(None if entry is None else entry.id)
+        found = kind.find(self.scope, resource.definition)
+        if found is None:
+            return Observed(None if entry is None else entry.id)
+        state = kind.read(self.scope, found.id) if found.is_ours else None
+        if state is not None:
+            self._remember(resource.address, state)
+        return Observed(found.id, state, found)
+
+    def journal_only(self, resource: Resource) -> bool:
+        """Return whether a thing cannot be looked for by its name, as what it lies in is not there."""
+        label = self.kinds[resource.kind].label(resource.definition)
+        return bool(unresolved(label) or unresolved(resource.definition.get("parent", "")))
+
+    def _unfinished(self, address: str) -> Observed:
+        for resource in self.resources:
+            if resource.address == address:
+                return self._observe(self._resolved(resource), None)
+        return Observed()
+
+    def _read(self, kind: str, id: str) -> State | None:  # noqa: A002 - the word of the field
+        return self.kinds[kind].read(self.scope, id)
+
+    def _remember(self, address: str, state: State) -> None:
+        self.attributes |= {f"resources.{address}.{name}": value for name, value in state.attributes.items()}
+
+    def _do(self, step: Step) -> None:
+        if step.what == "delete":
+            self._delete(step)
+        if step.resource is None or step.what in {"keep", "delete"}:
+            return
+        resource = self._resolved(step.resource)
+        if left := unresolved(resource.definition):
+            raise Refused(f"{step.address} in the bundle refers to {left[0]}, which nothing there has.")
+        kind, found, thing = self.kinds[resource.kind], list(step.changes), step.id
+        step = replace(step, label=kind.label(resource.definition))
+        if step.what == "create":
+            self.journal.write("create", step.address, step.label)
+            with effect("fleet_create"):
+                thing = kind.create(self.scope, resource.definition)
+            self.journal.write("made", step.address, step.label, thing, resource.definition)
+        elif step.what == "adopt":
+            self.journal.write("made", step.address, step.label, thing)
+        if thing is None:
+            raise Refused(f"{step.address} has no id. Plan again.")
+        if step.what != "create":
+            found = self._update(step, resource, kind, thing, found)
+        state = kind.read(self.scope, thing)
+        if state is not None:
+            self._remember(step.address, state)
+
+    def _update(self, step: Step, resource: Resource, kind: Kind, thing: str, found: list[Change]) -> list[Change]:
+        """Change a thing in place, also where a reference became known after the plan."""
+        if step.resource is not None and unresolved(step.resource.definition):
+            state = kind.read(self.scope, thing)
+            found = found if state is None else differences(resource, kind, state)
+        entry = self.journal.entries.get(step.address)
+        if found:
+            with effect("fleet_update"):
+                kind.update(self.scope, thing, resource.definition, found)
+        if found or entry is None or entry.applied != resource.definition:
+            self.journal.write("applied", step.address, step.label, thing, resource.definition)
+        return found
+
+    def _delete(self, step: Step) -> None:
+        entry = self.journal.entries.get(step.address)
+        if entry is None:
+            return
+        if step.id is not None:
+            self.journal.write("delete", step.address, step.label)
+            with effect("fleet_delete"):
+                self.kinds[entry.kind].delete(self.scope, step.id)
+        self.journal.write("deleted", step.address, step.label)
+
+    def _with_restart(self, step: Step) -> Step:
+        """Say what has to start again for a step, and whom that disturbs."""
+        if not step.address.startswith("jobs.") or step.what not in {"update", "adopt"} or step.id is None:
+            return step
+        if all(change.path.split(".")[0].split("[")[0] in _AT_ONCE for change in step.changes):
+            return step
+        if not active_runs(self.scope, step.id):
+            return step
+        group = _group_of(step)
+        whom = "" if group is None or self.groups is None else f": {self.groups.disturbed(group)}"
+        return replace(step, restarts=f"its run has to start again{whom}")
+
+    def _restart(self, step: Step) -> None:
+        """End the runs of a job, so that what keeps them starts others: the platform, or the controller."""
+        group = _group_of(step)
+        if group is not None and self.groups is not None and self.groups.restart(group):
+            return
+        for run_id in active_runs(self.scope, step.id or ""):
+            cancel_run(self.scope.workspace, run_id)
+
+
+def _group_of(step: Step) -> str | None:
+    key = step.address.partition(".")[2]
+    return key.removeprefix("group_") if key.startswith("group_") else None

@@ -1,0 +1,169 @@
+"""Reads the bundle: `databricks.yml` and what it includes, for one target, with variables put in.
+
+The files are those of `databricks bundle deploy` (Databricks Asset Bundles); what turnout uses of the format is read
+here: targets, variables, includes, resources, and `${...}` for variables, the target and the workspace's root.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from pipeline.errors import Refused
+from pipeline.lists import join_limited
+
+FILE: Final = "databricks.yml"
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
+_RESOURCE: Final = "resources."
+_DEPTH: Final = 10  # a variable may name another one, and so on
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One thing that should be in the workspace; references to other things are still in its definition."""
+
+    kind: str  # `jobs`, `apps` and so on, as the bundle calls them
+    key: str
+    definition: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def address(self) -> str:
+        """Return its kind and key, as in the bundle's references."""
+        return f"{self.kind}.{self.key}"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Return the addresses of the resources that must be there before it."""
+        names = (name for text in _texts(self.definition) for name in _REFERENCE.findall(text))
+        parts = (name.removeprefix(_RESOURCE).split(".") for name in names if name.startswith(_RESOURCE))
+        return frozenset(".".join(part[:2]) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What one target of the bundle says."""
+
+    folder: Path
+    target: str
+    root_path: str  # of the workspace's files that belong to it
+    variables: Mapping[str, str]
+    resources: tuple[Resource, ...]
+
+    @property
+    def environment(self) -> str:
+        """Return the environment's name, which names and tags have."""
+        return self.variables["environment"]
+
+
+def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> Bundle:
+    """Return the bundle of a folder for a target, the default one where None, with the values that are `given`.
+
+    Raises:
+        Refused: a file is missing or wrong, the target does not exist, or a variable has no value.
+    """
+    top = _read(folder / FILE)
+    name = target or _default_target(top)
+    targets = top.get("targets", {})
+    if name not in targets:
+        raise Refused(f"The bundle has no target {name!r}. Targets: {join_limited(sorted(targets))}.")
+    chosen = targets[name] or {}
+    base = {"bundle.target": name, "bundle.name": str(top.get("bundle", {}).get("name", ""))}
+    values = _variables(top.get("variables", {}), {**chosen.get("variables", {}), **given}, base)
+    root_path = str(chosen.get("workspace", {}).get("root_path", ""))
+    known = {**base, **{f"var.{each}": value for each, value in values.items()}}
+    known["workspace.root_path"] = root_path = _put(root_path, known)
+    resources: dict[tuple[str, str], Resource] = {}
+    for path in [folder / FILE, *_included(folder, top)]:
+        tree = top if path == folder / FILE else _read(path)
+        for kind, things in tree.get("resources", {}).items():
+            for key, definition in things.items():
+                if (kind, key) in resources:
+                    raise Refused(f"{path} defines {kind}.{key} a second time. Remove one of the two.")
+                resources[kind, key] = Resource(kind, key, put(definition, known))
+    return Bundle(folder, name, root_path, values, tuple(resources.values()))
+
+
+def put(value: Any, known: Mapping[str, str]) -> Any:
+    """Return a value of the bundle with the known references replaced in all of its texts."""
+    if isinstance(value, Mapping):
+        return {key: put(each, known) for key, each in value.items()}
+    if isinstance(value, list):
+        return [put(each, known) for each in value]
+    return _put(value, known) if isinstance(value, str) else value
+
+
+def unresolved(value: Any) -> list[str]:
+    """Return the references that are left in a value."""
+    return sorted({name for text in _texts(value) for name in _REFERENCE.findall(text)})
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def _put(text: str, known: Mapping[str, str]) -> str:
+    for _ in range(_DEPTH):
+        new = _REFERENCE.sub(lambda found: known.get(found[1], found[0]), text)
+        if new == text:
+            return text
+        text = new
+    raise Refused(f"{text!r} in the bundle names itself. Give its variable a value.")
+
+
+def _variables(declared: Mapping[str, Any], given: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
+    unknown = sorted(given.keys() - declared.keys())
+    if unknown:
+        raise Refused(
+            f"The bundle has no variable {join_limited(unknown)}. Variables: {join_limited(sorted(declared))}."
+        )
+    values: dict[str, str] = {}
+    missing = []
+    for name, declaration in declared.items():
+        value = given.get(name, (declaration or {}).get("default"))
+        if value is None:
+            missing.append(f"  - {name}: {(declaration or {}).get('description', '')}".rstrip(": "))
+        else:
+            values[name] = _put(str(value), base)
+    if missing:
+        lines = "\n".join(missing)
+        raise Refused(
+            f"{len(missing)} variable(s) of the bundle have no value. Give each with --var NAME=VALUE, or in the "
+            f"target's `variables` of {FILE}:\n{lines}"
+        )
+    return values
+
+
+def _default_target(top: Mapping[str, Any]) -> str:
+    for name, target in top.get("targets", {}).items():
+        if (target or {}).get("default"):
+            return str(name)
+    raise Refused("The bundle has no default target. Name one with --target.")
+
+
+def _included(folder: Path, top: Mapping[str, Any]) -> list[Path]:
+    return sorted({path for pattern in top.get("include", []) for path in folder.glob(pattern)})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise Refused(f"{path} does not exist. Run this in a checkout of turnout, or name it with --bundle.") from None
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise Refused(f"{path}{line} is no YAML: {error.problem}.") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Refused(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+    if not isinstance(tree, dict):
+        raise Refused(f"{path} is no bundle: it has no keys at its top.")
+    return tree

@@ -1,0 +1,63 @@
+"""What should be in the workspace: the bundle, a job for each group, and built files in the place of local paths."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.fleet.bundle import Bundle, Resource, load_bundle
+
+_TEMPLATE: Final = ("jobs", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What `turnout fleet build` made."""
+
+    files: tuple[Path, ...]
+    wheel: Path
+    version: str  # with the hash of the content
+
+
+def desired(
+    folder: Path, target: str | None, given: Mapping[str, str], groups: Iterable[str], built: Built | None
+) -> tuple[Bundle, list[Resource]]:
+    """Return the bundle, and everything that it wants for these groups.
+
+    Without `built` files the local paths stay, as for a plan that only looks.
+
+    Raises:
+        Refused: see `load_bundle`.
+    """
+    bundle = load_bundle(folder, target, given)
+    wanted = [each for each in bundle.resources if (each.kind, each.key) != _TEMPLATE]
+    names = sorted({bundle.variables.get("group", "main"), *groups})
+    for name in names:
+        of_group = load_bundle(folder, target, {**given, "group": name})
+        wanted += [
+            replace(each, key=f"group_{name}") for each in of_group.resources if (each.kind, each.key) == _TEMPLATE
+        ]
+    if built is None:
+        return bundle, wanted
+    content = built.version.rpartition("+")[2]
+    place = f"{bundle.root_path}/files/{content}"
+    wanted = [replace(each, definition=_with_files(each.definition, place, built)) for each in wanted]
+    files = [
+        Resource("files", f"{content}/{path.name}", {"path": f"{place}/{path.name}", "local": str(path)})
+        for path in built.files
+    ]
+    return bundle, [*files, *wanted]
+
+
+def _with_files(value: Any, place: str, built: Built) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replaced(key, each, place, built) for key, each in value.items()}
+    return [_with_files(each, place, built) for each in value] if isinstance(value, list) else value
+
+
+def _replaced(key: str, value: Any, place: str, built: Built) -> Any:
+    if key == "whl" and isinstance(value, str) and "*" in value:
+        return f"{place}/{built.wheel.name}"
+    if key == "source_code_path":
+        return place
+    return _with_files(value, place, built)

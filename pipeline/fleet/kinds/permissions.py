@@ -1,0 +1,41 @@
+"""Permissions of jobs, apps and others that the Permissions API knows, as a bundle writes them.
+
+A PUT without exactly one owner is refused ("The job must have exactly one owner.", databricks/cli#4466): the owner that
+is there stays. What is inherited from above is not ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pipeline.workspace.client import Workspace
+
+_WHO: Final = ("user_name", "group_name", "service_principal_name")
+_OWNER: Final = "IS_OWNER"
+
+
+def read_permissions(workspace: Workspace, thing: str) -> list[dict[str, str]]:
+    """Return who has what directly on a thing, such as `jobs/7`, in the shape of a bundle; without the owner."""
+    return [each for each in _read(workspace, thing) if each["level"] != _OWNER]
+
+
+def bring_permissions(workspace: Workspace, thing: str, wanted: Sequence[Mapping[str, str]]) -> None:
+    """Let exactly these have rights on a thing, beside its owner and what is inherited."""
+    owners = [each for each in _read(workspace, thing) if each["level"] == _OWNER]
+    entries = [
+        {**{name: each[name] for name in _WHO if name in each}, "permission_level": each["level"]}
+        for each in (*owners, *wanted)
+    ]
+    workspace.send("PUT", f"/api/2.0/permissions/{thing}", {"access_control_list": entries})
+
+
+def _read(workspace: Workspace, thing: str) -> list[dict[str, str]]:
+    found = workspace.get(f"/api/2.0/permissions/{thing}")
+    direct = []
+    for entry in found.get("access_control_list", []):
+        who = {name: str(entry[name]) for name in _WHO if entry.get(name)}
+        direct += [
+            {"level": str(each["permission_level"]), **who}
+            for each in entry.get("all_permissions", [])
+            if not each.get("inherited")
+        ]
+    return sorted(direct, key=lambda each: (each["level"], *(each.get(name, "") for name in _WHO)))

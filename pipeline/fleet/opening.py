@@ -1,0 +1,96 @@
+"""Opens a target for a command: the bundle, the workspace, the journal, and the control store where it is reachable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.errors import Refused
+from pipeline.fleet.apply import Fleet
+from pipeline.fleet.build import build_app_source
+from pipeline.fleet.desired import Built, desired
+from pipeline.fleet.journal import Journal
+from pipeline.fleet.kinds.files import Files
+from pipeline.fleet.kinds.jobs import Jobs
+from pipeline.fleet.kinds.kind import Kind, Scope
+from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
+from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import read_assignments
+from pipeline.store.database.engine import open_store, require_store
+from pipeline.store.groups import open_runs, read_groups, submit_stop
+from pipeline.workspace.client import open_workspace
+
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (Files(), Projects(), Roles(), Databases(), Jobs())}
+_PATIENCE_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A target, and what a person should know of it before anything is done."""
+
+    fleet: Fleet
+    target: str
+    notes: tuple[str, ...]
+
+
+class StoredGroups:
+    """The groups of a control store; see `pipeline.fleet.apply.Groups`."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Read and ask in this store."""
+        self._engine = engine
+
+    def names(self) -> list[str]:
+        """Return the groups whose drivers are jobs."""
+        return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
+
+    def disturbed(self, group: str) -> str:
+        """See `Groups`."""
+        games = sum(each.group == group for each in read_assignments(self._engine).values())
+        return f"its {games} streams stand still until its cluster and driver have started, some minutes"
+
+    def restart(self, group: str) -> bool:
+        """See `Groups`."""
+        run = open_runs(self._engine).get(group)
+        if run is None or run.backend != "databricks":
+            return False
+        submit_stop(self._engine, run.run_id)
+        return True
+
+
+def open_fleet(
+    settings: Settings, paths: Paths, folder: Path, target: str | None, given: Mapping[str, str], out: Path | None
+) -> Opened:
+    """Open a target; with `out` the wheel and the app are built into that folder first.
+
+    Raises:
+        Refused: the bundle is wrong, the wheel cannot be built, or the workspace refuses.
+        Transient: the workspace does not answer.
+    """
+    built = None
+    if out is not None:
+        made = build_app_source(folder, out)
+        files = tuple(sorted(made.folder / name for name in made.bytes_by_file))
+        built = Built(files, made.wheel.path, made.wheel.version)
+    groups, notes = _groups(settings, paths)
+    bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
+    workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
+    journal = Journal.read(workspace, bundle.root_path)
+    if groups is None:
+        known = [key.removeprefix("jobs.group_") for key in journal.entries if key.startswith("jobs.group_")]
+        bundle, wanted = desired(folder, target, given, known, built)
+    scope = Scope(workspace, bundle.environment, bundle.root_path)
+    fleet = Fleet(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)
+    return Opened(fleet, bundle.target, notes)
+
+
+def _groups(settings: Settings, paths: Paths) -> tuple[StoredGroups | None, tuple[str, ...]]:
+    try:
+        require_store(settings, paths)
+        return StoredGroups(open_store(settings, paths)), ()
+    except (Refused, SQLAlchemyError) as error:
+        reason = str(error).splitlines()[0]
+        return None, (f"The control store is not read, so the groups are those of the last apply. {reason}",)

@@ -1,0 +1,140 @@
+"""Decides what an apply does: pure, from what should be, what is, and the journal.
+
+Applying a plan and planning again gives nothing to do.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from pipeline.errors import Refused
+from pipeline.fleet.bundle import Resource, unresolved
+from pipeline.fleet.compare import Change, changes
+from pipeline.fleet.journal import Entry
+from pipeline.fleet.kinds.kind import Found, Kind, State
+
+What = Literal["create", "update", "adopt", "delete", "keep", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the workspace has for one address."""
+
+    id: str | None = None  # by the journal, or found by name
+    state: State | None = None
+    found: Found | None = None  # by name, where the journal has no id
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do."""
+
+    what: What
+    address: str
+    label: str
+    resource: Resource | None = None  # None: it should not be there any more
+    id: str | None = None
+    changes: tuple[Change, ...] = ()
+    why: str = ""
+    restarts: str = ""  # what has to start again for it, as a clause
+
+    @property
+    def is_change(self) -> bool:
+        """Return whether an apply does something for it."""
+        return self.what not in {"nothing", "keep"}
+
+    def __str__(self) -> str:
+        sign = {"create": "+", "update": "~", "adopt": "=", "delete": "-", "keep": "!", "nothing": " "}[self.what]
+        why = f": {self.why}" if self.why else ""
+        return f"{sign} {self.address} ({self.label}){why}{f'; {self.restarts}' if self.restarts else ''}"
+
+
+def in_order(resources: Sequence[Resource]) -> list[Resource]:
+    """Return resources so that each comes after what it refers to.
+
+    Raises:
+        Refused: a reference leads nowhere, or two resources refer to each other.
+    """
+    known = {each.address: each for each in resources}
+    for each in resources:
+        missing = sorted(each.needs - known.keys())
+        if missing:
+            raise Refused(f"{each.address} in the bundle refers to {missing[0]}, which the bundle does not have.")
+    try:
+        order = list(TopologicalSorter({each.address: sorted(each.needs) for each in resources}).static_order())
+    except CycleError as error:
+        raise Refused(f"Resources of the bundle refer to each other: {', '.join(error.args[1])}.") from error
+    return [known[address] for address in order]
+
+
+def plan(
+    resources: Sequence[Resource],
+    kinds: Mapping[str, Kind],
+    observed: Mapping[str, Observed],
+    journal: Mapping[str, Entry],
+) -> list[Step]:
+    """Return the steps, in the order of their doing; what needs nothing is among them.
+
+    `resources` are in order, with the references put in whose ids are known.
+
+    Raises:
+        Refused: something of ours would have to be replaced that holds data, or a name is taken by somebody else's.
+    """
+    steps = [_step(each, kinds[each.kind], observed.get(each.address, Observed())) for each in resources]
+    wanted = {each.address for each in resources}
+    for address in sorted(journal.keys() - wanted, reverse=True):
+        entry = journal[address]
+        if kinds[entry.kind].holds_data:
+            why = "it holds data, and the bundle does not name it any more: it stays"
+            steps.append(Step("keep", address, entry.label, id=entry.id, why=why))
+        else:
+            steps.append(Step("delete", address, entry.label, id=entry.id, why="the bundle does not name it any more"))
+    return steps
+
+
+def removals(kinds: Mapping[str, Kind], observed: Mapping[str, Observed], journal: Mapping[str, Entry]) -> list[Step]:
+    """Return what an uninstall does: everything that the journal and its mark say is ours, but for data."""
+    steps = []
+    for address, entry in reversed(list(journal.items())):
+        seen = observed.get(address, Observed())
+        if kinds[entry.kind].holds_data:
+            steps.append(Step("keep", address, entry.label, id=seen.id, why="it holds data"))
+        elif seen.state is None:
+            steps.append(Step("delete", address, entry.label, why="it is gone already"))
+        elif not seen.state.is_ours:
+            steps.append(Step("keep", address, entry.label, id=seen.id, why="it carries no mark of this environment"))
+        else:
+            steps.append(Step("delete", address, entry.label, id=seen.id))
+    return steps
+
+
+def _step(resource: Resource, kind: Kind, seen: Observed) -> Step:
+    label = kind.label(resource.definition)
+    step = Step("nothing", resource.address, label, resource, seen.id)
+    if seen.state is None:
+        if seen.found is not None and not seen.found.is_ours:
+            raise Refused(
+                f"The workspace has {label!r} ({resource.kind}, id {seen.found.id}), which is not of this environment. "
+                f"Rename it there, or take it with `turnout fleet adopt {resource.address}`."
+            )
+        why = "" if seen.id is None else "it is gone from the workspace"
+        return replace(step, what="create", id=None, why=why)
+    found = tuple(differences(resource, kind, seen.state))
+    if seen.found is not None:
+        return replace(step, what="adopt", changes=found, why="found by its name and mark")
+    if not found:
+        return step
+    fixed = sorted({each.path for each in found if each.path.split(".")[0].split("[")[0] in kind.fixed})
+    if fixed:
+        raise Refused(
+            f"{resource.address} ({label}) would have to be made anew, as {', '.join(fixed)} cannot change. Set it "
+            "back in the bundle, or remove the thing by hand first."
+        )
+    return replace(step, what="update", changes=found, why=f"{len(found)} difference(s)")
+
+
+def differences(resource: Resource, kind: Kind, state: State) -> list[Change]:
+    """Return the differences, without values that nobody knows before other resources are there."""
+    found = changes(kind.comparable(resource.definition), state.definition, kind.filled)
+    return [each for each in found if not unresolved(each.should_be)]
