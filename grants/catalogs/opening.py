@@ -15,6 +15,7 @@ from grants.catalogs.warehouse import Warehouse
 from pipeline.access_settings import Access
 from pipeline.errors import Refused
 from pipeline.settings import Paths
+from pipeline.workspace.client import host_of_run, is_platform
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder
 
@@ -35,7 +36,7 @@ def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str], *, us
         key = environ.get("UNITY_CATALOG_KEY_FOLDER")
         members = Members(Path(access.members_file) if access.members_file else None)
         return Unity(rest, members, UnityKey(Path(key)) if key else None)
-    rest = _rest(access, environ, "DATABRICKS_HOST", "DATABRICKS_TOKEN")
+    rest = _workspace(access, environ)
     return Databricks(rest, warehouse=_warehouse(access, environ, user_token), prober=_prober(access, environ))
 
 
@@ -55,8 +56,8 @@ def embedded(access: Access, paths: Paths) -> Embedded:
 def _warehouse(access: Access, environ: Mapping[str, str], user_token: str | None) -> Warehouse | None:
     if not access.sql_grants:
         return None
-    token = {**environ, "DATABRICKS_TOKEN": user_token} if user_token else environ
-    return Warehouse(_rest(access, token, "DATABRICKS_HOST", "DATABRICKS_TOKEN"), access.warehouse)
+    named = {**environ, "DATABRICKS_TOKEN": user_token} if user_token else environ
+    return Warehouse(_workspace(access, named), access.warehouse)
 
 
 def _prober(access: Access, environ: Mapping[str, str]) -> tuple[str, Warehouse] | None:
@@ -64,6 +65,15 @@ def _prober(access: Access, environ: Mapping[str, str]) -> tuple[str, Warehouse]
         return None
     rest = _rest(access, environ, "DATABRICKS_HOST", "DATABRICKS_PROBE_TOKEN")
     return access.probe_principal, Warehouse(rest, access.warehouse)
+
+
+def _workspace(access: Access, environ: Mapping[str, str]) -> Rest:
+    """Return requests to the workspace, as the token's owner, or as who the environment names to the SDK."""
+    is_named = environ.get("DATABRICKS_CLIENT_ID") and environ.get("DATABRICKS_CLIENT_SECRET")
+    if environ.get("DATABRICKS_TOKEN") or not (is_named or is_platform(environ)):
+        return _rest(access, environ, "DATABRICKS_HOST", "DATABRICKS_TOKEN")
+    host = environ.get("DATABRICKS_HOST") or host_of_run()
+    return Rest(host if "://" in host else f"https://{host}", None, reads_per_second=access.reads_per_second)
 
 
 def _rest(access: Access, environ: Mapping[str, str], url: str, token: str) -> Rest:

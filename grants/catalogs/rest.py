@@ -22,13 +22,13 @@ class Rest:
     429 and 503 are waited for as the catalog asks, as long as that fits into the budget; then, and on any other
     failure that may pass, CatalogAway. All clients of this process for one address send no more than `reads_per_second`
     together; None is no limit. With `shared_token` nothing is sent on a connection before the server has proven on it
-    that it knows that token.
+    that it knows that token. Without `token` the SDK finds in the environment who asks.
     """
 
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str | None,
         *,
         shared_token: str | None = None,
         reads_per_second: float | None = None,
@@ -41,7 +41,7 @@ class Rest:
         local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         if parts.scheme == "http" and not local:
             raise Refused(f"{self.url!r} would send the token unencrypted. Use an https address.")
-        if not token or not token.isascii() or not token.isprintable():
+        if token is not None and not (token and token.isascii() and token.isprintable()):
             raise Refused(f"The token for the catalog at {self.url} is missing or invalid.")
         self._token, self._shared_token, self._local = token, shared_token, local
         self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds

@@ -25,9 +25,12 @@ _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what th
 
 
 def client(
-    url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, local: bool, shared_token: str | None
+    url: str, token: str | None, timeouts: tuple[int, int], clock: Clock, *, local: bool, shared_token: str | None
 ) -> ApiClient:
-    """Return the SDK's client for raw requests.
+    """Return the SDK's client for raw requests, as the caller whose `token` this is.
+
+    Without one it is who the environment names to the SDK: a service principal by DATABRICKS_CLIENT_ID and
+    DATABRICKS_CLIENT_SECRET, as in an app; a profile; or the identity of the run, in a job.
 
     `timeouts` are the seconds of all tries together and of one answer; `local` is a catalog on this machine. A server
     that has to know `shared_token` proves it on each connection, before anything else is sent there.
@@ -38,10 +41,10 @@ def client(
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
     Config.attributes()  # finds the attributes of the class it is first called on: a subclass alone has none
     try:
-        config = _Config(
+        config = (Config if token is None else _Config)(  # how to get a token the host says
             host=url,
             token=token,
-            auth_type="pat",
+            auth_type=None if token is None else "pat",
             retry_timeout_seconds=timeouts[0],
             http_timeout_seconds=timeouts[1],
             product="turnout",

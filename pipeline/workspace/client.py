@@ -20,6 +20,15 @@ def is_platform(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("DATABRICKS_RUNTIME_VERSION"))
 
 
+def host_of_run() -> str:
+    """Return the address of the workspace in which this process runs as a job.
+
+    Raises:
+        Refused: the SDK finds none.
+    """
+    return open_workspace().address
+
+
 class Absent(Refused):
     """The workspace does not have what was named."""
 
