@@ -17,10 +17,11 @@ def start_callbacks(gateway: Any) -> None:
 
     if vars(gateway).get("_callback_server") is not None:
         return
+    # Found before the server begins: without it PySpark's own start serves, which needs no token.
+    held = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
+    held.setAccessible(True)
     token = secrets.token_urlsafe(32)
     gateway.callback_server_parameters.auth_token = token
     start: Any = ensure_callback_server_started
     start(gateway)
-    held = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
-    held.setAccessible(True)
     held.set(gateway.java_gateway_server.getCallbackClient(), token)

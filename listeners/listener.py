@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal
 
-from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -22,10 +21,12 @@ from pyspark.sql.streaming.listener import (
 
 from listeners.callbacks import start_callbacks
 from listeners.events import Idle, Progressed, QueryEvent, Started, Terminated
+from listeners.java import java_class
 
 Sink = Callable[[QueryEvent], None]
 
 _INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+_WRAPPER: Final = f"{_INTERFACE}Wrapper"  # of Spark 4.0 to 4.2
 
 _log = logging.getLogger(__name__)
 
@@ -86,9 +87,9 @@ class _Intake:
 def _attach_lean(spark: SparkSession, intake: _Intake) -> Attachment | None:
     """Register the lean adapter, or return None where this Spark has no such interface."""
     try:
-        jvm: Any = spark._jvm
-        wrapper = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-        if not isinstance(wrapper, JavaClass):
+        wrapper = java_class(spark._jvm, _WRAPPER)
+        if wrapper is None:
+            _log.info("this Spark has no %s, using its public class for events of queries", _WRAPPER)
             return None
         start_callbacks(spark.sparkContext._gateway)
         manager: Any = spark.streams._jsqm

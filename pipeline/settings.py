@@ -32,7 +32,7 @@ from pipeline.setting_values import (
 from pipeline.source_settings import Source, sources_problems
 from pipeline.storage.location import Location
 from pipeline.storage.places import is_url, located
-from pipeline.storage_settings import Storage, read_link, read_settings, storage_problems
+from pipeline.storage_settings import Storage, read_link, read_settings, require_place, storage_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -447,6 +447,7 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
         Refused: naming every wrong setting, each with what was expected.
     """
     problems: list[str] = []
+    require_place(env_dir)
     try:
         paths = Paths(env_dir.resolve(), read_link(env_dir))
         tree = parse_toml(read_settings(paths.settings_file, env_dir), paths.settings_file)

@@ -11,6 +11,7 @@ from typing import Final
 
 from pipeline import durable_file, private_files
 from pipeline.errors import Refused, StorageError
+from pipeline.storage import mounts
 from pipeline.storage.location import Location
 
 _LINK: Final = "turnout.url"
@@ -46,7 +47,9 @@ def storage_problems(storage: Storage, url: str, writer: str, store: str) -> lis
     """
     root = storage.root
     problems = []
-    if root and not _BUCKET.fullmatch(root):
+    if (reason := mounts.refused_place(root)) is not None:
+        problems.append(f"storage.root: {reason}. Expected a URL such as {_EXAMPLES}")
+    elif root and not _BUCKET.fullmatch(root):
         problems.append(f"storage.root: expected a URL such as {_EXAMPLES}, got {root!r}")
     if root and url and root.rstrip("/") != url:
         problems.append(f"storage.root: expected none, or the URL of --env-dir, {url}, got {root!r}")
@@ -96,21 +99,51 @@ def read_settings(file: Location, folder: Path) -> bytes:
 def machine_folder(url: str, environ: Mapping[str, str] | None = None) -> Path:
     """Return this machine's folder for the environment at a URL, made where it is not there: `--env-dir s3://...`.
 
-    It is named by a hash of the URL, below `$XDG_STATE_HOME/turnout`, and knows the URL.
+    It is named by a hash of the URL, below `$XDG_STATE_HOME/turnout`, and knows the URL. On Databricks it is on the
+    disk of the driver's machine.
 
     Raises:
         Refused: it is no URL of a storage that turnout knows, or the folder cannot be made.
     """
+    require_place(url)
     if not _BUCKET.fullmatch(url):
         raise Refused(f"{url} cannot be an environment: expected a folder, or a URL such as {_EXAMPLES}.")
     known = os.environ if environ is None else environ
-    state = Path(known.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     whole = url.rstrip("/")
-    folder = state / "turnout" / hashlib.sha256(whole.encode()).hexdigest()[:16]
+    folder = _state(known) / hashlib.sha256(whole.encode()).hexdigest()[:16]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # the temporary folder is of all users
+        folder.mkdir(exist_ok=True)
         if read_link(folder) != whole:
             durable_file.write_text(folder / _LINK, whole)
     except OSError as error:
         raise Refused(f"{folder} cannot be used: {error.strerror}. Set XDG_STATE_HOME to another folder.") from error
     return folder
+
+
+def require_place(place: str | Path) -> None:
+    """Continue unless a place is in a file system of Databricks that takes no environment.
+
+    Raises:
+        Refused: it is.
+    """
+    reason = mounts.refused_place(str(place))
+    if reason is None and isinstance(place, Path):
+        reason = mounts.refused_place(str(place.resolve()))
+    if reason is not None:
+        raise Refused(f"{reason}. So {mounts.REMEDY}.")
+
+
+def _state(environ: Mapping[str, str]) -> Path:
+    """Return the folder of this machine's folders of environments.
+
+    Raises:
+        Refused: it would be in a file system of Databricks that takes none.
+    """
+    if chosen := environ.get("XDG_STATE_HOME"):
+        state = Path(chosen) / "turnout"
+    else:
+        state = mounts.local_disk() if mounts.is_databricks(environ) else Path.home() / ".local" / "state" / "turnout"
+    if (reason := mounts.refused_place(str(state))) is not None:
+        raise Refused(f"{reason}. Set XDG_STATE_HOME to a folder on this machine's disk.")
+    return state

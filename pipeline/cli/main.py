@@ -20,16 +20,25 @@ from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, out
 
 
 def main() -> None:
-    """Run a command; what it refuses is one sentence on stderr and exit code 2, a store that fails one and 1."""
+    """Run a command; what it refuses is one sentence on stderr and exit code 2, a store that fails one and 1.
+
+    Returns where the exit code is 0: a platform that calls us as a function may take any SystemExit for a failure.
+    """
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[log])
+    for own in ("turnout", "pipeline", "listeners", "grants"):
+        logging.getLogger(own).setLevel(logging.INFO)  # where a platform has set up the root, basicConfig does nothing
     for noisy in ("py4j", "sqlalchemy.engine", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     escape_what_cannot_be_encoded()
     try:
         _require_text(sys.argv[1:])
         code = _run()
+    except SystemExit as ended:  # by which most commands end
+        if not ended.code:
+            return
+        raise
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
@@ -45,7 +54,8 @@ def main() -> None:
     except _store_errors() as error:
         reason = first_line(error)
         _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)
-    sys.exit(code if isinstance(code, int) else 0)  # click's own: 0 for help, what it was ended with
+    if isinstance(code, int) and code:  # click's own: 0 for help, what it was ended with
+        sys.exit(code)
 
 
 def _run() -> object:

@@ -22,8 +22,8 @@ from pipeline import settings as settings_module
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
+from pipeline.storage.mounts import REMEDY, refused_place
 from pipeline.storage.places import cloud_of
-from pipeline.storage.trial import refused_folder
 from pipeline.storage_settings import read_link
 from pipeline.terminal import say_lines
 
@@ -188,9 +188,8 @@ def _jars(storage: str) -> Iterator[Finding]:
 
 
 def _folder(env_dir: Path) -> Iterator[Finding]:
-    if (reason := refused_folder(str(env_dir.absolute()))) is not None:
-        remedy = "name another folder with --env-dir; its tables may be in a bucket: docs/storage.md"
-        yield Finding("folder", "environment's folder", "missing", reason, remedy)
+    if (reason := refused_place(str(env_dir)) or refused_place(str(env_dir.resolve()))) is not None:
+        yield Finding("folder", "environment's folder", "missing", reason, REMEDY)
 
 
 def _program(name: str) -> Finding:

@@ -29,17 +29,6 @@ class Trial:
     stops: bool = False
 
 
-def refused_folder(path: str) -> str | None:
-    """Return why no environment can be in a folder of this machine, None where one can."""
-    for root in ("/Volumes", "/Workspace"):
-        if path == root or path.startswith(f"{root}/"):
-            return (
-                f"{path} is a file system of Databricks that can neither rename nor link, so two writers may both win "
-                f"one commit"
-            )
-    return None
-
-
 def trials(root: Location) -> Iterator[Trial]:
     """Try a place, and yield what was found; ends at the first thing without which nothing else can be tried."""
     folder = root / f"turnout-doctor-{uuid.uuid4().hex}"

@@ -100,7 +100,8 @@ class Demux:
             frame = frame.where(F.col("game_key") == self._key)
         writer = (
             frame.writeStream.queryName(self._id.query_name)
-            .option("checkpointLocation", str(self._checkpoint / "query"))
+            # With its scheme: a cluster's default file system may be another than this machine's.
+            .option("checkpointLocation", f"file:{self._checkpoint / 'query'}")
             .foreachBatch(self._batch)
         )
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_PASSES)

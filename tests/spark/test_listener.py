@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 
 from listeners import listener
@@ -68,7 +67,7 @@ def attachment(
     inbox = Inbox()
     with monkeypatch.context() as patched:
         if request.param == "public":
-            patched.setattr(listener, "JavaClass", JavaPackage)
+            patched.setattr(listener, "java_class", lambda _jvm, *_names: None)
         attached = attach(spark, inbox.take)
     assert request.param == attached.kind
     yield attached, inbox

@@ -1,11 +1,13 @@
 """The environment's landing table as a source: read by `landing_source`, checked by its own log."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.delta.bronze import BRONZE
@@ -33,6 +35,9 @@ from pipeline.source_settings import Source, source_described
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.store.sources import Identity
+
+_SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 class Landing:
@@ -179,8 +184,14 @@ class Landing:
         """Return the table's files as a stream, and what reads them.
 
         Raises:
-            Refused: the table has the wrong columns, or deletion vectors where it is read as it is.
+            Refused: the table has the wrong columns, or deletion vectors where it is read as it is; or this Spark lacks
+                what reads it.
         """
+        if not landing_source.is_supported():
+            raise Refused(
+                f"Spark {pyspark.__version__} cannot read a landing table: it needs 4.2. Use Databricks Runtime 19 or "
+                f"newer, or a source of kind 'kafka'."
+            )
         self.check()
         table = open_table(self._landing)
         start = begin.position if isinstance(begin.position, Commits) else Commits(0)
@@ -196,7 +207,7 @@ class Landing:
             "version": str(table.version() if start.version is None else start.version),
             "is_starting": json.dumps(is_starting),
             "known_to": str(table.version()),
-            "max_bytes": str(_bytes(spark, ingest.max_bytes)),
+            "max_bytes": str(_bytes(ingest.max_bytes)),
         }
         spark.dataSource.register(LandingSource)
         frame = spark.readStream.format(LandingSource.name()).options(**options).load()
@@ -238,7 +249,13 @@ class Landing:
         """Return None: no broker is involved."""
 
 
-def _bytes(spark: SparkSession, text: str) -> int:
-    """Parse a number of bytes as Spark does, such as 64m."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - its only way to it
-    return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
+def _bytes(text: str) -> int:
+    """Parse a number of bytes as Spark's `JavaUtils.byteStringAsBytes` does, such as 64m.
+
+    Raises:
+        Refused: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None:
+        raise Refused(f"ingest.max_bytes is {text!r}. Set it to a number of bytes, or to one with k, m or g, such as 64m.")
+    return int(found[1]) << _SHIFTS[found[2] or ""]

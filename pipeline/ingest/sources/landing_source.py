@@ -7,12 +7,14 @@ one row for each file; the task that lands it reads it (`landing_files`).
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pipeline.delta.log import Action, appended, changes, commit_file, log_folder, read_commit
@@ -23,6 +25,7 @@ from pipeline.storage.places import located
 
 Offset = dict[str, Any]
 
+_BOUNDED: Final = "pyspark.sql.streaming.datasource"
 _LOOK_SECONDS: Final = 10.0  # between two listings of a log without new commits
 
 
@@ -38,6 +41,11 @@ def offset(table_id: str, version: int, index: int = -1, *, is_starting: bool = 
         "index": index,
         "isStartingVersion": is_starting,
     }
+
+
+def is_supported() -> bool:
+    """Return whether this Spark can read a landing table to its end: 4.2 can, 4.1 cannot."""
+    return find_spec(_BOUNDED) is not None
 
 
 class LandingSource(DataSource):
@@ -65,7 +73,7 @@ class _File:
     size: int
 
 
-class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+class LandingReader(SimpleDataSourceStreamReader):
     """Reads commits in order up to the first missing one, a bounded number of bytes at a time."""
 
     def __init__(self, landing: Location, begin: Offset, known_to: int, max_bytes: int) -> None:
@@ -200,6 +208,10 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Transient(f"The landing table {self._landing} lacks commit {version}: it has commit {newest}.")
         if newest < version - 1:
             raise Transient(f"The landing table {self._landing} ends at {newest}, but was read up to {version - 1}.")
+
+
+with suppress(ImportError):  # of Spark before 4.2, where Kafka's source works without it
+    import_module(_BOUNDED).SupportsTriggerAvailableNow.register(LandingReader)
 
 
 def _files_at(landing: Location, version: int) -> Sequence[_File]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.java import java_class
 from pipeline.contracts.columns import merge
 from pipeline.delta.columns import arrow_of, json_of
 from pipeline.delta.table import DataFile, TableConflict
@@ -28,6 +29,9 @@ from pipeline.storage.location import Location
 
 Holds: TypeAlias = Callable[[GameKey], bool]
 """Returns whether this driver may start a write to a game's table now."""
+
+_SESSIONS: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
+"""The class of sessions in Spark 4, and where it was before."""
 
 POOL_OF_COMMITS: Final = "commit"
 """The scheduler pool of the appends, see pools.xml: finished rows wait for them."""
@@ -218,9 +222,10 @@ def _spark_schema(target: pa.Schema) -> StructType:
 @contextmanager
 def _spark_may_fail(spark: SparkSession, key: str) -> Iterator[None]:
     try:
-        # Delta asks for the thread's session before it has read a checkpoint; a thread of ours may have none.
-        jvm: Any = spark._jvm  # noqa: SLF001
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+        # Delta asks for the thread's session before it has read a checkpoint; a thread of ours may have none. Without
+        # the class it takes the default session.
+        if (sessions := java_class(spark._jvm, *_SESSIONS)) is not None:  # noqa: SLF001
+            sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
         yield
     except (PySparkException, Py4JError) as error:
         raise Transient(f"{key}: {innermost(str(error))}") from error
