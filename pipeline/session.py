@@ -1,14 +1,20 @@
-"""The one place that builds a SparkSession: jars, Delta, and the settings that make small machines fast."""
+"""The one place that builds a SparkSession: jars, Delta, and the settings that make small machines fast.
+
+Drivers get theirs from `platform_session.driver_session`, which knows sessions of others, too.
+"""
 
 import os
+import re
 import shlex
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -53,6 +59,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }
 
+_made: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 _POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
 _LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # the first tier alone gets 48m: too small
@@ -99,20 +106,35 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
             # The first two are in the folder of each executor; planners of sources run on this machine.
             "spark.executorEnv.PYTHONPATH": ":".join(["turnout", "packages", *own_folders()]),
         }
+    running = SparkContext._active_spark_context  # noqa: SLF001 - it has no public name
     _start_jvm(ours, settings.spark.conf)
     start_callbacks(SparkContext._gateway)  # noqa: SLF001 - PySpark's own would obey any user of the machine
     spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if running is None:
+        _made.add(spark.sparkContext)
     return spark
 
 
+def is_ours(context: SparkContext) -> bool:
+    """Return whether `spark_session` made a context."""
+    return context in _made
+
+
 def waits_for_cores(spark: SparkSession) -> str | None:
-    """Return that a cluster has given this driver no executor, as a clause; None where it has one, or needs none."""
+    """Return that a cluster has given this driver no executor, as a clause; None where it has one, or needs none.
+
+    None also where a platform's context does not say: its own pages do.
+    """
     context = spark.sparkContext
-    if str(context.master).startswith("local"):
+    if re.match(r"local(\[|$)", str(context.master)):
         return None
-    status: Any = context._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001 - PySpark has no name for it
-    if int(status.size()) > 1:  # the driver itself is one
+    try:
+        status: Any = context._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001 - PySpark has no name for it
+        executors = int(status.size())
+    except (AttributeError, TypeError, Py4JError):
+        return None
+    if executors > 1:  # the driver itself is one
         return None
     return f"waits for cores: {context.master} has given it no executor. Free cores there, or add a worker"
 

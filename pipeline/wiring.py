@@ -14,6 +14,7 @@ from typing import Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,8 +29,9 @@ from pipeline.errors import Refused, StorageError, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
+from pipeline.platform_session import driver_session, stop_queries
 from pipeline.reasons import innermost, missing_commit
-from pipeline.session import spark_session, waits_for_cores
+from pipeline.session import waits_for_cores
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
@@ -87,13 +89,15 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
     Raises:
         Refused: the source, the store or a setting cannot be used, or another process is the ingest driver.
     """
-    with _driving(settings, paths, "ingest", "main") as duty:
-        return _run_ingest(settings, paths, duty, once=once)
+    with (
+        _driving(settings, paths, "ingest", "main") as duty,
+        driver_session(settings, paths, "turnout-ingest", light=once) as spark,
+    ):
+        return _run_ingest(settings, paths, duty, spark, once=once)
 
 
-def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
+def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSession, *, once: bool) -> int:
     engine = duty.engine
-    spark = spark_session(settings, paths, "turnout-ingest", light=once)
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telemetry.event)
     start_driver(engine, "ingest", "main", telemetry.address)
@@ -111,11 +115,9 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
             ingest.close()
             return code
     finally:
-        for query in spark.streams.active:
-            query.stop()
+        stop_queries(spark)
         attachment.detach()
         telemetry.close()
-        spark.stop()
 
 
 def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id: int | None = None) -> int:
@@ -133,12 +135,12 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
         if duty.stop.is_set():  # its cluster has taken so long that nobody wants it any more
             return 0
         register_group(duty.engine, name, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
-        return _run_group(settings, paths, duty, once=once)
+        with driver_session(settings, paths, f"turnout-group-{name}", light=True) as spark:
+            return _run_group(settings, paths, duty, spark, once=once)
 
 
-def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
+def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
-    spark = spark_session(settings, paths, f"turnout-group-{name}", light=True)
     telemetry = Telemetry(settings.metrics, paths, "group", name)
     attachment = attach(spark, telemetry.event)
     start_driver(engine, "group", name, telemetry.address, duty.run_id)
@@ -173,7 +175,6 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
     finally:
         attachment.detach()
         telemetry.close()
-        spark.stop()
 
 
 def _is_away(paths: Paths) -> bool:

@@ -34,10 +34,8 @@ def refused_place(place: str) -> str | None:
 
     A Mac has its disks in /Volumes, which are fine.
     """
-    if place.startswith("dbfs:"):
-        return f"{place} is in DBFS, which can create no file only where there is none: two writers may both win one commit"
-    for root in _MOUNTS:
-        if place != root and not place.startswith(f"{root}/"):
+    for root in (*_MOUNTS, "dbfs:"):
+        if place != root and not place.startswith(root if root == "dbfs:" else f"{root}/"):
             continue
         if root == "/Volumes" and platform.system() == "Darwin":
             return None

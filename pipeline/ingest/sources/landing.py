@@ -257,5 +257,7 @@ def _bytes(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
-        raise Refused(f"ingest.max_bytes is {text!r}. Set it to a number of bytes, or to one with k, m or g, such as 64m.")
+        raise Refused(
+            f"ingest.max_bytes is {text!r}. Set it to a number of bytes, or to one with k, m or g, such as 64m."
+        )
     return int(found[1]) << _SHIFTS[found[2] or ""]
