@@ -221,14 +221,47 @@ def test_a_list_of_any_length_is_wrong_use(tmp_path: Path) -> None:
 
 def test_wrong_use_acts_on_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What click says quotes the arguments, and is escaped as all that is printed; its exit codes stand."""
-    for words, code in ((("grants", "\x1b[2J\u202e"), 2), (("ops\u202e",), 2), (("--help",), 0)):
+    for words in (("grants", "\x1b[2J\u202e"), ("ops\u202e",)):
         monkeypatch.setattr(sys, "argv", ["turnout", *words])
         with pytest.raises(SystemExit) as ended:
             main()
         printed = "".join(capsys.readouterr())
-        assert ended.value.code == code
+        assert ended.value.code == 2
         assert printed
         assert not set(printed) & {"\x1b", "\u202e"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("--version",), ("paths",), ("verify", "--help"), ("groups", "create", "a"), ("audit", "list")],
+)
+def test_success_returns_to_whoever_called(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform that calls the entry point takes SystemExit for a failure, even with code 0: success raises none."""
+    open_store(*load(tmp_path, {})).dispose()
+    place = () if words[-1].startswith("--") else ("--env-dir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["turnout", *words, *place])
+    main()
+
+
+@pytest.mark.parametrize(("code", "raised"), [(0, None), (None, None), (1, 1), (2, 2)])
+def test_a_command_that_ends_by_itself_fails_by_its_code(
+    code: int | None, raised: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers end by `sys.exit`: code 0 is a return of the entry point, and another code goes on."""
+
+    def end(**_: object) -> None:
+        sys.exit(code)
+
+    monkeypatch.setattr("pipeline.cli.main.cli", end)
+    monkeypatch.setattr(sys, "argv", ["turnout"])
+    if raised is None:
+        main()
+        return
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == raised
 
 
 def test_games_as_json_are_read_by_every_parser(
@@ -241,8 +274,7 @@ def test_games_as_json_are_read_by_every_parser(
     monkeypatch.setattr(pending, "pending_for_json", lambda *_: {"names": [{"first_seen": -math.inf}]})
     for words in (("games", "list"), ("games", "pending")):
         monkeypatch.setattr(sys, "argv", ["turnout", *words, "--json", "--env-dir", str(tmp_path)])
-        with pytest.raises(SystemExit):
-            main()
+        main()
         assert "Infinity" in str(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
 
 

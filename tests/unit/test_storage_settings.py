@@ -8,10 +8,10 @@ import pytest
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup import doctor
-from pipeline.storage import cloud
+from pipeline.storage import cloud, mounts
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
-from pipeline.storage_settings import machine_folder
+from pipeline.storage_settings import machine_folder, require_place
 from tests.storage.buckets import bucket
 
 
@@ -112,11 +112,68 @@ def test_only_addresses_of_buckets_are_environments(tmp_path: Path, monkeypatch:
             machine_folder(url)
 
 
-@pytest.mark.parametrize("folder", ["/Volumes/main/games/turnout", "/Workspace/Users/ada"])
+MOUNTS = ("/Volumes/main/games/turnout", "/Workspace/Users/ada", "/dbfs/turnout", "dbfs:/turnout")
+
+
+@pytest.mark.parametrize("place", [*MOUNTS, "dbfs:///turnout"])
+def test_no_environment_is_at_a_mount_of_databricks(place: str, tmp_path: Path) -> None:
+    """Law: where files can neither be renamed nor linked two writers may both win, however the place is named."""
+    with pytest.raises(Refused, match=r"neither rename nor link \(ENOSYS\).*external location.*s3://bucket/prod"):
+        require_place(place)
+    with pytest.raises(Refused, match=r"storage.root: .*neither rename nor link.*Expected a URL such as s3://bucket"):
+        load(tmp_path, {"TURNOUT_STORAGE__ROOT": place})
+    if "://" in place:
+        with pytest.raises(Refused, match="neither rename nor link"):
+            machine_folder(place)
+    else:
+        with pytest.raises(Refused, match="neither rename nor link"):
+            load(Path(place), {})
+
+
+def test_a_link_to_a_mount_is_refused(tmp_path: Path) -> None:
+    """Law: another name does not make a volume a folder."""
+    (tmp_path / "env").symlink_to("/Volumes/main/games")
+    with pytest.raises(Refused, match="/Volumes/main/games is in a file system of Databricks"):
+        load(tmp_path / "env", {})
+
+
+@pytest.mark.parametrize("folder", ["/Volumes2/a", "/data/Volumes/a", "/dbfs2", "dbfs"])
+def test_a_name_that_only_looks_like_a_mount_is_fine(folder: str) -> None:
+    """Law: only the mounts themselves are refused."""
+    assert mounts.refused_place(folder) is None
+
+
+def test_disks_of_a_mac_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a Mac mounts its disks where Databricks mounts volumes, and they can link."""
+    monkeypatch.setattr(mounts.platform, "system", lambda: "Darwin")
+    assert mounts.refused_place("/Volumes/disk/env") is None
+    assert mounts.refused_place("/Workspace/env") is not None
+
+
+def test_the_folder_of_a_driver_on_databricks_is_on_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: what a driver keeps of an environment at a URL is on its machine's disk, whatever home a platform gives."""
+    disk, temporary = tmp_path / "local_disk0", tmp_path / "tmp"
+    monkeypatch.setattr(mounts, "_LOCAL_DISK", disk)
+    monkeypatch.setattr(mounts.tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(Path, "home", lambda: Path("/Workspace/home"))
+    known = {mounts.RUNTIME: "19.0"}
+    folder = machine_folder("s3://bucket/prod", known)
+    assert folder.parent == temporary / "turnout", "there is no such disk"
+    assert folder.parent.stat().st_mode & 0o77 == 0, "other users have the temporary folder, too"
+    disk.mkdir()
+    assert machine_folder("s3://bucket/prod", known).parent == disk / "turnout"
+    assert machine_folder("s3://bucket/prod", {**known, "XDG_STATE_HOME": str(tmp_path)}).parent == tmp_path / "turnout"
+    for elsewhere in ({**known, "XDG_STATE_HOME": "/Volumes/a/b/c"}, {}):
+        with pytest.raises(Refused, match="Set XDG_STATE_HOME to a folder on this machine's disk"):
+            machine_folder("s3://bucket/prod", elsewhere)
+
+
+@pytest.mark.parametrize("folder", MOUNTS)
 def test_doctor_refuses_file_systems_that_cannot_link(folder: str) -> None:
-    """Law: a volume of Databricks takes no environment, with the reason."""
+    """Law: a volume of Databricks takes no environment, with the reason and the way."""
     from pipeline.settings import Settings
 
     found = {each.subject: each for each in doctor.findings(Settings(), Path(folder), doctor.ROOT)}
     assert found["environment's folder"].state == "missing"
     assert "neither rename nor link" in found["environment's folder"].detail
+    assert "external location" in found["environment's folder"].remedy

@@ -1,0 +1,72 @@
+"""A job of a platform, as a process: `python -m tests.processes.session_of_others MASTER JARS COMMAND... [-- ...]`.
+
+Other code makes a Spark session, with Delta and without anything of ours, and runs a query of its own. Then it calls
+the entry point of turnout once for each command, as a wheel task does, and prints what it finds afterwards.
+"""
+
+import os
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipeline.cli.main import main as entry_point
+from pipeline.terminal import say_json
+
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_ZONE = "spark.sql.session.timeZone"
+
+
+def main(master: str, jars: str, *words: str) -> None:
+    """Run the commands, and print as JSON what became of the session."""
+    root = str(Path(__file__).parents[2])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(master)
+        .appName("of others")
+        .config("spark.jars", jars)
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.executorEnv.PYTHONPATH", root)  # where a cluster has libraries on all of its machines
+        .config("spark.executor.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config(_SHUFFLE, "7")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    other = spark.readStream.format("rate").load().writeStream.format("noop").queryName("of others").start()
+    before = _state(spark)
+    for is_end, command in groupby(words, lambda word: word == "--"):
+        if not is_end:
+            sys.argv = ["turnout", *command]
+            entry_point()
+    found = {
+        "lives": spark.range(10).count() == 10,
+        "is_same": SparkSession.getActiveSession() is spark,
+        "other_runs": other.isActive,
+        "before": before,
+        "after": _state(spark),
+        "class_path": spark.conf.get("spark.driver.extraClassPath", ""),
+    }
+    say_json(found)
+    other.stop()
+    spark.stop()
+
+
+def _state(spark: SparkSession) -> dict[str, Any]:
+    """What a session has that a guest may not leave changed."""
+    manager: Any = spark.streams._jsqm
+    return {
+        "shuffle": spark.conf.get(_SHUFFLE),
+        "zone": spark.conf.getAll.get(_ZONE),
+        "confs": len(spark.conf.getAll),
+        "listeners": len(manager.listListeners()),
+        "pool": spark.sparkContext.getLocalProperty("spark.scheduler.pool"),
+        "python": os.environ["PYSPARK_PYTHON"],
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
