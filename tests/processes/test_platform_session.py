@@ -5,9 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def turnout(*words: str, **environ: str) -> None:
 
 
 def run_job(
-    place: str, master: str, jars: Sequence[Path] = DELTA, **environ: str
+    place: str, master: str, environ: Mapping[str, str] = MappingProxyType({}), jars: Sequence[Path] = DELTA
 ) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Send events, and run the drivers as a job of a platform; return what verify and the job found, and the log."""
     turnout("simulate", "--events", str(EVENTS), "--games", "3", "--seed", "7", "--env-dir", place, **environ)
@@ -76,7 +77,7 @@ def test_executors_of_a_cluster_need_nothing_from_the_driver(tmp_path: Path) -> 
     assert spec is not None
     assert spec.origin is not None
     home = {"SPARK_HOME": str(Path(spec.origin).parent), "SPARK_SCALA_VERSION": "2.13"}
-    require_exact(*run_job(str(tmp_path / "env"), "local-cluster[1,1,1024]", **home)[:2])
+    require_exact(*run_job(str(tmp_path / "env"), "local-cluster[1,1,1024]", home)[:2])
 
 
 @pytest.mark.long
@@ -85,4 +86,4 @@ def test_a_platforms_session_reads_a_bucket_with_our_credentials(tmp_path: Path)
     """Where the platform has stock Hadoop and no credentials of its own, the variables of the driver serve."""
     with served(tmp_path / "objects") as url, postgres_server() as store:
         variables = {"TURNOUT_STORE__URL": store.url(), "XDG_STATE_HOME": str(tmp_path / "state")}
-        require_exact(*run_job(url, "local[1]", [*DELTA, *store_jars("s3")], **variables)[:2])
+        require_exact(*run_job(url, "local[1]", variables, [*DELTA, *store_jars("s3")])[:2])

@@ -145,7 +145,7 @@ def test_a_name_that_only_looks_like_a_mount_is_fine(folder: str) -> None:
 
 def test_disks_of_a_mac_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a Mac mounts its disks where Databricks mounts volumes, and they can link."""
-    monkeypatch.setattr(mounts.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
     assert mounts.refused_place("/Volumes/disk/env") is None
     assert mounts.refused_place("/Workspace/env") is not None
 
@@ -154,7 +154,7 @@ def test_the_folder_of_a_driver_on_databricks_is_on_its_disk(tmp_path: Path, mon
     """Law: what a driver keeps of an environment at a URL is on its machine's disk, whatever home a platform gives."""
     disk, temporary = tmp_path / "local_disk0", tmp_path / "tmp"
     monkeypatch.setattr(mounts, "_LOCAL_DISK", disk)
-    monkeypatch.setattr(mounts.tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.setattr(Path, "home", lambda: Path("/Workspace/home"))
     known = {mounts.RUNTIME: "19.0"}
     folder = machine_folder("s3://bucket/prod", known)
