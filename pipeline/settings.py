@@ -121,7 +121,8 @@ class Spark:
     """The Spark session of every driver."""
 
     master: str = "local[2]"
-    """The Spark master of every driver. Executors elsewhere must see the environment's folder under the same path, or
+    """The Spark master of every driver. On Databricks a driver takes the session of its cluster, and this setting and
+    `spark.driver_memory` do nothing. Executors elsewhere must see the environment's folder under the same path, or
     reach its bucket: see docs/storage.md. With a master that is not local, put the cluster's `spark.authenticate` and
     `spark.authenticate.secret` into `spark.conf`: without them everyone who reaches a driver's ports controls it."""
 
@@ -132,7 +133,8 @@ class Spark:
     conf: Mapping[str, str] = field(default_factory=dict)
     """More Spark settings, which win over those of `pipeline/session.py`. They may hold secrets: turnout passes them in
     a file that only its owner reads, and deletes it at once. `spark.driver.extraJavaOptions` remains visible on
-    the Java process's command line."""
+    the Java process's command line. On Databricks a driver sets those of SQL in the running session; the others
+    belong into the cluster's `spark_conf`, and a driver logs those that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)

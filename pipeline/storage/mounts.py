@@ -1,7 +1,7 @@
 """What Databricks mounts: file systems that take no environment, and the disk of a driver, which is its working folder.
 
-Source: docs/deploy/databricks.md names the documents; FUSE of volumes answers rename and link with errno 38, ENOSYS
-(https://github.com/earth-mover/icechunk/issues/2341, https://github.com/developmentseed/obstore/issues/748).
+Source: rename and link fail with ENOSYS in volumes (https://github.com/earth-mover/icechunk/issues/2341,
+https://github.com/developmentseed/obstore/issues/748).
 """
 
 import os

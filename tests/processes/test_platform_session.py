@@ -67,6 +67,7 @@ def test_drivers_work_in_a_session_that_other_code_made(tmp_path: Path) -> None:
     assert len(re.findall(r"lacks spark\.scheduler\.mode=FAIR \(passes wait", log)) == 2, "each driver says it once"
     assert "lacks spark.scheduler.allocation.file" in log
     assert "which is lost with this cluster" in log
+    assert log.count("this is not the main thread") == 1, "the group's driver ran in another"
 
 
 @pytest.mark.long
@@ -78,6 +79,15 @@ def test_executors_of_a_cluster_need_nothing_from_the_driver(tmp_path: Path) -> 
     assert spec.origin is not None
     home = {"SPARK_HOME": str(Path(spec.origin).parent), "SPARK_SCALA_VERSION": "2.13"}
     require_exact(*run_job(str(tmp_path / "env"), "local-cluster[1,1,1024]", home)[:2])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_drivers_do_without_private_classes(tmp_path: Path) -> None:
+    """Another version of Spark may have moved them: rows land, and events of queries come by Spark's public class."""
+    proof, found, log = run_job(str(tmp_path / "env"), "local[1]", {"WITHOUT_PRIVATE_CLASSES": "yes"})
+    require_exact(proof, found)
+    assert log.count("using its public class for events of queries") == 2, "each driver says it once"
 
 
 @pytest.mark.long

@@ -223,7 +223,7 @@ def _spark_schema(target: pa.Schema) -> StructType:
 def _spark_may_fail(spark: SparkSession, key: str) -> Iterator[None]:
     try:
         # Delta asks for the thread's session before it has read a checkpoint; a thread of ours may have none. Without
-        # the class it takes the default session.
+        # the class it mostly has read it ahead, and else this is tried again.
         if (sessions := java_class(spark._jvm, *_SESSIONS)) is not None:  # noqa: SLF001
             sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
         yield
