@@ -88,15 +88,13 @@ def driver_session(settings: Settings, paths: Paths, app_name: str, *, light: bo
             spark.stop()
         return
     spark = _running_session()
-    before = _tune(spark, settings)
-    _say_what_lacks(spark, settings, paths)
-    _reach_bucket(spark, paths)
-    with suppress(AttributeError, Py4JError):  # PySpark's own start serves as well
-        start_callbacks(spark.sparkContext._gateway)  # noqa: SLF001 - as `spark_session`
-    try:
+    with _as_it_was(spark) as changes:
+        _tune(spark, settings, changes)
+        _say_what_lacks(spark, settings, paths)
+        _reach_bucket(spark, paths, changes)
+        with suppress(AttributeError, Py4JError):  # PySpark's own start serves as well
+            start_callbacks(spark.sparkContext._gateway)  # noqa: SLF001 - as `spark_session`
         yield spark
-    finally:
-        _give_back(spark, before)
 
 
 def is_platforms(environ: Mapping[str, str] | None = None) -> bool:
@@ -186,34 +184,52 @@ def _running_session() -> SparkSession:
     return spark
 
 
-def _tune(spark: SparkSession, settings: Settings) -> dict[str, str | None]:
-    """Set what a running session takes, and return what it had; None: nothing."""
+@contextmanager
+def _as_it_was(spark: SparkSession) -> Iterator["_Changes"]:
+    """Enter a block that uses the session; afterwards stop our queries and undo the changes, while it still lives."""
+    local: Any = spark.sparkContext
+    pool = local.getLocalProperty("spark.scheduler.pool")
+    changes = _Changes()
+    try:
+        yield changes
+    finally:
+        with suppress(PySparkException, Py4JError, OSError):
+            stop_queries(spark)
+            changes.undo()
+            local.setLocalProperty("spark.scheduler.pool", pool)
+
+
+class _Changes:
+    """Settings that were changed, with what they were; None: nothing."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, str, str | None]] = []
+
+    def set(self, conf: Any, name: str, value: str, before: str | None) -> None:
+        """Change a setting of a session or of Hadoop; what it refuses raises, and is no change."""
+        conf.set(name, value)
+        self._made.append((conf, name, before))
+
+    def undo(self) -> None:
+        """Undo every change."""
+        for conf, name, before in self._made:
+            if before is None:
+                conf.unset(name)
+            else:
+                conf.set(name, before)
+
+
+def _tune(spark: SparkSession, settings: Settings, changes: _Changes) -> None:
+    """Set what a running session takes, and log the names of what it refuses."""
     known = spark.conf.getAll
-    before: dict[str, str | None] = {}
     refused = []
     for name, value in session_conf(settings).items():
         try:
-            spark.conf.set(name, value)
+            changes.set(spark.conf, name, value, known.get(name))
         except (PySparkException, Py4JError):
             refused.append(name)
-        else:
-            before[name] = known.get(name)
     if refused:
         _log.warning("this session refuses settings, and its own hold: %s", ", ".join(refused))
-    return before
-
-
-def _give_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    """Stop our queries, and undo what was set; what cannot be undone, as the session has ended, is left."""
-    with suppress(PySparkException, Py4JError, OSError):
-        stop_queries(spark)
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
-        local: Any = spark.sparkContext.setLocalProperty
-        local("spark.scheduler.pool", None)
 
 
 def _say_what_lacks(spark: SparkSession, settings: Settings, paths: Paths) -> None:
@@ -233,7 +249,7 @@ def _say_what_lacks(spark: SparkSession, settings: Settings, paths: Paths) -> No
         _log.warning("the tables are in %s, which is lost with this cluster", paths.root)
 
 
-def _reach_bucket(spark: SparkSession, paths: Paths) -> None:
+def _reach_bucket(spark: SparkSession, paths: Paths, changes: _Changes) -> None:
     """Let the session read a bucket with our credentials, where it has none of its own.
 
     A platform reads external locations by a file system and with credentials of its own: then nothing is set. Hadoop's
@@ -252,4 +268,4 @@ def _reach_bucket(spark: SparkSession, paths: Paths) -> None:
         _log.info("%s is read by the platform's own %s", paths.storage, own)
         return
     for name, value in cloud.hadoop().items():
-        conf.set(name, value)
+        changes.set(conf, name, value, conf.get(name))

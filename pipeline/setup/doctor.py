@@ -22,7 +22,7 @@ from pipeline import settings as settings_module
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
-from pipeline.storage.mounts import REMEDY, refused_place
+from pipeline.storage.mounts import REMEDY, RUNTIME, is_databricks, refused_place
 from pipeline.storage.places import cloud_of
 from pipeline.storage_settings import read_link
 from pipeline.terminal import say_lines
@@ -63,7 +63,8 @@ def findings(settings: Settings, env_dir: Path, root: Path, storage: str = "") -
     collected = [_python(), _venv()]
     collected += _packages(root / "requirements.lock", "missing", _SETUP)
     collected += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
-    collected += [_java(), *_jars(storage), *_folder(env_dir)]
+    collected += [_databricks()] if is_databricks() else [_java(), *_jars(storage)]
+    collected += _folder(env_dir)
     collected += [
         _program(name) for name in ("chromium", "initdb", "prometheus", "prometheus-alertmanager", "promtool")
     ]
@@ -171,6 +172,11 @@ def _java() -> Finding:
     if int(match[1]) < _MIN_JAVA:
         return Finding("java", "Java", "missing", f"{java} is version {match[1]}", "install Java 17 or later")
     return Finding("java", "Java", "ok", f"{match[1]} ({java})")
+
+
+def _databricks() -> Finding:
+    """Return which runtime has Java and Spark with its jars here."""
+    return Finding("databricks", "Databricks Runtime", "ok", f"{os.environ[RUNTIME]}: Java, Spark and jars are its own")
 
 
 def _jars(storage: str) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def main(master: str, jars: str, *words: str) -> None:
 
 
 def _state(spark: SparkSession) -> dict[str, Any]:
-    """What a session has that a guest may not leave changed."""
+    """Return settings and listeners of a session, which a guest may not leave changed."""
     manager: Any = spark.streams._jsqm
     return {
         "shuffle": spark.conf.get(_SHUFFLE),

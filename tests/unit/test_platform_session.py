@@ -1,4 +1,4 @@
-"""What a driver takes from the session of a platform, and what the platform's cluster must have."""
+"""Drivers use the session of a platform as it is, and say which settings its cluster lacks."""
 
 import logging
 import sys
@@ -63,9 +63,10 @@ class Running:
         self.conf, self.stopped, self.pool = Conf(*refused), False, "of others"
         self.streams = SimpleNamespace(active=[Query("turnout-ingest-main"), Query("theirs"), Query(None)])
         self.hadoop = {} if hadoop is None else hadoop
-        configuration = SimpleNamespace(get=self.hadoop.get, set=self.hadoop.__setitem__)
+        configuration = SimpleNamespace(get=self.hadoop.get, set=self.hadoop.__setitem__, unset=self.hadoop.__delitem__)
         self.sparkContext = SimpleNamespace(
             getConf=lambda: SimpleNamespace(getAll=lambda: list(context.items())),
+            getLocalProperty=lambda _name: self.pool,
             setLocalProperty=self.set_local,
             _jsc=SimpleNamespace(hadoopConfiguration=lambda: configuration),
             _gateway=SimpleNamespace(_callback_server="it runs"),
@@ -95,12 +96,13 @@ def test_a_session_of_the_platform_is_given_back_as_it_was(tmp_path: Path) -> No
         assert spark is running
         assert running.conf.held["spark.sql.session.timeZone"] == "UTC"
         assert running.conf.held["spark.sql.shuffle.partitions"] == "2"
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "pass")
     assert running.conf.held == {"spark.sql.shuffle.partitions": "7"}
     assert [query.stopped for query in running.streams.active] == [True, False, False]
-    assert (running.stopped, running.pool) == (False, None)
+    assert (running.stopped, running.pool) == (False, "of others")
 
 
-def test_what_a_session_refuses_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_a_session_refuses_are_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A setting that a platform forbids stops nothing: one line names all of them."""
     names = ("spark.sql.codegen.factoryMode", "spark.sql.files.minPartitionNum")
     with caplog.at_level(logging.WARNING), driving(Running(*names), Paths(tmp_path)):
@@ -109,8 +111,10 @@ def test_what_a_session_refuses_is_named_once(tmp_path: Path, caplog: pytest.Log
     assert line.endswith(", ".join(names))
 
 
-def test_what_a_cluster_lacks_is_said_with_its_cost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A driver says which settings its cluster lacks, and nothing where it has them; no row depends on them."""
+def test_a_driver_names_settings_that_its_cluster_lacks_with_their_cost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line names each setting that the cluster lacks, and none where it has them; no row depends on them."""
     settings = Settings(spark=Spark(conf={"spark.task.maxFailures": "8"}))
     with caplog.at_level(logging.WARNING), driving(Running(), Paths(tmp_path, "s3://bucket/prod"), settings):
         pass
@@ -152,7 +156,7 @@ def test_each_setting_of_ours_goes_one_way() -> None:
 
 
 def test_the_setting_spark_conf_goes_to_cluster_and_session_without_secrets() -> None:
-    """What a person sets wins over ours where a platform lets it, and no secret is written into a job's definition."""
+    """The setting wins over ours where a platform lets it, and no secret is written into a job's definition."""
     conf = {
         "spark.sql.shuffle.partitions": "16",
         "spark.scheduler.mode": "FIFO",
@@ -232,6 +236,15 @@ def test_a_session_is_the_platforms_unless_we_made_it(monkeypatch: pytest.Monkey
 OURS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "canary", "AWS_REGION": "eu-west-1"}
 
 
+def test_a_wrong_address_leaves_the_session_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is refused on its way in undoes what it had set by then."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    running = Running()
+    with pytest.raises(Refused, match="AWS_ENDPOINT_URL"), driving(running, Paths(tmp_path, "s3://bucket/prod")):
+        pass
+    assert running.conf.held == {"spark.sql.shuffle.partitions": "7"}
+
+
 @pytest.mark.parametrize(
     ("environ", "own", "sets"),
     [
@@ -252,11 +265,10 @@ def test_a_bucket_is_read_with_our_credentials_where_the_platform_has_none(
     given = {} if own is None else {"fs.s3.impl": own}
     running = Running(hadoop=dict(given))
     with driving(running, Paths(tmp_path, "s3://bucket/prod")):
-        pass
-    assert (running.hadoop != given) is sets
-    if sets:
-        assert running.hadoop["fs.s3a.endpoint.region"] == "eu-west-1"
-    assert "canary" not in str(running.hadoop)
+        assert (running.hadoop != given) is sets
+        assert (running.hadoop.get("fs.s3a.endpoint.region") == "eu-west-1") is sets
+        assert "canary" not in str(running.hadoop)
+    assert running.hadoop == given
 
 
 def test_a_context_that_does_not_say_its_executors_holds_nothing_up() -> None:
@@ -319,7 +331,7 @@ def test_sizes_are_read_as_spark_reads_them(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5g", "-1", "64 m", "1x"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_a_wrong_size_is_refused(text: str) -> None:
     """A wrong size is one sentence with the setting's name."""
     with pytest.raises(Refused, match=r"ingest\.max_bytes is"):
         landing._bytes(text)

@@ -54,6 +54,16 @@ def test_missing_jar_and_old_java_are_found(checkout: Path) -> None:
     assert {subject for subject, each in found.items() if each.state == "missing"} == {"jose4j-0.9.6.jar", "Java"}
 
 
+def test_databricks_has_java_and_jars_of_its_own(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster of Databricks neither our jars nor a Java of ours is missing."""
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
+    monkeypatch.setenv("TURNOUT_JARS", str(checkout / "none"))
+    monkeypatch.setenv("JAVA_HOME", str(checkout / "none"))
+    found = by_subject(doctor.findings(Settings(), checkout, checkout, "s3://bucket/prod"))
+    assert [subject for subject, each in found.items() if each.state == "missing"] == []
+    assert found["Databricks Runtime"].detail.startswith("19.0")
+
+
 @pytest.mark.parametrize(
     ("url", "needed"),
     [
