@@ -2,11 +2,12 @@
 
 Other code makes a Spark session, with Delta and without anything of ours, and runs a query of its own. Then it calls
 the entry point of turnout once for each command, as a wheel task does, and prints what it finds afterwards. With the
-variable WITHOUT_PRIVATE_CLASSES no private class of Spark is found.
+variable WITHOUT_PRIVATE_CLASSES no private class of Spark is found; DEFAULT_FS is where paths without a scheme are.
 """
 
 import os
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -36,11 +37,20 @@ def main(master: str, jars: str, *words: str) -> None:
         .config("spark.executorEnv.PYTHONPATH", root)  # where a cluster has libraries on all of its machines
         .config("spark.executor.memory", "1g")
         .config("spark.ui.enabled", "false")
+        .config("spark.hadoop.fs.defaultFS", os.environ.get("DEFAULT_FS", "file:///"))
         .config(_SHUFFLE, "7")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    other = spark.readStream.format("rate").load().writeStream.format("noop").queryName("of others").start()
+    place = tempfile.TemporaryDirectory(prefix="of-others-")
+    other = (
+        spark.readStream.format("rate")
+        .load()
+        .writeStream.format("noop")
+        .queryName("of others")
+        .option("checkpointLocation", f"file:{place.name}")
+        .start()
+    )
     before = _state(spark)
     if os.environ.get("WITHOUT_PRIVATE_CLASSES"):
         for module in (listener, spark_writer):
@@ -63,6 +73,7 @@ def main(master: str, jars: str, *words: str) -> None:
     }
     say_json(found)
     other.stop()
+    place.cleanup()
     spark.stop()
 
 

@@ -93,7 +93,16 @@ def test_drivers_do_without_private_classes(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_platforms_session_reads_a_bucket_with_our_credentials(tmp_path: Path) -> None:
-    """Where the platform has stock Hadoop and no credentials of its own, the variables of the driver serve."""
+    """Where the platform has stock Hadoop and no credentials of its own, the variables of the driver serve.
+
+    Paths without a scheme are elsewhere there, as on Databricks; a group's checkpoint is on its driver's disk.
+    """
     with served(tmp_path / "objects") as url, postgres_server() as store:
-        variables = {"TURNOUT_STORE__URL": store.url(), "XDG_STATE_HOME": str(tmp_path / "state")}
+        variables = {
+            "TURNOUT_STORE__URL": store.url(),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "DEFAULT_FS": "gs://elsewhere/",
+        }
         require_exact(*run_job(url, "local[1]", variables, [*DELTA, *store_jars("s3")])[:2])
+    (query,) = (tmp_path / "state").glob("turnout/*/checkpoints/demux/a/query")
+    assert (query / "offsets").is_dir()
