@@ -15,7 +15,8 @@ from grants.catalogs.warehouse import Warehouse
 from pipeline.access_settings import Access
 from pipeline.errors import Refused
 from pipeline.settings import Paths
-from pipeline.workspace.client import host_of_run, is_platform
+from pipeline.storage.mounts import is_databricks
+from pipeline.workspace.client import host_of_run
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder
 
@@ -70,7 +71,7 @@ def _prober(access: Access, environ: Mapping[str, str]) -> tuple[str, Warehouse]
 def _workspace(access: Access, environ: Mapping[str, str]) -> Rest:
     """Return requests to the workspace, as the token's owner, or as who the environment names to the SDK."""
     is_named = environ.get("DATABRICKS_CLIENT_ID") and environ.get("DATABRICKS_CLIENT_SECRET")
-    if environ.get("DATABRICKS_TOKEN") or not (is_named or is_platform(environ)):
+    if environ.get("DATABRICKS_TOKEN") or not (is_named or is_databricks(environ)):
         return _rest(access, environ, "DATABRICKS_HOST", "DATABRICKS_TOKEN")
     host = environ.get("DATABRICKS_HOST") or host_of_run()
     return Rest(host if "://" in host else f"https://{host}", None, reads_per_second=access.reads_per_second)

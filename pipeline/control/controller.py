@@ -28,13 +28,14 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
+from pipeline.storage.mounts import is_databricks
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
-from pipeline.workspace.client import is_platform, open_workspace
+from pipeline.workspace.client import open_workspace
 
 _log = logging.getLogger("turnout")
 KINDS: Final = {str(each.kind): each for each in registry.own()}
@@ -174,7 +175,7 @@ def _backends(
     backends: dict[str, Backend] = {
         "databricks": Databricks(settings.environment, partial(open_workspace, patience_seconds=_PATIENCE_SECONDS))
     }
-    if not is_platform(os.environ):
+    if not is_databricks(os.environ):
         backends["local"] = Local(paths.logs, driver or _driver(paths), os.environ)
     return backends
 

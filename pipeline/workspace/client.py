@@ -15,11 +15,6 @@ _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what th
 _ANSWER_SECONDS: Final = 30
 
 
-def is_platform(environ: Mapping[str, str]) -> bool:
-    """Return whether this process runs on a cluster of a workspace, whose runtime sets this variable."""
-    return bool(environ.get("DATABRICKS_RUNTIME_VERSION"))
-
-
 def host_of_run() -> str:
     """Return the address of the workspace in which this process runs as a job.
 
