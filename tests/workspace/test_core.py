@@ -18,6 +18,7 @@ from pipeline.errors import Refused, Unclear
 from pipeline.workspace.client import open_workspace
 from tests.workspace.fixtures import client, until
 from tests.workspace.running import StandIn
+from tests.workspace.server.processes import ROOT
 
 
 def names_of(admin: WorkspaceClient, name: str) -> int:
@@ -157,22 +158,29 @@ def test_an_unknown_path_is_no_success(workspace: StandIn, admin: WorkspaceClien
 
 _HOLDER = """
 import sys, pathlib, time
+from tests.workspace.fixtures import client, made, started, until_printed, wheel
 from tests.workspace.running import StandIn
-with StandIn(pathlib.Path(sys.argv[1])) as workspace:
-    print(workspace.pid, flush=True)
+folder = pathlib.Path(sys.argv[1])
+(folder / "held").touch()
+with StandIn(folder / "workspace") as workspace:
+    admin = client(workspace)
+    run = started(admin, made(admin, wheel("0", str(folder / "held"))))
+    print(workspace.pid, until_printed(workspace, run).split()[-1], flush=True)
     time.sleep(60)
 """
 
 
 def test_nothing_outlives_a_killed_starter(tmp_path: Path) -> None:
-    """The kernel ends the stand-in when the process that started it is killed."""
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    """The kernel ends the stand-in, and with it a run, when the process that started it is killed."""
+    command = [sys.executable, "-c", _HOLDER, str(tmp_path)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert holder.stdout is not None
-    pid = int(holder.stdout.readline())
+    started = [int(word) for word in holder.stdout.readline().split()]
+    assert [is_alive(pid) for pid in started] == [True, True]
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     holder.stdout.close()
-    until(lambda: not is_alive(pid), "the stand-in lives on")
+    until(lambda: not any(is_alive(pid) for pid in started), "something lives on")
 
 
 def is_alive(pid: int) -> bool:

@@ -1,5 +1,6 @@
 """Guards Lakebase of the stand-in, in front of a real PostgreSQL: tokens are passwords, checked at login only."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,13 @@ import psycopg
 import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import AlreadyExists, BadRequest, NotFound, PermissionDenied
+from databricks.sdk.service.apps import (
+    App,
+    AppDeployment,
+    AppResource,
+    AppResourcePostgres,
+    AppResourcePostgresPostgresPermission,
+)
 from databricks.sdk.service.postgres import (
     Database,
     DatabaseDatabaseSpec,
@@ -15,6 +23,7 @@ from databricks.sdk.service.postgres import (
     Role,
     RoleRoleSpec,
 )
+from databricks.sdk.service.workspace import ImportFormat
 from google.protobuf.duration_pb2 import Duration
 
 from tests.postgres import Postgres, postgres_server
@@ -157,6 +166,36 @@ def test_a_task_finds_the_port(workspace: StandIn, admin: WorkspaceClient) -> No
     run_id = started(admin, made(admin, wheel("0", "-", "{{job.id}}")))
     ended(admin, run_id)
     assert workspace.variables()["PGPORT"].isdecimal()
+
+
+_APP = """
+import http.server, os, psycopg
+from databricks.sdk import WorkspaceClient
+token = WorkspaceClient().postgres.generate_database_credential(endpoint=os.environ["STORE"]).token
+with psycopg.connect(password=token) as connection:
+    connection.execute("CREATE SCHEMA app")
+    user, database = connection.execute("SELECT current_user::text, current_database()::text").fetchone()
+print(user, database, os.environ.get("PGPASSWORD"), flush=True)
+port = int(os.environ["DATABRICKS_APP_PORT"])
+http.server.ThreadingHTTPServer(("0.0.0.0", port), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+_CONFIG = "{command: [python, app.py], env: [{name: STORE, valueFrom: control-store}]}"
+
+
+def test_an_app_logs_in_as_its_own_principal(workspace: StandIn, admin: WorkspaceClient, project: str) -> None:
+    """An app's database resource is its endpoint's path, variables of libpq without a password, and a role."""
+    admin.workspace.mkdirs("/Shared/store")
+    for name, text in (("app.py", _APP), ("app.yaml", _CONFIG)):
+        admin.workspace.upload(f"/Shared/store/{name}", io.BytesIO(text.encode()), format=ImportFormat.AUTO)
+    database = f"{BRANCH}/databases/turnout"
+    permission = AppResourcePostgresPostgresPermission.CAN_CONNECT_AND_CREATE
+    resource = AppResource("control-store", postgres=AppResourcePostgres(BRANCH, database, permission))
+    admin.apps.create(App("store", resources=[resource]))
+    until(lambda: admin.apps.get("store").as_dict()["compute_status"]["state"] == "ACTIVE", "no compute")
+    admin.apps.deploy("store", AppDeployment(source_code_path="/Workspace/Shared/store"))
+    until(lambda: admin.apps.get("store").active_deployment, "the app does not start")
+    log = (workspace.folder / "apps" / "store.log").read_text("utf-8")
+    assert log.splitlines()[0] == f"{admin.apps.get('store').service_principal_client_id} turnout None"
 
 
 def test_nothing_is_left_in_the_server(postgres: Postgres, tmp_path: Path, project: str) -> None:

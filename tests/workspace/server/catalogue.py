@@ -3,10 +3,32 @@
 from types import ModuleType
 from typing import Final
 
-from tests.workspace.server import jobs, lakebase, people, rights, running_jobs, runs, secret_scopes, trees
+from tests.workspace.server import (
+    apps,
+    jobs,
+    lakebase,
+    people,
+    rights,
+    running_apps,
+    running_jobs,
+    runs,
+    secret_scopes,
+    trees,
+)
 from tests.workspace.server.state import World
 
-_AREAS: Final[tuple[ModuleType, ...]] = (jobs, lakebase, people, rights, running_jobs, runs, secret_scopes, trees)
+_AREAS: Final[tuple[ModuleType, ...]] = (
+    apps,
+    jobs,
+    lakebase,
+    people,
+    rights,
+    running_apps,
+    running_jobs,
+    runs,
+    secret_scopes,
+    trees,
+)
 
 
 def register_all(world: World) -> None:
