@@ -166,6 +166,13 @@ class StandIn:
         """Let a token expire now."""
         self._order("expire", token=token)
 
+    def vend(self, scheme: str, credentials: dict[str, Any] | None) -> None:
+        """Let the catalog vend these for places of a scheme, such as `{"aws_temp_credentials": {...}}` for `s3`.
+
+        Without that they are invented; those of `s3` are this machine's AWS_* variables, where it has them.
+        """
+        self._order("vend", scheme=scheme, credentials=credentials)
+
     def log(self, run_id: int) -> str:
         """Return what a run's processes have printed so far."""
         path = self.folder / "runs" / f"{run_id}.log"

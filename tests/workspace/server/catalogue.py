@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.workspace.server import (
     apps,
+    boards,
     jobs,
     lakebase,
     people,
@@ -13,26 +14,22 @@ from tests.workspace.server import (
     running_jobs,
     runs,
     secret_scopes,
+    statements,
     trees,
+    unity,
 )
 from tests.workspace.server.state import World
 
 _AREAS: Final[tuple[ModuleType, ...]] = (
-    apps,
-    jobs,
-    lakebase,
-    people,
-    rights,
-    running_apps,
-    running_jobs,
-    runs,
-    secret_scopes,
-    trees,
-)
+    apps, boards, jobs, lakebase, people, rights, running_apps, running_jobs, runs, secret_scopes, statements, trees,
+    unity,
+)  # fmt: skip
 
 
 def register_all(world: World) -> None:
-    """Let each area that moves by itself have its share of the platform's time."""
+    """Let each area begin, and have its share of the platform's time where it moves by itself."""
     for each in _AREAS:
+        if (begin := getattr(each, "begin", None)) is not None:
+            begin(world)
         if (tick := getattr(each, "tick", None)) is not None:
             world.ticks.append(tick)

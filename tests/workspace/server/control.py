@@ -63,6 +63,11 @@ class _Orders:
         return {}
 
     @staticmethod
+    def vend(world: World, scheme: str, credentials: Json | None) -> Json:
+        world.alive.setdefault("vended", {})[scheme] = credentials
+        return {}
+
+    @staticmethod
     def variables(world: World) -> Json:
         return dict(lakebase.variables(world))
 

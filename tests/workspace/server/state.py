@@ -41,6 +41,7 @@ class Settings:
     operation_seconds: float = 0.0  # until an operation of a Lakebase project is done
     credential_seconds: float = 3_600.0  # of a database credential; a shorter `ttl` of the request counts too
     least_credential_seconds: float = 300.0  # below which a `ttl` is refused [sdk postgres]
+    external_access: bool = True  # the flag of the metastore that vending credentials takes; real ones begin without
     vended_seconds: float = 3_600.0  # of temporary credentials of the catalog
 
 
