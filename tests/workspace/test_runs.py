@@ -228,6 +228,27 @@ def test_a_task_waits_for_others_and_is_tried_again(workspace: StandIn, admin: W
     assert workspace.log(run.run_id).count("DATABRICKS_HOST") == 2
 
 
+def test_a_repair_runs_failed_tasks_again(workspace: StandIn, admin: WorkspaceClient, held: Path) -> None:
+    """A repair takes the job's settings of now, never a run in progress, and after the first it names the newest."""
+    job_id = made(admin, wheel("0", key="good"), wheel("1", key="bad"))
+    run_id = started(admin, job_id)
+    assert state_of(ended(admin, run_id))[1] == RunResultState.FAILED
+    first = admin.jobs.repair_run(run_id, rerun_all_failed_tasks=True).bind()
+    assert first["run_id"] == run_id
+    assert state_of(ended(admin, run_id))[1] == RunResultState.FAILED
+    admin.jobs.update(job_id, new_settings=JobSettings(tasks=[wheel("0", str(held), key="bad")]))
+    with pytest.raises(InvalidParameterValue, match="latest_repair_id"):
+        admin.jobs.repair_run(run_id, rerun_tasks=["bad"])
+    history = admin.jobs.get_run(run_id, include_history=True).repair_history or []
+    latest = history[-1].id
+    admin.jobs.repair_run(run_id, rerun_tasks=["bad"], latest_repair_id=latest)
+    with pytest.raises(InvalidState, match="in progress"):
+        admin.jobs.repair_run(run_id, rerun_tasks=["bad"], latest_repair_id=latest)
+    held.unlink()
+    assert state_of(ended(admin, run_id))[1] == RunResultState.SUCCESS
+    assert workspace.log(run_id).count("DATABRICKS_HOST") == 4
+
+
 def test_a_run_that_is_late_is_ended(admin: WorkspaceClient, held: Path) -> None:
     """`timeout_seconds` is the one setting that reaches a run which is active."""
     job_id = made(admin, wheel("0", str(held)))

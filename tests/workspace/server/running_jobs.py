@@ -141,7 +141,7 @@ def _look(world: World, run: Json, task: Json, attempt: Json) -> None:
         return
     _close(world, run, attempt, "FAILED", "RUN_EXECUTION_ERROR", _FAILURE)
     retries = task["task"].get("max_retries") or 0
-    if retries < 0 or len(task["attempts"]) <= retries:
+    if retries < 0 or len(task["attempts"]) - task["tries"] <= retries:
         task["wait_until"] = world.now() + (task["task"].get("min_retry_interval_millis") or 0) / 1000
     else:
         task["result"] = "FAILED"

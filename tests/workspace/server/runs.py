@@ -69,10 +69,11 @@ def new_run(world: World, job: Json, trigger: str, creator: str, asked: Json) ->
         "run_id": run_id, "job_id": job["job_id"], "number_in_job": job["runs_started"],
         "name": settings.get("name", ""),
         "creator": creator, "trigger": trigger, "asked": asked, "settings": settings, "cancel": False,
-        "life": "PENDING", "result": None, "message": "", "code": None, "queue": None,
+        "life": "PENDING", "result": None, "message": "", "code": None, "queue": None, "repairs": [],
         "created": now, "started": None, "ended": None, "terminating_since": None,
         "tasks": [
-            {"task_key": each["task_key"], "task": each, "attempts": [], "wait_until": 0.0, "result": None}
+            {"task_key": each["task_key"], "task": each, "attempts": [], "wait_until": 0.0,
+                "result": None, "tries": 0}
             for each in settings.get("tasks") or () if not only or each["task_key"] in only
         ],
     }  # fmt: skip
@@ -125,7 +126,10 @@ def get(call: Call) -> Json:
     if attempt is not None:
         return {**_attempt_json(call.world, run, attempt), "job_id": run["job_id"], "run_id": run_id}
     answer, token = paged_arrays(as_json(call.world, run), call.query.get("page_token"))
-    return {**answer, **token, **({"repair_history": []} if call.says("include_history") else {})}
+    if call.says("include_history"):
+        original = {"type": "ORIGINAL", "start_time": answer["start_time"]}
+        answer["repair_history"] = [original, *run["repairs"]]
+    return {**answer, **token}
 
 
 @route("GET", f"{_RUNS}/list")
@@ -182,6 +186,38 @@ def output(call: Call) -> Json:
         lines = logs.rstrip().splitlines()
         answer.update(error=lines[-1] if lines else attempt["message"], error_trace=logs[-10_000:])
     return answer
+
+
+@route("POST", f"{_RUNS}/repair")
+def repair(call: Call) -> Json:
+    """Run tasks of an ended run again, by the job's settings of now; later repairs must name the one before."""
+    body = call.body
+    run = _run(call, call.needed("run_id"), "CAN_MANAGE_RUN")
+    job = managed(call, run["job_id"], "CAN_MANAGE_RUN")
+    if is_active(run):
+        raise ApiError(400, "INVALID_STATE", f"Run {run['run_id']} is in progress: it cannot be repaired.")
+    if run["repairs"] and body.get("latest_repair_id") != run["repairs"][-1]["id"]:
+        raise invalid("latest_repair_id is required, and must be that of the newest repair.")
+    wanted = set(body.get("rerun_tasks") or ())
+    if body.get("rerun_all_failed_tasks"):
+        wanted |= {each["task_key"] for each in run["tasks"] if each["result"] != "SUCCESS"}
+    if body.get("rerun_dependent_tasks"):
+        for each in run["tasks"]:  # in the order of the definition, which is that of dependencies in ours
+            if wanted & {one["task_key"] for one in each["task"].get("depends_on") or ()}:
+                wanted.add(each["task_key"])
+    definitions = {each["task_key"]: each for each in job["settings"].get("tasks") or ()}
+    if not wanted or not wanted <= definitions.keys() & {each["task_key"] for each in run["tasks"]}:
+        raise invalid("rerun_tasks must name tasks of the run, or rerun_all_failed_tasks be true.")
+    for each in run["tasks"]:
+        if each["task_key"] in wanted:
+            each.update(task=definitions[each["task_key"]], result=None, wait_until=0.0, tries=len(each["attempts"]))
+    run["asked"].update({key: body[key] for key in ("job_parameters", "python_params") if key in body})
+    run.update(
+        settings=job["settings"], life="PENDING", result=None, message="", code=None, cancel=False, ended=None,
+        terminating_since=None, created=call.world.now(),
+    )  # fmt: skip
+    run["repairs"].append({"id": call.world.next_number(), "type": "REPAIR", "start_time": int(run["created"] * 1000)})
+    return {"repair_id": run["repairs"][-1]["id"]}
 
 
 @route("POST", f"{_RUNS}/delete")
