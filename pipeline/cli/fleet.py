@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pipeline.actor import current_user
 from pipeline.cli.options import combine_options
 from pipeline.names import plain
 from pipeline.terminal import say, say_json
@@ -149,6 +150,7 @@ def apply(
     if not yes:
         click.confirm(f"Apply this to target {opened.target}?", abort=True)
     opened.fleet.apply(steps, lambda step: say(plain(f"done: {step}")), restart=not no_restart)
+    say(plain(opened.ensure_group(current_user())))
     say(f"Target {opened.target} is as the bundle says.")
 
 
@@ -195,13 +197,8 @@ def _opened(
     env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, *, build: bool = True
 ) -> "Opened":
     from pipeline.fleet.opening import open_fleet
-    from pipeline.settings import load
-    from pipeline.storage_settings import read_link
 
-    settings, paths = load(env_dir)
-    url = read_link(env_dir)
-    given = {**({"root": url} if url else {}), **variables}
-    return open_fleet(settings, paths, bundle.resolve(), target, given, bundle.resolve() / _OUT if build else None)
+    return open_fleet(env_dir, bundle.resolve(), target, variables, bundle.resolve() / _OUT if build else None)
 
 
 def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:

@@ -1,9 +1,10 @@
 """Opens a target for a command: the bundle, the workspace, the journal, and the control store where it is reachable."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,19 +12,23 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.errors import Refused
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
+from pipeline.fleet.bundle import Bundle, load_bundle, put
 from pipeline.fleet.desired import Built, desired
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.files import Files
 from pipeline.fleet.kinds.jobs import Jobs
 from pipeline.fleet.kinds.kind import Kind, Scope
 from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
-from pipeline.settings import Paths, Settings
+from pipeline.lists import join_limited
+from pipeline.settings import load
+from pipeline.storage_settings import read_link
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
-from pipeline.store.groups import open_runs, read_groups, submit_stop
+from pipeline.store.groups import Group, create, open_runs, read_groups, submit_stop
 from pipeline.workspace.client import open_workspace
 
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (Files(), Projects(), Roles(), Databases(), Jobs())}
+_SETTINGS: Final = frozenset({"TURNOUT_ENVIRONMENT", "TURNOUT_STORE__URL"})
 _PATIENCE_SECONDS: Final = 10
 
 
@@ -34,6 +39,16 @@ class Opened:
     fleet: Fleet
     target: str
     notes: tuple[str, ...]
+    env_dir: Path
+    environ: Mapping[str, str]
+    group: str  # the first one
+
+    def ensure_group(self, actor: str) -> str:
+        """Make the first group in a control store that has none; return what was done, as a sentence."""
+        groups, notes = _groups(self.env_dir, self.environ, is_new=True)
+        if groups is None:
+            return notes[0]
+        return groups.ensure(self.group, actor)
 
 
 class StoredGroups:
@@ -46,6 +61,13 @@ class StoredGroups:
     def names(self) -> list[str]:
         """Return the groups whose drivers are jobs."""
         return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
+
+    def ensure(self, name: str, actor: str) -> str:
+        """Make a group whose driver is a job, where there is no group yet; return what was done."""
+        if known := read_groups(self._engine):
+            return f"The control store has the groups {join_limited(sorted(known))}."
+        create(self._engine, Group(name, "databricks"), actor, "turnout fleet apply")
+        return f"Made the group {name}, whose driver the controller starts as a job."
 
     def disturbed(self, group: str) -> str:
         """See `Groups`."""
@@ -61,10 +83,10 @@ class StoredGroups:
         return True
 
 
-def open_fleet(
-    settings: Settings, paths: Paths, folder: Path, target: str | None, given: Mapping[str, str], out: Path | None
-) -> Opened:
+def open_fleet(env_dir: Path, folder: Path, target: str | None, given: Mapping[str, str], out: Path | None) -> Opened:
     """Open a target; with `out` the wheel and the app are built into that folder first.
+
+    The environment and its control store are those of the bundle, where the settings name no other.
 
     Raises:
         Refused: the bundle is wrong, the wheel cannot be built, or the workspace refuses.
@@ -75,7 +97,10 @@ def open_fleet(
         made = build_app_source(folder, out)
         files = tuple(sorted(made.folder / name for name in made.bytes_by_file))
         built = Built(files, made.wheel.path, made.wheel.version)
-    groups, notes = _groups(settings, paths)
+    url = read_link(env_dir)
+    given = {**({"root": url} if url else {}), **given}
+    environ = {**_environ(load_bundle(folder, target, given)), **os.environ}
+    groups, notes = _groups(env_dir, environ)
     bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
     journal = Journal.read(workspace, bundle.root_path)
@@ -84,12 +109,36 @@ def open_fleet(
         bundle, wanted = desired(folder, target, given, known, built)
     scope = Scope(workspace, bundle.environment, bundle.root_path)
     fleet = Fleet(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)
-    return Opened(fleet, bundle.target, notes)
+    return Opened(fleet, bundle.target, notes, env_dir, environ, bundle.variables["group"])
 
 
-def _groups(settings: Settings, paths: Paths) -> tuple[StoredGroups | None, tuple[str, ...]]:
+def _environ(bundle: Bundle) -> dict[str, str]:
+    """Return the settings that the bundle gives to the controller, as far as a person needs them."""
+    ids = {
+        f"resources.{each.address}.id": KINDS[each.kind].label(each.definition)
+        for each in bundle.resources
+        if each.kind == Projects.name
+    }
+    for resource in bundle.resources:
+        if resource.address == "jobs.controller":
+            clusters = put(resource.definition, ids).get("job_clusters", [])
+            given = {name: str(value) for each in clusters for name, value in _variables(each).items()}
+            return {name: value for name, value in given.items() if name in _SETTINGS and "{{" not in value}
+    return {}
+
+
+def _variables(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = cluster.get("new_cluster", {}).get("spark_env_vars", {})
+    return found
+
+
+def _groups(
+    env_dir: Path, environ: Mapping[str, str], *, is_new: bool = False
+) -> tuple[StoredGroups | None, tuple[str, ...]]:
     try:
-        require_store(settings, paths)
+        settings, paths = load(env_dir, environ)
+        if not is_new:
+            require_store(settings, paths)
         return StoredGroups(open_store(settings, paths)), ()
     except (Refused, SQLAlchemyError) as error:
         reason = str(error).splitlines()[0]

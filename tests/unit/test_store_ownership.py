@@ -15,6 +15,7 @@ from pipeline.store.database import migrate
 from pipeline.store.database.engine import open_store, refused_write, writing
 from pipeline.store.database.tables import groups
 from pipeline.store.games import register_group
+from pipeline.store.groups import begin_run
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.store.writers import lock
@@ -91,6 +92,7 @@ def use(store: Engine, name: str) -> None:
         assert lease is not None
         start_driver(store, "group", name, None)
         heartbeat(store, "group", name, "running", 1)
+    begin_run(store, name)  # its id comes from a sequence, which has rights of its own
     with writing(store) as connection:
         lock(connection)
     with store.connect() as connection:

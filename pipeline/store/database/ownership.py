@@ -27,19 +27,22 @@ _LOOK: Final = text("""
 _NOT_SHARED: Final = text("""
     SELECT EXISTS (
         SELECT FROM pg_class each JOIN pg_roles users ON users.rolname = :users
-        WHERE each.relnamespace = current_schema()::regnamespace AND each.relkind = 'r'
+        WHERE each.relnamespace = current_schema()::regnamespace AND each.relkind IN ('r', 'S')
           AND each.relowner = (SELECT relowner FROM pg_class WHERE oid = to_regclass('alembic_version'))
-          AND NOT has_table_privilege(users.oid, each.oid, 'SELECT')
+          AND NOT CASE each.relkind WHEN 'r' THEN has_table_privilege(users.oid, each.oid, 'SELECT')
+              ELSE has_sequence_privilege(users.oid, each.oid, 'USAGE') END
     )
 """)
 _MAY_OPEN_SCHEMA: Final = text("""
     SELECT NOT has_schema_privilege(:users, oid, 'USAGE') AND pg_has_role(nspowner, 'USAGE')
     FROM pg_namespace WHERE nspname = current_schema()
 """)
-_OWN_TABLES: Final = text("""
+_OWN: Final = text("""
     SELECT relname FROM pg_class
-    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relowner = current_user::regrole
+    WHERE relnamespace = current_schema()::regnamespace AND relkind = :kind AND relowner = current_user::regrole
 """)
+_TABLES: Final = {"kind": "r"}
+_SEQUENCES: Final = {"kind": "S"}  # which number rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,17 @@ def share(connection: Connection) -> None:
     schema = _quoted(connection, str(_look(connection).schema))
     if connection.scalar(_MAY_OPEN_SCHEMA, {"users": USERS}):
         connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {USERS}"))
-    tables = ", ".join(f"{schema}.{_quoted(connection, name)}" for name in connection.scalars(_OWN_TABLES).all())
-    rows = "SELECT, INSERT, UPDATE, DELETE"
+    tables, sequences = (
+        ", ".join(f"{schema}.{_quoted(connection, name)}" for name in connection.scalars(_OWN, kind).all())
+        for kind in (_TABLES, _SEQUENCES)
+    )
+    rows, numbers = "SELECT, INSERT, UPDATE, DELETE", "USAGE, SELECT"
     connection.execute(text(f"GRANT {rows} ON {tables} TO {USERS}"))
+    if sequences:
+        connection.execute(text(f"GRANT {numbers} ON SEQUENCE {sequences} TO {USERS}"))
     connection.execute(text(f"REVOKE INSERT, UPDATE, DELETE ON {schema}.alembic_version FROM {USERS}"))
     connection.execute(text(f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT {rows} ON TABLES TO {USERS}"))
+    connection.execute(text(f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT {numbers} ON SEQUENCES TO {USERS}"))
 
 
 def is_shared_late(connection: Connection) -> bool:

@@ -3,6 +3,7 @@
 A cancelled task gets no signal before its end: none is documented [iss dotnet/spark#427].
 """
 
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -189,7 +190,7 @@ def _command(world: World, run: Json, task: Json, attempt: Json) -> list[str]:
         given = wheel.get("parameters") or [
             f"--{name}={value}" for name, value in (wheel.get("named_parameters") or {}).items()
         ]
-    module = "pipeline" if wheel["package_name"] == "turnout" else wheel["package_name"]
+    module = "tests.workspace.cluster" if wheel["package_name"] == "turnout" else wheel["package_name"]
     return [sys.executable, "-m", module, *(_resolved(world, run, attempt, str(each)) for each in given)]
 
 
@@ -235,6 +236,7 @@ def _environ(world: World, run: Json, task: Json, attempt: Json) -> dict[str, st
     version = _VERSION.match(str(cluster.get("spark_version", "")))
     attempt["token"] = world.mint(who["id"])
     return {
+        "STANDIN_SPARK_CONF": json.dumps(cluster.get("spark_conf") or {}),
         "DATABRICKS_RUNTIME_VERSION": version[0] if version else "19.0",
         "DATABRICKS_HOST": world.url,
         "DATABRICKS_TOKEN": attempt["token"],
