@@ -71,8 +71,30 @@ def cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         if values is None:
             columns.append(pa.nulls(batch.num_rows, field.type))
         else:
-            columns.append(values if values.type == field.type else values.cast(field.type))
+            columns.append(values if values.type == field.type else cast_values(values, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def cast_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values cast to a type.
+
+    pyarrow 21 to 23, one of which a Databricks runtime has, leave the keys of maps uncounted by a cast: joining two such
+    arrays then aborts the process ("Map array keys array should have no nulls"). So keys are counted here.
+    """
+    made = values.cast(kind)
+    _count_keys(made)
+    return made
+
+
+def _count_keys(values: pa.Array) -> None:
+    if pa.types.is_map(values.type):
+        assert values.keys.null_count == 0
+        _count_keys(values.items)
+    elif pa.types.is_list(values.type):
+        _count_keys(values.values)
+    elif pa.types.is_struct(values.type):
+        for index in range(values.type.num_fields):
+            _count_keys(values.field(index))
 
 
 def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:

@@ -27,8 +27,9 @@ def checkout(tmp_path: Path) -> Path:
     for folder in (*build._PACKAGES, *build._DOCUMENTS):
         (root / folder).mkdir(parents=True)
         (root / folder / "__init__.py").write_text("")
-    for file in ("LICENSE", "pyproject.toml", "app.yaml", "requirements-app.lock", *ROOT.glob("requirements*.in")):
-        shutil.copy(ROOT / file, root)
+    names = ["LICENSE", "pyproject.toml", "app.yaml", "requirements-app.lock"]
+    for file in (*(ROOT / name for name in names), *ROOT.glob("requirements*.in")):
+        shutil.copy(file, root)
     return root
 
 

@@ -1,4 +1,4 @@
-"""What the wheel requires: enough for its code, and nothing that a Databricks runtime must keep."""
+"""Requirements of the wheel: enough for its code, and nothing that a Databricks runtime must keep."""
 
 import ast
 import re
@@ -29,13 +29,13 @@ KEPT = {
     "pyspark", "py4j", "delta-spark", "pyarrow", "pandas", "numpy", "protobuf", "grpcio", "grpcio-status",
     "googleapis-common-protos", "mlflow-skinny", "setuptools",
 }  # fmt: skip
-"""What Spark, Delta and Spark Connect of a runtime are made of; another version there is nobody's combination."""
+"""Spark, Delta and Spark Connect of a runtime are made of these; another version there is nobody's combination."""
 REPLACED = {"certifi", "click", "databricks-sdk", "deltalake", "idna"}
-"""What pip installs anew on runtime 19: libraries of ours in another version, and what their own libraries require."""
+"""Pip installs these anew on runtime 19: libraries of ours in another version, and requirements of theirs."""
 TOOLS = {"protos.generate"}
-"""What runs in a checkout alone."""
+"""Modules that run in a checkout alone."""
 ON_A_LAPTOP = {"moto", "werkzeug"}
-"""What the demo imports for servers that are installed by `./turnout setup --s3`."""
+"""The demo imports these for servers that `./turnout setup --s3` installs."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_wheel_requires_nothing_that_spark_of_a_runtime_is_made_of(metadata:
 
 
 def test_of_a_runtimes_packages_only_known_ones_are_replaced(metadata: Message) -> None:
-    """What the wheel and its libraries require is there in a fitting version, or is known to be installed anew."""
+    """Requirements of the wheel and its libraries are there in a fitting version, or known to be installed anew."""
     needs = {each for each in closure(required(metadata), on_runtime=True) if not fits_runtime(each)}
     replaced = names_of(iter(needs)) & RUNTIME.keys()
     assert replaced == REPLACED

@@ -14,7 +14,7 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from tests.unit.test_cli_roles import READS
 
-FREE = {"doctor", "paths", "source probe"}
+FREE = {"doctor", "fleet build", "paths", "setup", "source probe"}
 ARGUMENTS = {
     "schemas plan": f"--game Go --message m.M {__file__}",
     "quarantine show": "Go",

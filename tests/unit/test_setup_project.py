@@ -73,7 +73,7 @@ def test_no_lock_moves_a_package_of_another() -> None:
 
 
 def test_the_app_is_locked_as_a_laptop_is() -> None:
-    """What a Databricks App installs is a part of what the tests ran with, without Spark and without its tools."""
+    """A Databricks App installs a part of what the tests ran with, without Spark and without its tools."""
     whole, app = locked("requirements.lock"), locked("requirements-app.lock")
     assert app.items() <= whole.items()
     assert app.keys() & {"delta-spark", "grpcio", "grpcio-tools", "py4j", "pyspark", "setuptools", "tqdm"} == set()

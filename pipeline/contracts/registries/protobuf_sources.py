@@ -205,9 +205,7 @@ def _ordered(own: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDes
 
 def _compiled(texts: Mapping[str, str], known: Collection[FileDescriptorProto]) -> Sequence[FileDescriptorProto]:
     """Compile texts, which may import each other and what is known."""
-    if (
-        find_spec("grpc_tools") is None
-    ):  # a wheel does not require it: pip would replace a runtime's grpcio and protobuf
+    if find_spec("grpc_tools") is None:  # no requirement of the wheel: its own would replace those of a runtime
         raise Transient(
             "The compiler of .proto files is not installed on this machine. Install the package grpcio-tools there, in "
             "the version of its grpcio."
