@@ -78,8 +78,8 @@ def cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 def cast_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values cast to a type.
 
-    pyarrow 21 to 23, one of which a Databricks runtime has, leave the keys of maps uncounted by a cast: joining two such
-    arrays then aborts the process ("Map array keys array should have no nulls"). So keys are counted here.
+    A cast by pyarrow 21 to 23, one of which a Databricks runtime has, leaves the keys of maps uncounted: joining two
+    such arrays then aborts the process ("Map array keys array should have no nulls"). So keys are counted here.
     """
     made = values.cast(kind)
     _count_keys(made)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -45,15 +46,39 @@ def run(command: list[str], cwd: Path, seconds: float = 900) -> str:
     return done.stdout
 
 
-def test_a_laptop_needs_the_wheel_alone(source: AppSource, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def programs(source: AppSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel as on a new laptop; return the folder of its programs."""
+    folder = tmp_path_factory.mktemp("laptop")
+    run([sys.executable, "-m", "venv", str(folder / "venv")], folder)
+    run([str(folder / "venv" / "bin" / "pip"), "install", "-q", f"{source.wheel.path}[local]"], folder)
+    return folder / "venv" / "bin"
+
+
+def demo(programs: Path, cwd: Path, *options: str) -> dict[str, Any]:
+    """Run a bounded demo in a folder; return its proof."""
+    return dict(
+        json.loads(run([str(programs / "turnout"), "demo", "--once", "--json", *options], cwd).splitlines()[-1])
+    )
+
+
+def test_a_laptop_needs_the_wheel_alone(programs: Path, source: AppSource, tmp_path: Path) -> None:
     """After `pip install 'turnout[local]'` a demo lands, splits and proves every event, without a checkout."""
-    run([sys.executable, "-m", "venv", str(tmp_path / "venv")], tmp_path)
-    programs = tmp_path / "venv" / "bin"
-    run([str(programs / "pip"), "install", "-q", f"{source.wheel.path}[local]"], tmp_path)
     assert run([str(programs / "turnout"), "--version"], tmp_path) == f"turnout {source.wheel.version}\n"
-    said = run([str(programs / "turnout"), "demo", "--once", "--json", "--games", "4", "--events", "1000"], tmp_path)
-    balance = json.loads(said.splitlines()[-1])
+    balance = demo(programs, tmp_path, "--games", "4", "--events", "1000")
     assert (balance["ok"], balance["events"], balance["lost"], balance["duplicated"]) == (True, 1_000, 0, 0)
+
+
+def test_the_libraries_of_a_runtime_are_enough(programs: Path, tmp_path: Path) -> None:
+    """With a runtime's pyarrow, numpy and protobuf, and no compiler of .proto files, each value arrives unchanged."""
+    theirs = [
+        f"{name}=={RUNTIME[name]}" for name in ("googleapis-common-protos", "numpy", "pandas", "protobuf", "pyarrow")
+    ]
+    run([str(programs / "pip"), "uninstall", "-q", "-y", "grpcio-tools"], tmp_path)
+    run([str(programs / "pip"), "install", "-q", *theirs], tmp_path)
+    wanted = ["--games", "6", "--events", "3000", "--versions", "6", "--formats", "protobuf,avro"]
+    balance = demo(programs, tmp_path, *wanted)
+    assert (balance["ok"], balance["value_mismatches"], balance["value_rows"]) == (True, 0, balance["landed"])
 
 
 def test_an_app_needs_its_folder_alone(source: AppSource, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ READS = {
 RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
     "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
-    "catalog serve",
+    "catalog serve", "setup", "fleet build",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
