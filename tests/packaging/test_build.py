@@ -124,3 +124,12 @@ def test_a_wheel_builds_no_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         Refused, match=r"installed wheel, and an app is built from sources\. Run \./turnout in a checkout"
     ):
         shared.require_checkout("an app is built from sources")
+
+
+def test_a_wheel_has_its_documents_beside_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of alerts lead to runbooks in a checkout and of an installed wheel, and commands are called as there."""
+    assert list(shared.documents("runbooks").glob("*.md"))
+    assert shared.launcher() == "./turnout"
+    monkeypatch.setattr(shared, "_ROOT", tmp_path)
+    assert shared.documents("runbooks") == Path(sys.prefix) / "share" / "turnout" / "runbooks"
+    assert shared.launcher() == "turnout"

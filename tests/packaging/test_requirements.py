@@ -19,7 +19,7 @@ from pipeline.fleet.build import build_wheel
 
 ROOT = Path(__file__).parents[2]
 OURS = {"app", "docs", "grants", "listeners", "pipeline", "protos", "tests"}
-RUNTIME = {
+RUNTIME: dict[str, str] = {
     canonicalize_name(name): version
     for name, version in re.findall(
         r"^([\w.-]+)==(\S+)$", (ROOT / "tests/packaging/runtime-19.txt").read_text(), re.MULTILINE

@@ -1,5 +1,6 @@
 """Who acts in a Databricks App: the person whom the platform's proxy names, and nobody without one."""
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from app.gate import PERSON_HEADER, Person, platform, seal
 from app.state import identity
 from pipeline.actor import current_user
 from pipeline.errors import Refused
+from pipeline.storage_settings import read_link
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, started
 from tests.unit.raw_client import Sent, request, shake_hands, tab
@@ -146,3 +148,27 @@ def test_the_dashboard_of_a_machine_needs_its_token(tmp_path: Path, capsys: pyte
             (tmp_path / "dashboard.token").write_text(text)
         assert server.main(["--port", "8501", "--env-dir", str(tmp_path)]) == 2
         assert "holds no token. Start the dashboard with `turnout dashboard`" in capsys.readouterr().err
+
+
+def test_the_environment_of_an_app_is_named_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An app starts by a fixed command: the URL of its tables comes from the deployment."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, value in APP.items():
+        monkeypatch.setenv(name, value)
+    shown: list[Path] = []
+    monkeypatch.setattr(server, "_serve", lambda *_: shown.append(Path(sys.argv[2])))
+    monkeypatch.setattr("os.chdir", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["app"])
+    for named in ("", "ftp://bucket/prod"):
+        monkeypatch.setenv("TURNOUT_ENV_DIR", named)
+        assert server.main(["--databricks-app"]) == 2
+    said = capsys.readouterr().err
+    assert "No environment is named. Set TURNOUT_ENV_DIR" in said
+    assert "ftp://bucket/prod cannot be an environment" in said
+    monkeypatch.setenv("TURNOUT_ENV_DIR", "s3://bucket/prod/")
+    assert server.main(["--databricks-app"]) == 0
+    assert server.main(["--databricks-app", "--env-dir", str(tmp_path)]) == 0
+    assert [read_link(folder) for folder in shown] == ["s3://bucket/prod", ""]
+    assert shown[1] == tmp_path.resolve()

@@ -134,3 +134,30 @@ def test_failing_ivy_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("TURNOUT_IVY_SETTINGS", raising=False)
     with pytest.raises(Refused, match=r"code 1\): Server access error at somewhere\. Check the network.*ivy\.log"):
         fetching.download_with_ivy(tmp_path, tmp_path / "folder")
+
+
+def test_an_installed_wheel_fetches_for_its_own_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`turnout setup` and the demo of a wheel bring jars to where drivers look; a person's own folder stays."""
+    asked: list[Sequence[LockedJar]] = []
+
+    def fetch(_cache: Path, _into: Path, jars: Sequence[LockedJar], _download: fetching.Download) -> int:
+        asked.append(jars)
+        return 0
+
+    monkeypatch.setattr(fetching, "fetch", fetch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TURNOUT_JARS", str(tmp_path))
+    fetching.set_up(["s3"])
+    assert asked == []
+    monkeypatch.delenv("TURNOUT_JARS")
+    fetching.set_up(["s3"])
+    assert {jar.conf for jar in asked[0]} == {"spark", "kafka", "registry", "s3"}
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel's set-up ends with a sentence, not with a trace of calls."""
+    (tmp_path / "turnout").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TURNOUT_JARS", raising=False)
+    with pytest.raises(Refused, match=f"The folders {tmp_path}/turnout and .* must be writable"):
+        fetching.set_up()
