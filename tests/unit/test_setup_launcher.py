@@ -241,9 +241,9 @@ def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[
 @pytest.mark.parametrize(
     ("words", "folders", "chosen"),
     [
-        (("test",), ("tests/spark", "tests/unit"), "not long"),
+        (("test",), ("tests/packaging", "tests/spark", "tests/unit"), "not long"),
         (("test", "spark"), ("tests/spark",), "not long"),
-        (("test-faults",), ("tests/faults", "tests/spark"), "long"),
+        (("test-faults",), ("tests/faults", "tests/packaging", "tests/spark"), "long"),
         (("test", "faults"), ("tests/faults",), None),
     ],
 )
@@ -251,7 +251,7 @@ def test_what_is_long_runs_with_the_fault_proofs_only(
     machine: Machine, words: tuple[str, ...], folders: tuple[str, ...], chosen: str | None
 ) -> None:
     """A test that is marked `long` runs in one tier, so that none is left out of both."""
-    for tier in ("faults", "spark", "unit"):
+    for tier in ("faults", "packaging", "spark", "unit"):
         (machine.home / "tests" / tier).mkdir(parents=True)
         (machine.home / "tests" / tier / "test_a.py").touch()
     (machine.home / ".ci").mkdir()
