@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pipeline.actor import current_user
 from pipeline.cli.options import combine_options
 from pipeline.names import plain
 from pipeline.terminal import say, say_json
@@ -150,7 +149,7 @@ def apply(
     if not yes:
         click.confirm(f"Apply this to target {opened.target}?", abort=True)
     opened.fleet.apply(steps, lambda step: say(plain(f"done: {step}")), restart=not no_restart)
-    say(plain(opened.ensure_group(current_user())))
+    say(plain(opened.ensure_group()))
     say(f"Target {opened.target} is as the bundle says.")
 
 

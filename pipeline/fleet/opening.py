@@ -9,6 +9,9 @@ from typing import Any, Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.actor import current_user
+from pipeline.control import gate
+from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
@@ -20,7 +23,7 @@ from pipeline.fleet.kinds.jobs import Jobs
 from pipeline.fleet.kinds.kind import Kind, Scope
 from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
 from pipeline.lists import join_limited
-from pipeline.settings import load
+from pipeline.settings import Settings, load
 from pipeline.storage_settings import read_link
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
@@ -43,30 +46,30 @@ class Opened:
     environ: Mapping[str, str]
     group: str  # the first one
 
-    def ensure_group(self, actor: str) -> str:
+    def ensure_group(self) -> str:
         """Make the first group in a control store that has none; return what was done, as a sentence."""
         groups, notes = _groups(self.env_dir, self.environ, is_new=True)
-        if groups is None:
-            return notes[0]
-        return groups.ensure(self.group, actor)
+        return notes[0] if groups is None else groups.ensure(self.group)
 
 
 class StoredGroups:
     """The groups of a control store; see `pipeline.fleet.apply.Groups`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, settings: Settings, engine: Engine) -> None:
         """Read and ask in this store."""
-        self._engine = engine
+        self._settings, self._engine = settings, engine
 
     def names(self) -> list[str]:
         """Return the groups whose drivers are jobs."""
         return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
 
-    def ensure(self, name: str, actor: str) -> str:
+    def ensure(self, name: str) -> str:
         """Make a group whose driver is a job, where there is no group yet; return what was done."""
         if known := read_groups(self._engine):
             return f"The control store has the groups {join_limited(sorted(known))}."
-        create(self._engine, Group(name, "databricks"), actor, "turnout fleet apply")
+        actor, reason = current_user(), "turnout fleet apply"
+        gate.permit(self._settings, self._engine, actor, DirectAct.CREATE_GROUP, reason)
+        create(self._engine, Group(name, "databricks"), actor, reason)
         return f"Made the group {name}, whose driver the controller starts as a job."
 
     def disturbed(self, group: str) -> str:
@@ -139,7 +142,7 @@ def _groups(
         settings, paths = load(env_dir, environ)
         if not is_new:
             require_store(settings, paths)
-        return StoredGroups(open_store(settings, paths)), ()
+        return StoredGroups(settings, open_store(settings, paths)), ()
     except (Refused, SQLAlchemyError) as error:
         reason = str(error).splitlines()[0]
         return None, (f"The control store is not read, so the groups are those of the last apply. {reason}",)

@@ -16,6 +16,7 @@ from tests.unit.test_cli_roles import READS
 
 FREE = {"doctor", "paths", "source probe"}
 OF_NONE = {"fleet build", "setup"}  # they make files, of no environment
+OF_A_WORKSPACE = {f"fleet {each}" for each in ("adopt", "apply", "diff", "drift", "plan", "uninstall")}
 ARGUMENTS = {
     "schemas plan": f"--game Go --message m.M {__file__}",
     "quarantine show": "Go",
@@ -85,7 +86,7 @@ def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
 
     names = {name.removeprefix("turnout ") for name, _ in commands()}
     assert names > environments._BEGIN
-    assert environments._MAKE_NOTHING == FREE | OF_NONE
+    assert environments._MAKE_NOTHING == FREE | OF_NONE | OF_A_WORKSPACE
     assert not READS & environments._BEGIN
 
 

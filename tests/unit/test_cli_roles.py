@@ -35,6 +35,8 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
     "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
     "catalog serve", "setup", "fleet build",
+    # by their own rights in the workspace; the group of a new store passes the gate: fleet/opening.py
+    "fleet plan", "fleet diff", "fleet apply", "fleet drift", "fleet adopt", "fleet uninstall",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
