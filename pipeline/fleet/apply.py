@@ -53,6 +53,8 @@ class Fleet:
                 now = self._resolved(resource)
                 resolved.append(now)
                 observed[resource.address] = self._observe(now, self.journal.entries.get(resource.address))
+        wanted = {each.address for each in resolved}
+        observed |= {each: self._recorded(each) for each in self.journal.entries if each not in wanted}
         steps = plan(resolved, self.kinds, observed, self.journal.entries)
         return [self._with_restart(each) for each in steps]
 
@@ -79,7 +81,7 @@ class Fleet:
                 continue
             resource = Resource(entry.kind, address.partition(".")[2], entry.applied)
             state = kind.read(self.scope, entry.id)
-            found = () if state is None else tuple(differences(resource, kind, state))
+            found = () if state is None else tuple(differences(resource, kind, state, entry))
             why = "it is gone" if state is None else ""
             if found or why:
                 drifted.append(Step("update", address, entry.label, resource, entry.id, found, why))
@@ -103,7 +105,7 @@ class Fleet:
                 raise Refused(f"The workspace has no {kind.label(resource.definition)!r} to adopt as {address}.")
             step = Step(
                 "adopt", address, kind.label(resource.definition), resource, found.id,
-                tuple(differences(resource, kind, state)), "taken by a person",
+                tuple(differences(resource, kind, state, None)), "taken by a person",
             )  # fmt: skip
             self._do(step)
             return step
@@ -112,13 +114,7 @@ class Fleet:
 
     def uninstall_plan(self) -> list[Step]:
         """Look at everything that the journal names and return what an uninstall removes and leaves."""
-        observed = {
-            address: Observed(entry.id, None if entry.id is None else self._read(entry.kind, entry.id))
-            for address, entry in self.journal.entries.items()
-        }
-        for address, entry in self.journal.entries.items():
-            if entry.id is None:  # it was being made: by its name
-                observed[address] = self._unfinished(address)
+        observed = {address: self._recorded(address) for address in self.journal.entries}
         return removals(self.kinds, observed, self.journal.entries)
 
     def uninstall(self, steps: Sequence[Step], done: Callable[[Step], None]) -> None:
@@ -143,7 +139,7 @@ class Fleet:
         if self.journal_only(resource):
             return Observed(None if entry is None else entry.id)
         found = kind.find(self.scope, resource.definition)
-        if found is None:
+        if found is None or (found.is_bare and entry is not None and not found.is_ours):
             return Observed(None if entry is None else entry.id)
         state = kind.read(self.scope, found.id) if found.is_ours else None
         if state is not None:
@@ -155,14 +151,18 @@ class Fleet:
         label = self.kinds[resource.kind].label(resource.definition)
         return bool(unresolved(label) or unresolved(resource.definition.get("parent", "")))
 
-    def _unfinished(self, address: str) -> Observed:
+    def _recorded(self, address: str) -> Observed:
+        """Return what the workspace has of something that the journal names: by its id, else by its name."""
+        entry = self.journal.entries[address]
+        if entry.id is not None:
+            state = self.kinds[entry.kind].read(self.scope, entry.id)
+            if state is not None:
+                self._remember(address, state)
+            return Observed(entry.id, state)
         for resource in self.resources:
             if resource.address == address:
                 return self._observe(self._resolved(resource), None)
         return Observed()
-
-    def _read(self, kind: str, id: str) -> State | None:  # noqa: A002 - the word of the field
-        return self.kinds[kind].read(self.scope, id)
 
     def _remember(self, address: str, state: State) -> None:
         self.attributes |= {f"resources.{address}.{name}": value for name, value in state.attributes.items()}
@@ -194,10 +194,10 @@ class Fleet:
 
     def _update(self, step: Step, resource: Resource, kind: Kind, thing: str, found: list[Change]) -> list[Change]:
         """Change a thing in place, also where a reference became known after the plan."""
+        entry = self.journal.entries.get(step.address)
         if step.resource is not None and unresolved(step.resource.definition):
             state = kind.read(self.scope, thing)
-            found = found if state is None else differences(resource, kind, state)
-        entry = self.journal.entries.get(step.address)
+            found = found if state is None else differences(resource, kind, state, entry)
         if found:
             with effect("fleet_update"):
                 kind.update(self.scope, thing, resource.definition, found)

@@ -82,8 +82,15 @@ def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> B
             for key, definition in things.items():
                 if (kind, key) in resources:
                     raise Refused(f"{path} defines {kind}.{key} a second time. Remove one of the two.")
-                resources[kind, key] = Resource(kind, key, put(definition, known))
+                resources[kind, key] = Resource(kind, key, _placed(put(definition, known), path.parent))
     return Bundle(folder, name, root_path, values, tuple(resources.values()))
+
+
+def _placed(definition: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a definition whose file is named from the root; a bundle names it from the file that says it."""
+    if "file_path" in definition:
+        definition["file_path"] = str((folder / definition["file_path"]).resolve())
+    return definition
 
 
 def put(value: Any, known: Mapping[str, str]) -> Any:

@@ -30,7 +30,7 @@ def changes(definition: Any, state: Any, filled: Mapping[str, Sequence[Any]], pa
     """Return how a state differs from its definition.
 
     `filled` has what the server fills in where a definition leaves a value out: a path, in which `*` stands for an
-    element or key, and the values that mean nothing; an empty list of them: any value.
+    element or key, and the values that mean nothing, of a mapping some of its items; an empty list of them: any value.
     """
     if isinstance(definition, Mapping) and isinstance(state, Mapping):
         found = []
@@ -62,7 +62,8 @@ def _changes_of_lists(
         if key not in there:
             found.append(Change(below, _ABSENT, wanted[key]))
         elif key not in wanted:
-            found.append(Change(below, there[key], _ABSENT))
+            if not _is_filled(below, there[key], filled):
+                found.append(Change(below, there[key], _ABSENT))
         else:
             found += changes(wanted[key], there[key], filled, below)
     return found
@@ -85,7 +86,14 @@ def _is_filled(path: str, value: Any, filled: Mapping[str, Sequence[Any]]) -> bo
     if _is_nothing(value):
         return True
     plain = _plain(path)
-    return any(_plain(each) == plain and (not values or value in values) for each, values in filled.items())
+    return any(_plain(each) == plain and _is_among(value, values) for each, values in filled.items())
+
+
+def _is_among(value: Any, values: Sequence[Any]) -> bool:
+    return not values or any(
+        each.items() <= value.items() if isinstance(each, Mapping) and isinstance(value, Mapping) else each == value
+        for each in values
+    )
 
 
 def _plain(path: str) -> str:

@@ -1,13 +1,19 @@
 """What should be in the workspace: the bundle, a job for each group, and built files in the place of local paths."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.errors import Refused
 from pipeline.fleet.bundle import Bundle, Resource, load_bundle
+from pipeline.store.database.ownership import OWNER, USERS
 
 _TEMPLATE: Final = ("jobs", "group")
+_DATABASE: Final = "postgres_databases.store"
+_APP: Final = "apps.dashboard"
+_PRINCIPAL: Final = "service_principal_client_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ def desired(
     """
     bundle = load_bundle(folder, target, given)
     wanted = [each for each in bundle.resources if (each.kind, each.key) != _TEMPLATE]
+    wanted = [_with_content(each, bundle.root_path) for each in wanted]
+    wanted += _store_roles(bundle)
     names = sorted({bundle.variables.get("group", "main"), *groups})
     for name in names:
         of_group = load_bundle(folder, target, {**given, "group": name})
@@ -47,6 +55,39 @@ def desired(
         for path in built.files
     ]
     return bundle, [*files, *wanted]
+
+
+def _with_content(resource: Resource, root_path: str) -> Resource:
+    """Return a dashboard with the text of its file, in the target's folder; another resource as it is."""
+    if resource.kind != "dashboards":
+        return resource
+    definition = {"parent_path": f"{root_path}/resources", **resource.definition}
+    path = Path(definition.pop("file_path"))
+    try:
+        content = path.read_text("utf-8")
+        json.loads(content)
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}, which {resource.address} in the bundle names, is no JSON: {error}.") from error
+    return replace(resource, definition={**definition, "serialized_dashboard": content})
+
+
+def _store_roles(bundle: Bundle) -> list[Resource]:
+    """Return who is a member of which role of the control store: see docs/deploy/lakebase.md."""
+    there = {each.address: each.definition for each in bundle.resources}
+    if _DATABASE not in there:
+        return []
+    users = [bundle.variables["drivers"], *([_reference(_APP, _PRINCIPAL)] if _APP in there else [])]
+    definition = {
+        "endpoint": f"{there[_DATABASE]['parent']}/endpoints/primary",
+        "database": there[_DATABASE]["postgres_database"],
+        "members": {OWNER: [bundle.variables["controller"]], USERS: users},
+        "needs": [_reference(each, "id") for each in there if each == _DATABASE or each.startswith("postgres_roles.")],
+    }
+    return [Resource("store_roles", "members", definition)]
+
+
+def _reference(address: str, field: str) -> str:
+    return f"${{resources.{address}.{field}}}"
 
 
 def _with_files(value: Any, place: str, built: Built) -> Any:

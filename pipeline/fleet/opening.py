@@ -18,6 +18,9 @@ from pipeline.fleet.build import build_app_source
 from pipeline.fleet.bundle import Bundle, load_bundle, put
 from pipeline.fleet.desired import Built, desired
 from pipeline.fleet.journal import Journal
+from pipeline.fleet.kinds.apps import Apps
+from pipeline.fleet.kinds.boards import Alerts, Dashboards
+from pipeline.fleet.kinds.catalog import ExternalLocations, Schemas
 from pipeline.fleet.kinds.files import Files
 from pipeline.fleet.kinds.jobs import Jobs
 from pipeline.fleet.kinds.kind import Kind, Scope
@@ -25,12 +28,18 @@ from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
 from pipeline.lists import join_limited
 from pipeline.settings import Settings, load
 from pipeline.storage_settings import read_link
+from pipeline.fleet.kinds.secret_scopes import SecretScopes
+from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.groups import Group, create, open_runs, read_groups, submit_stop
 from pipeline.workspace.client import open_workspace
 
-KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (Files(), Projects(), Roles(), Databases(), Jobs())}
+_ALL: Final[tuple[Kind, ...]] = (
+    Files(), SecretScopes(), Schemas(), ExternalLocations(), Projects(), Roles(), Databases(), Apps(), StoreRoles(),
+    Jobs(), Alerts(), Dashboards(),
+)  # fmt: skip
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _ALL}
 _SETTINGS: Final = frozenset({"TURNOUT_ENVIRONMENT", "TURNOUT_STORE__URL"})
 _PATIENCE_SECONDS: Final = 10
 

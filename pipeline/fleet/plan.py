@@ -81,15 +81,15 @@ def plan(
     Raises:
         Refused: something of ours would have to be replaced that holds data, or a name is taken.
     """
-    steps = [_step(each, kinds[each.kind], observed.get(each.address, Observed())) for each in resources]
+    steps = [
+        _step(each, kinds[each.kind], observed.get(each.address, Observed()), journal.get(each.address))
+        for each in resources
+    ]
     wanted = {each.address for each in resources}
-    for address in sorted(journal.keys() - wanted, reverse=True):
-        entry = journal[address]
-        if kinds[entry.kind].holds_data:
-            why = "it holds data, and the bundle does not name it any more: it stays"
-            steps.append(Step("keep", address, entry.label, id=entry.id, why=why))
-        else:
-            steps.append(Step("delete", address, entry.label, id=entry.id, why="the bundle does not name it any more"))
+    gone = {address: entry for address, entry in journal.items() if address not in wanted}
+    for step in removals(kinds, observed, gone):
+        why = f", and {step.why}" if step.why else ""
+        steps.append(replace(step, why=f"the bundle does not name it any more{why}"))
     return steps
 
 
@@ -109,7 +109,7 @@ def removals(kinds: Mapping[str, Kind], observed: Mapping[str, Observed], journa
     return steps
 
 
-def _step(resource: Resource, kind: Kind, seen: Observed) -> Step:
+def _step(resource: Resource, kind: Kind, seen: Observed, entry: Entry | None) -> Step:
     label = kind.label(resource.definition)
     step = Step("nothing", resource.address, label, resource, seen.id)
     if seen.state is None:
@@ -120,7 +120,7 @@ def _step(resource: Resource, kind: Kind, seen: Observed) -> Step:
             )
         why = "" if seen.id is None else "it is gone from the workspace"
         return replace(step, what="create", id=None, why=why)
-    found = tuple(differences(resource, kind, seen.state))
+    found = tuple(differences(resource, kind, seen.state, entry))
     if seen.found is not None:
         return replace(step, what="adopt", changes=found, why="found by its name and mark")
     if not found:
@@ -134,7 +134,13 @@ def _step(resource: Resource, kind: Kind, seen: Observed) -> Step:
     return replace(step, what="update", changes=found, why=f"{len(found)} difference(s)")
 
 
-def differences(resource: Resource, kind: Kind, state: State) -> list[Change]:
-    """Return the differences, without values that nobody knows before other resources are there."""
+def differences(resource: Resource, kind: Kind, state: State, entry: Entry | None) -> list[Change]:
+    """Return the differences, without values that nobody knows before other resources are there.
+
+    What the workspace never shows is compared with what the journal's `entry` says was applied last.
+    """
     found = changes(kind.comparable(resource.definition), state.definition, kind.filled)
+    applied = {} if entry is None or entry.applied is None else entry.applied
+    for name in sorted(kind.unseen):
+        found += changes({name: resource.definition.get(name)}, {name: applied.get(name)}, {})
     return [each for each in found if not unresolved(each.should_be)]

@@ -15,6 +15,7 @@ class Files:
 
     name: Final = "files"
     holds_data: Final = False
+    unseen: Final = frozenset[str]()
     fixed: Final = frozenset({"path"})
     filled: Final[Mapping[str, Sequence[Any]]] = {}
 

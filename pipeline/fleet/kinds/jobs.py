@@ -23,6 +23,7 @@ class Jobs:
 
     name: Final = "jobs"
     holds_data: Final = False
+    unseen: Final = frozenset[str]()
     fixed: Final = frozenset[str]()
     filled: Final[Mapping[str, Sequence[Any]]] = {
         "format": ["MULTI_TASK"],

@@ -1,5 +1,6 @@
 """What a kind of resource must be able to do, so that `fleet` can make, compare, change and remove it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ class Found:
 
     id: str
     is_ours: bool  # it carries the mark of the environment
+    is_bare: bool = False  # it has no mark yet, as a creation leaves it that was interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class Kind(Protocol):
     def fixed(self) -> frozenset[str]:
         """Return the fields that cannot change once it is there."""
 
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Return the fields that the workspace never shows: the journal says with which of them a thing was made."""
+
     def label(self, definition: Mapping[str, Any]) -> str:
         """Return the exact name by which people and `find` know it."""
 
@@ -80,10 +86,16 @@ class Kind(Protocol):
         """Remove a thing; does nothing where it is gone."""
 
 
-MARK = "turnout_env={environment}"
-"""What the comment or description of a thing without tags has."""
-
-
 def mark(environment: str) -> str:
-    """Return the mark of an environment's things."""
-    return MARK.format(environment=environment)
+    """Return what the comment or description of a thing without tags has."""
+    return f"turnout_env={environment}"
+
+
+def carries(text: object, environment: str) -> bool:
+    """Return whether a comment or description has the mark of this environment, and not of a longer name."""
+    return re.search(rf"(?<![\w-]){re.escape(mark(environment))}(?![\w-])", str(text or "")) is not None
+
+
+def changed(found: Sequence[Change]) -> set[str]:
+    """Return the fields at the top of a definition in which differences lie."""
+    return {re.split(r"[.\[]", each.path, maxsplit=1)[0] for each in found}

@@ -25,6 +25,7 @@ class _Lakebase:
 
     name: str
     holds_data: Final = True
+    unseen: Final = frozenset[str]()
     filled: Mapping[str, Sequence[Any]] = {}
     fixed: frozenset[str]
     _singular: str
@@ -60,13 +61,13 @@ class _Lakebase:
         """See `Kind`."""
         parent, own = definition.get("parent"), str(definition[f"{self._singular}_id"])
         path = f"{_API}/{parent}/{self._collection}" if parent else f"{_API}/{self._collection}"
-        body = {"spec": self._marked(scope, self.comparable(definition))}
+        body = {"spec": dict(self.comparable(definition))}
         _wait(scope, scope.workspace.send("POST", path, body, {f"{self._singular}_id": own}))
         return self.label(definition)
 
     def update(self, scope: Scope, id: str, definition: Mapping[str, Any], found: Sequence[Change]) -> None:  # noqa: A002
         """See `Kind`."""
-        spec = self._marked(scope, self.comparable(definition))
+        spec = self.comparable(definition)
         fields = sorted({change.path.split(".")[0].split("[")[0] for change in found} & spec.keys())
         mask = ",".join(f"spec.{field}" for field in fields)
         body = {"spec": {field: spec[field] for field in fields}}
@@ -79,9 +80,6 @@ class _Lakebase:
     def _is_ours(self, scope: Scope, status: Mapping[str, Any]) -> bool:  # noqa: ARG002 - it lies in a project of ours
         return True
 
-    def _marked(self, scope: Scope, spec: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - only projects have tags
-        return dict(spec)
-
 
 class Projects(_Lakebase):
     """The kind `postgres_projects`; see `Kind`."""
@@ -91,22 +89,8 @@ class Projects(_Lakebase):
     _singular, _collection = "project", "projects"
     _fields = ("display_name", "pg_version", "default_endpoint_settings", "enable_pg_native_login", _TAGS)
 
-    def comparable(self, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `Kind`; the mark is ours, so it is no difference."""
-        return {key: value for key, value in super().comparable(definition).items() if key != _TAGS}
-
-    def read(self, scope: Scope, id: str) -> State | None:  # noqa: A002
-        """See `Kind`."""
-        state = super().read(scope, id)
-        if state is None:
-            return None
-        return State(self.comparable(state.definition), state.attributes, state.is_ours)
-
     def _is_ours(self, scope: Scope, status: Mapping[str, Any]) -> bool:
         return {"key": ENVIRONMENT_TAG, "value": scope.environment} in status.get(_TAGS, [])
-
-    def _marked(self, scope: Scope, spec: Mapping[str, Any]) -> dict[str, Any]:
-        return {**spec, _TAGS: [{"key": ENVIRONMENT_TAG, "value": scope.environment}]}
 
 
 class Roles(_Lakebase):

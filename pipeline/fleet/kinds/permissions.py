@@ -13,19 +13,30 @@ _WHO: Final = ("user_name", "group_name", "service_principal_name")
 _OWNER: Final = "IS_OWNER"
 
 
-def read_permissions(workspace: Workspace, thing: str) -> list[dict[str, str]]:
-    """Return who has what directly on a thing, such as `jobs/7`, in the shape of a bundle; without the owner."""
-    return [each for each in _read(workspace, thing) if each["level"] != _OWNER]
+def read_permissions(workspace: Workspace, thing: str, maker: str = "") -> list[dict[str, str]]:
+    """Return who has what directly on a thing, such as `jobs/7`, in the shape of a bundle.
+
+    Without its owner, and without the right that the workspace gives whoever makes an app, an alert or a dashboard.
+    """
+    return [each for each in _read(workspace, thing) if not _is_makers(each, maker)]
 
 
-def bring_permissions(workspace: Workspace, thing: str, wanted: Sequence[Mapping[str, str]]) -> None:
-    """Let exactly these have rights on a thing, beside its owner and what is inherited."""
-    owners = [each for each in _read(workspace, thing) if each["level"] == _OWNER]
-    entries = [
-        {**{name: each[name] for name in _WHO if name in each}, "permission_level": each["level"]}
-        for each in (*owners, *wanted)
-    ]
-    workspace.send("PUT", f"/api/2.0/permissions/{thing}", {"access_control_list": entries})
+def bring_permissions(workspace: Workspace, thing: str, wanted: Sequence[Mapping[str, str]], maker: str = "") -> None:
+    """Let exactly these have rights on a thing, beside its owner or maker and what is inherited."""
+    kept = [each for each in _read(workspace, thing) if _is_makers(each, maker)]
+    entries = {
+        tuple(each.get(name) for name in _WHO): {
+            **{name: each[name] for name in _WHO if name in each}, "permission_level": each["level"]
+        }
+        for each in (*kept, *wanted)
+    }  # fmt: skip
+    body = {"access_control_list": list(entries.values())}
+    workspace.send("PUT", f"/api/2.0/permissions/{thing}", body)
+
+
+def _is_makers(entry: Mapping[str, str], maker: str) -> bool:
+    is_manager = entry["level"] == "CAN_MANAGE" and maker in {entry.get(name) for name in _WHO}
+    return entry["level"] == _OWNER or (bool(maker) and is_manager)
 
 
 def _read(workspace: Workspace, thing: str) -> list[dict[str, str]]:

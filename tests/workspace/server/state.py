@@ -69,6 +69,7 @@ class Data:
     warehouses: dict[str, Json] = field(default_factory=dict)
     alerts: dict[str, Json] = field(default_factory=dict)
     dashboards: dict[str, Json] = field(default_factory=dict)
+    notes: dict[str, Json] = field(default_factory=dict)  # comments and properties of schemas, by schema id
 
 
 class World:

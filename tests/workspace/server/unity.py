@@ -119,13 +119,47 @@ _forward("POST", f"{_UC}/catalogs", securables.make_catalog)
 _forward("GET", f"{_UC}/catalogs/{{full_name}}", securables.catalog)
 _forward("PATCH", f"{_UC}/catalogs/{{full_name}}", securables.give_catalog)
 _forward("GET", f"{_UC}/schemas", securables.schemas)
-_forward("POST", f"{_UC}/schemas", securables.make_schema)
-_forward("GET", f"{_UC}/schemas/{{full_name}}", securables.schema)
-_forward("PATCH", f"{_UC}/schemas/{{full_name}}", securables.give_schema)
 _forward("GET", f"{_UC}/tables", securables.tables)
 _forward("GET", f"{_UC}/tables/{{full_name}}", securables.table)
 _forward("PATCH", f"{_UC}/tables/{{full_name}}", securables.give_table)
 _forward("DELETE", f"{_UC}/tables/{{full_name}}", securables.drop_table)
+
+
+@route("POST", f"{_UC}/schemas")
+def make_schema(call: Call) -> Json:
+    """Make a schema; its comment and properties are kept here, as the embedded catalog has none."""
+    return _noted(call, embedded(call, securables.make_schema), is_new=True)
+
+
+@route("GET", f"{_UC}/schemas/{{full_name}}")
+def read_schema(call: Call) -> Json:
+    """Return a schema."""
+    shown = embedded(call, securables.schema)
+    return {**shown, **call.data.notes.get(shown["schema_id"], {})}
+
+
+@route("PATCH", f"{_UC}/schemas/{{full_name}}")
+def change_schema(call: Call) -> Json:
+    """Give a schema to another owner, or change its comment and properties."""
+    if "owner" in call.body:
+        return _noted(call, embedded(call, securables.give_schema))
+
+    def act(inner: calls.Call) -> Json:
+        catalog_rights.require_administration(
+            inner, catalog_rights.find(inner.rows, "schema", inner.path["full_name"])
+        )
+        return {}
+
+    embedded(call, act)
+    return _noted(call, embedded(call, securables.schema))
+
+
+def _noted(call: Call, shown: Json, *, is_new: bool = False) -> Json:
+    given = {key: call.body[key] for key in ("comment", "properties", "storage_root") if key in call.body}
+    notes = call.data.notes[shown["schema_id"]] = {
+        **({} if is_new else call.data.notes.get(shown["schema_id"], {})), **given
+    }  # fmt: skip
+    return {**shown, **notes}
 
 
 @route("DELETE", f"{_UC}/catalogs/{{full_name}}")
