@@ -80,6 +80,16 @@ def test_a_fault_is_before_or_after_the_effect(
     assert names_of(admin, name) == made + 1
 
 
+def test_a_fault_waits_for_its_call(workspace: StandIn, admin: WorkspaceClient) -> None:
+    """A fault of the second call lets the first and the third pass, and calls of other addresses do not count."""
+    workspace.fault("GET", "/scim/v2/Me", 2, 500)
+    admin.current_user.me()
+    list(admin.jobs.list())
+    with pytest.raises(InternalError):
+        admin.current_user.me()
+    admin.current_user.me()
+
+
 def test_a_cut_connection_makes_the_sdk_send_twice(workspace: StandIn, admin: WorkspaceClient) -> None:
     """The SDK re-sends `jobs/create` after a cut, so a cut after the effect leaves two jobs."""
     workspace.fault("POST", "/jobs/create", 1, "cut", when="after")
