@@ -71,6 +71,7 @@ class Fleet:
                 self._restart(step)
             if step.is_change:
                 done(step)
+        self.journal.settle()
 
     def drift(self) -> list[Step]:
         """Return what differs from its last apply, with the differences."""

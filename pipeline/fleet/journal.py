@@ -2,21 +2,26 @@
 
 An intent stands there before the request, the id after it; so an apply that was killed is continued by the next one,
 from whatever machine. Files are numbered, and the workspace refuses a number that is taken: of two applies at the same
-time the second one ends.
+time the second one ends. From time to time one file takes the place of all before it.
 """
 
 import base64
 import json
 import re
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect
 from pipeline.workspace.client import Absent, AlreadyThere, Workspace
 
 _FILE: Final = re.compile(r"(\d{6})\.json")
+
+_MOST_FILES: Final = 60  # each is read at each opening
+_STATE: Final = "state"
 
 What = Literal["create", "made", "applied", "delete", "deleted"]
 
@@ -40,7 +45,9 @@ class Journal:
     folder: str
     entries: dict[str, Entry] = field(default_factory=dict)  # by address
     _number: int = 0
+    _files: list[str] = field(default_factory=list)
     _is_new: bool = True
+    _writer: str = field(default_factory=lambda: uuid.uuid4().hex)  # two applies may have the same to say
 
     @classmethod
     def read(cls, workspace: Workspace, folder: str) -> "Journal":
@@ -56,11 +63,19 @@ class Journal:
         except Absent:
             return journal
         journal._is_new = False
-        names = sorted(str(each["path"]).rpartition("/")[2] for each in listed.get("objects", []))
-        for name in names:
-            if (found := _FILE.fullmatch(name)) is not None:
-                journal._take(_content(workspace, f"{journal.folder}/{name}"))
-                journal._number = int(found[1])
+        names = [str(each["path"]).rpartition("/")[2] for each in listed.get("objects", [])]
+        journal._files = sorted(name for name in names if _FILE.fullmatch(name))
+        records: list[dict[str, Any]] = []
+        for name in reversed(journal._files):
+            try:
+                records.append(_content(workspace, f"{journal.folder}/{name}"))
+            except Absent:
+                raise Transient("another `turnout fleet` has just worked on this target. Run this again") from None
+            if records[-1]["what"] == _STATE:
+                break
+        for record in reversed(records):
+            journal._take(record)
+        journal._number = int(journal._files[-1].partition(".")[0]) if journal._files else 0
         return journal
 
     def write(
@@ -77,12 +92,32 @@ class Journal:
             Refused: another apply has written meanwhile.
             Transient: the workspace does not answer.
         """
+        self._write({"what": what, "address": address, "label": label, "id": id, "applied": applied})
+
+    def settle(self) -> None:
+        """Write all that is known into one file, and delete those before it, where they have become many.
+
+        Raises:
+            Refused: another apply has written meanwhile.
+            Transient: the workspace does not answer.
+        """
+        if len(self._files) <= _MOST_FILES:
+            return
+        self._write({"what": _STATE, "entries": {address: asdict(each) for address, each in self.entries.items()}})
+        *before, last = self._files
+        for name in before:
+            with suppress(Absent):
+                self.workspace.send("POST", "/api/2.0/workspace/delete", {"path": f"{self.folder}/{name}"})
+        self._files = [last]
+
+    def _write(self, said: Mapping[str, Any]) -> None:
         if self._is_new:
             self.workspace.send("POST", "/api/2.0/workspace/mkdirs", {"path": self.folder})
             self._is_new = False
-        record = {"what": what, "address": address, "label": label, "id": id, "applied": applied}
+        record = {**said, "writer": self._writer}
         content = base64.b64encode(json.dumps(record, sort_keys=True).encode()).decode()
-        path = f"{self.folder}/{self._number + 1:06}.json"
+        name = f"{self._number + 1:06}.json"
+        path = f"{self.folder}/{name}"
         body = {"path": path, "format": "AUTO", "content": content, "overwrite": False}
         try:
             with effect("fleet_journal"):
@@ -93,6 +128,7 @@ class Journal:
                     "Another `turnout fleet` works on this target. Wait until it has ended, then run this again."
                 ) from None
         self._number += 1
+        self._files.append(name)
         self._take(record)
 
     def forget(self) -> None:
@@ -103,6 +139,9 @@ class Journal:
             return
 
     def _take(self, record: Mapping[str, Any]) -> None:
+        if record["what"] == _STATE:
+            self.entries = {address: Entry(**each) for address, each in record["entries"].items()}
+            return
         address = str(record["address"])
         if record["what"] == "deleted":
             self.entries.pop(address, None)
@@ -118,8 +157,9 @@ def _content(workspace: Workspace, path: str) -> dict[str, Any]:
     exported = workspace.get("/api/2.0/workspace/export", {"path": path, "format": "AUTO"})
     try:
         found: dict[str, Any] = json.loads(base64.b64decode(exported["content"]))
-        return found
-    except (KeyError, ValueError) as error:
+        found["what"]
+    except (KeyError, TypeError, ValueError) as error:
         raise Refused(
             f"{path} in the workspace is no journal of turnout. Move it away, then run this again."
         ) from error
+    return found

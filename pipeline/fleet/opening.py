@@ -25,11 +25,11 @@ from pipeline.fleet.kinds.files import Files
 from pipeline.fleet.kinds.jobs import Jobs
 from pipeline.fleet.kinds.kind import Kind, Scope
 from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
+from pipeline.fleet.kinds.secret_scopes import SecretScopes
+from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.lists import join_limited
 from pipeline.settings import Settings, load
 from pipeline.storage_settings import read_link
-from pipeline.fleet.kinds.secret_scopes import SecretScopes
-from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.groups import Group, create, open_runs, read_groups, submit_stop

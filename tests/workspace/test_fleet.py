@@ -1,12 +1,27 @@
 """Guards `turnout fleet` as a whole, with the committed bundle: see tests/workspace/fleets.py."""
 
+import ast
+import base64
+import itertools
+import random
+import time
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 from databricks.sdk import WorkspaceClient
+from databricks.sdk.service.apps import AppDeployment
 
+from pipeline import failpoints
+from pipeline.errors import Refused
 from tests.postgres import Postgres, postgres_server
-from tests.workspace.fleets import Target, census, copy_bundle, prepare, sign_in
+from tests.workspace.drifts import DRIFTS
+from tests.workspace.fixtures import until
+from tests.workspace.fleets import SENTINEL, Target, census, copy_bundle, prepare, sign_in
+from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
 
 
@@ -26,15 +41,217 @@ def workspace(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="module")
-def target(workspace: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The bundle, applied once."""
-    made = Target(workspace, copy_bundle(tmp_path_factory.mktemp("bundle")))
-    made.apply()
-    return made
+def fresh(workspace: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """The bundle, of which nothing is in the workspace yet."""
+    return Target(workspace, copy_bundle(tmp_path_factory.mktemp("bundle")))
+
+
+@pytest.fixture(scope="module")
+def target(fresh: Target) -> Target:
+    """The bundle, applied; where a test has killed applies before, the last of them ends here."""
+    fresh.apply()
+    return fresh
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the SDK wait shortly before it sends something again."""
+    monkeypatch.setattr("databricks.sdk.clock.RealClock.sleep", lambda _, seconds: time.sleep(min(seconds, 0.01)))
+
+
+def once_each(admin: WorkspaceClient) -> bool:
+    """Tell whether nothing is in the workspace twice."""
+    return {count for each in census(admin).values() for count in each.values()} == {1}
+
+
+@pytest.mark.parametrize("hits", [pytest.param((1, 2, 3, 4) * 100, marks=pytest.mark.long), (3, 8, 22, 46)])
+def test_an_apply_that_is_killed_goes_on(
+    fresh: Target, admin: WorkspaceClient, hits: tuple[int, ...], tmp_path: Path
+) -> None:
+    """An apply killed at any point is completed by the next, and makes nothing twice."""
+    if fresh.fleet().journal.entries:
+        uninstall(fresh)
+    killed = Counter(itertools.takewhile(bool, (ends_at(hit, fresh.apply, tmp_path / "log") for hit in hits)))
+    assert 4 <= killed.total() < 400
+    fresh.apply()
+    assert fresh.changes() == []
+    assert once_each(admin)
 
 
 def test_an_apply_leaves_nothing_to_do(target: Target, admin: WorkspaceClient) -> None:
     """A plan after an apply is empty, and so is the drift."""
     assert target.changes() == []
     assert target.fleet().drift() == []
-    assert {count for each in census(admin).values() for count in each.values()} == {1}
+    assert once_each(admin)
+
+
+def test_updates_that_are_killed_go_on(target: Target, admin: WorkspaceClient, tmp_path: Path) -> None:
+    """A new build reaches every job and the app, however often its apply is killed."""
+    target.content = "beef01"
+    for hit in (9, 1, 2, 3, 4, 11):
+        ends_at(hit, target.apply, tmp_path / "log")
+    target.apply()
+    assert target.changes() == []
+    assert once_each(admin)
+    wheels = {
+        str(library.whl)
+        for job in admin.jobs.list(expand_tasks=True)
+        for task in (job.settings and job.settings.tasks) or []
+        for library in task.libraries or []
+    }
+    assert len(wheels) == 1
+    assert "beef01" in wheels.pop()
+    source = (admin.apps.get("turnout-dev").active_deployment or AppDeployment()).source_code_path or ""
+    assert source.endswith("/beef01")
+
+
+def test_the_app_has_its_variables(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:
+    """The bundle's variables reach the app, by value and by resource; a changed one makes a new deployment."""
+    shown = variables_of(workspace, admin)
+    assert shown["TURNOUT_ENVIRONMENT"] == "dev"
+    assert shown["AWS_SECRET_ACCESS_KEY"] == SENTINEL
+    assert shown["TURNOUT_STORE__URL"].endswith("/endpoints/primary")
+    target.edit("resources/app.yml", lambda tree: env_of(tree).append({"name": "EXTRA", "value": "1"}))
+    assert [step.address for step in target.apply()] == ["apps.dashboard"]
+    assert variables_of(workspace, admin)["EXTRA"] == "1"
+    target.edit("resources/app.yml", lambda tree: env_of(tree).pop())
+    target.apply()
+    assert "EXTRA" not in variables_of(workspace, admin)
+    assert target.changes() == []
+
+
+def test_a_lost_answer_makes_nothing_twice(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:
+    """Each change whose answer is lost is sent again by the SDK: all is there once, and as it should be."""
+    uninstall(target)
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        for nth in range(1, 400, 2):  # each second one is what the SDK sends again
+            workspace.fault(method, "/api/", nth, "cut", "after")
+    before = len(workspace.requests())
+    target.apply()
+    cut = [each for each in workspace.requests()[before:] if each["status"] == "cut"]
+    workspace.calm()
+    assert len(cut) > 40
+    assert target.changes() == []
+    assert once_each(admin)
+
+
+def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) -> None:
+    """Of two applies at the same time one ends with a sentence, and nothing is there twice."""
+    for point in ("before_fleet_journal", "before_fleet_create", "after_fleet_create"):
+        remove_job(admin, "turnout dev ingest")
+        one = target.fleet()
+        steps = one.plan()
+        seen: list[str] = []
+
+        def apply_too(name: str, point: str = point, seen: list[str] = seen) -> None:
+            if name == point and not seen:
+                seen.append(name)
+                failpoints.on_hit = None
+                other = target.fleet()
+                other.apply(other.plan(), lambda _: None, restart=False)
+
+        failpoints.on_hit = apply_too
+        try:
+            with pytest.raises(Refused, match="Another `turnout fleet` works on this target"):
+                one.apply(steps, lambda _: None, restart=False)
+        finally:
+            failpoints.on_hit = None
+        assert seen == [point]
+        assert target.changes() == []
+        assert once_each(admin)
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.long)])
+def test_what_others_change_is_found_and_reverted(target: Target, admin: WorkspaceClient, count: int) -> None:
+    """A field of a resource that somebody changes is in `drift` and in the plan, and an apply sets it back."""
+    draw = random.Random(38)
+    drifts = draw.sample(DRIFTS, len(DRIFTS)) * (count // len(DRIFTS) + 1)
+    for address, change in drifts[:count]:
+        change(admin)
+        assert [step.address for step in target.fleet().drift()] == [address], change
+        assert [step.address for step in target.fleet().plan() if step.is_change] == [address], change
+        target.apply()
+        assert target.changes() == [], change
+    assert once_each(admin)
+
+
+def test_a_thing_of_somebody_else_is_refused_and_can_be_adopted(target: Target, admin: WorkspaceClient) -> None:
+    """A plan refuses a job of our name without our tag; `adopt` takes that very job."""
+    remove_job(admin, "turnout dev ingest")
+    theirs = admin.jobs.create(name="turnout dev ingest").job_id
+    with pytest.raises(Refused, match=rf"id {theirs}\), which is not of this environment.*adopt jobs.ingest"):
+        target.fleet().plan()
+    target.fleet().adopt("jobs.ingest")
+    assert target.changes() == []
+    assert [job.job_id for job in admin.jobs.list(name="turnout dev ingest")] == [theirs]
+
+
+def test_no_secret_is_shown(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:
+    """Neither plans nor the journal have a secret, a token or a password."""
+    target.edit("resources/app.yml", lambda tree: env_of(tree).append({"name": "EXTRA", "value": "2"}))
+    shown = target.changes() + [str(step) for step in target.apply()]
+    target.edit("resources/app.yml", lambda tree: env_of(tree).pop())
+    shown += [str(step) for step in target.apply()]
+    for each in admin.workspace.list("/Workspace/Shared/turnout/dev/journal"):
+        shown.append(base64.b64decode(admin.workspace.export(str(each.path)).content or "").decode())
+    assert len(shown) > 20
+    assert not [text for text in shown if SENTINEL in text or workspace.admin_token in text]
+
+
+def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target: Target) -> None:
+    """Who may see nothing is refused before anything is changed, with a sentence of one line."""
+    patch = sign_in(workspace, workspace.add_principal("nobody"))
+    try:
+        with pytest.raises(Refused) as refused:
+            target.fleet().plan()
+    finally:
+        patch.undo()
+    assert "\n" not in str(refused.value)
+    assert "permi" in str(refused.value)
+
+
+@pytest.mark.parametrize("hits", [(3, 17), pytest.param((1, 2, 3, 4, 5) * 40, marks=pytest.mark.long)])
+def test_an_uninstall_leaves_data_and_what_is_not_ours(
+    target: Target, admin: WorkspaceClient, hits: tuple[int, ...], tmp_path: Path
+) -> None:
+    """An uninstall, killed or not, removes all of ours but data; the next install takes the data back."""
+    theirs = admin.jobs.create(name="turnout dev ingest").job_id  # the same name, without the tag
+    for hit in hits:
+        ends_at(hit, lambda: uninstall(target), tmp_path / "log")
+    uninstall(target)
+    until(lambda: not list(admin.apps.list()), "the app is not deleted")
+    left = census(admin)
+    assert {kind: sorted(each) for kind, each in left.items() if each} == {
+        "jobs": ["turnout dev ingest"],
+        "schemas": ["main.turnout_dev"],
+        "locations": ["turnout_dev"],
+        "projects": ["projects/turnout-dev"],
+        "roles": sorted(left["roles"]),
+    }
+    assert target.fleet().journal.entries == {}
+    admin.jobs.delete(theirs or 0)
+    target.apply()
+    assert target.changes() == []
+    assert once_each(admin)
+
+
+def uninstall(target: Target) -> None:
+    fleet = target.fleet()
+    fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
+
+
+def remove_job(admin: WorkspaceClient, name: str) -> None:
+    for job in admin.jobs.list(name=name):
+        admin.jobs.delete(job.job_id or 0)
+
+
+def env_of(tree: Any) -> list[Any]:
+    env: list[Any] = tree["resources"]["apps"]["dashboard"]["config"]["env"]
+    return env
+
+
+def variables_of(workspace: StandIn, admin: WorkspaceClient) -> dict[str, str]:
+    """Return the environment of the app's process, which our small app shows."""
+    url = admin.apps.get("turnout-dev").url
+    page = requests.get(f"{url}/", headers={"Authorization": f"Bearer {workspace.admin_token}"}, timeout=10)
+    return dict(ast.literal_eval(page.text))

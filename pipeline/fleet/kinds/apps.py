@@ -207,7 +207,9 @@ def _deploy(scope: Scope, name: str, definition: Mapping[str, Any]) -> None:
     config = definition.get("config", {})
     source = definition["source_code_path"]
     body = {"source_code_path": source, "mode": "SNAPSHOT", "health_check": _HEALTH}
-    body |= {key: value for key, value in (("command", config.get("command")), ("env_vars", config.get("env"))) if value}
+    body |= {
+        key: value for key, value in (("command", config.get("command")), ("env_vars", config.get("env"))) if value
+    }
     try:
         made = scope.workspace.send("POST", f"{_API}/{name}/deployments", body)
     except Refused:

@@ -101,7 +101,6 @@ class SecretScopes:
             except Absent:
                 continue
 
-
     def _given(self, scope: Scope, name: str) -> list[tuple[str, str]]:
         """Return who holds what by a bundle, or by somebody's hand."""
         others = {(_me(scope), _MANAGE), *((each, "READ") for each in _apps_of(scope, name))}

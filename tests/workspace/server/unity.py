@@ -145,9 +145,7 @@ def change_schema(call: Call) -> Json:
         return _noted(call, embedded(call, securables.give_schema))
 
     def act(inner: calls.Call) -> Json:
-        catalog_rights.require_administration(
-            inner, catalog_rights.find(inner.rows, "schema", inner.path["full_name"])
-        )
+        catalog_rights.require_administration(inner, catalog_rights.find(inner.rows, "schema", inner.path["full_name"]))
         return {}
 
     embedded(call, act)
