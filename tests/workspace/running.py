@@ -118,13 +118,14 @@ class StandIn:
         method: str,
         path_pattern: str,
         nth: int = 1,
-        status: int | Literal["cut"] = 500,
+        status: int | Literal["cut", "kill"] = 500,
         when: Literal["before", "after"] = "before",
         retry_after: int | None = None,
     ) -> None:
         """Fail the `nth` request from here on whose method (`*` is any) and address match, once.
 
-        `after` lets it take effect first; `cut` closes the connection without an answer.
+        `after` lets it take effect first; `cut` closes the connection without an answer; `kill` also kills the process
+        that sent the request.
         """
         self._order(
             "fault", method=method, pattern=path_pattern, nth=nth, status=status, when=when, retry_after=retry_after

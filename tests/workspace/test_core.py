@@ -102,6 +102,24 @@ def test_a_cut_connection_makes_the_sdk_send_twice(workspace: StandIn, admin: Wo
     assert names_of(admin, "never") == 0
 
 
+_CALLER = """
+import requests, sys
+requests.post(sys.argv[1] + "/api/2.2/jobs/create", json={"name": "last words"}, headers={"Authorization": sys.argv[2]})
+print("lives")
+"""
+
+
+def test_a_caller_is_killed_at_its_request(workspace: StandIn, admin: WorkspaceClient) -> None:
+    """The process that sends a request dies at it, here after the effect; nobody else does."""
+    workspace.fault("POST", "/jobs/create", 1, "kill", when="after")
+    command = [sys.executable, "-c", _CALLER, workspace.url, bearer(workspace)["Authorization"]]
+    died = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (died.returncode, died.stdout) == (-signal.SIGKILL, "")
+    assert names_of(admin, "last words") == 1
+    sent = workspace.requests("/jobs/create")[-1]
+    assert (sent["who"], sent["status"]) == (workspace.admin_name, "kill")
+
+
 def test_our_client_does_not_know_after_a_cut(workspace: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no answer comes within our patience, the client says that the effect is not known."""
     for name, value in workspace.variables().items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import InvalidParameterValue, InvalidState, NotFound
+from databricks.sdk.errors import InternalError, InvalidParameterValue, InvalidState, NotFound
 from databricks.sdk.service.compute import ClusterSpec
 from databricks.sdk.service.jobs import (
     Continuous,
@@ -129,9 +129,11 @@ def test_a_token_starts_one_run(admin: WorkspaceClient) -> None:
 
 
 def test_a_lost_answer_to_a_start_is_one_run(workspace: StandIn, admin: WorkspaceClient) -> None:
-    """With a token, the SDK's second try after a cut finds the run that the first one started."""
+    """With a token, a second try after a lost answer finds the run that the first started."""
     job_id = made(admin, wheel("0"))
-    workspace.fault("POST", "/run-now", 1, "cut", when="after")
+    workspace.fault("POST", "/run-now", 1, 500, when="after")
+    with pytest.raises(InternalError):
+        started(admin, job_id, idempotency_token="lost answer")
     run_id = started(admin, job_id, idempotency_token="lost answer")
     assert [each.run_id for each in admin.jobs.list_runs(job_id=job_id)] == [run_id]
 

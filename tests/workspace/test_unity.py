@@ -164,3 +164,12 @@ def test_a_schema_with_tables_is_not_dropped(admin: WorkspaceClient, table: Secu
     admin.schemas.delete("main.empty")
     with pytest.raises(NotFound):
         admin.schemas.get("main.empty")
+
+
+def test_a_workspace_says_what_it_offers(workspace: StandIn, admin: WorkspaceClient) -> None:
+    """Runtimes, node types and the metastore's flag are there for checks before a deployment."""
+    assert "19.0.x-scala2.13" in {each.key for each in admin.clusters.spark_versions().versions or ()}
+    assert [each.num_cores for each in admin.clusters.list_node_types().node_types or ()] == [2.0, 4.0]
+    assert admin.metastores.summary().external_access_enabled is True
+    workspace.settings(external_access=False)
+    assert admin.metastores.summary().external_access_enabled is False

@@ -8,6 +8,7 @@ from tests.workspace.server import (
     boards,
     jobs,
     lakebase,
+    offers,
     people,
     rights,
     running_apps,
@@ -21,8 +22,8 @@ from tests.workspace.server import (
 from tests.workspace.server.state import World
 
 _AREAS: Final[tuple[ModuleType, ...]] = (
-    apps, boards, jobs, lakebase, people, rights, running_apps, running_jobs, runs, secret_scopes, statements, trees,
-    unity,
+    apps, boards, jobs, lakebase, offers, people, rights, running_apps, running_jobs, runs, secret_scopes, statements,
+    trees, unity,
 )  # fmt: skip
 
 

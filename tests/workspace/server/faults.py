@@ -18,12 +18,13 @@ class Fault:
     """One failure that waits for its request: before the handler, or after it took effect (the lost answer).
 
     As [cli testserver/fault.go] has them; a connection that is cut is ours.
+    "kill" ends the caller [cli testserver/kill.go].
     """
 
     method: str
     pattern: str
     nth: int
-    status: int | Literal["cut"]
+    status: int | Literal["cut", "kill"]
     when: Literal["before", "after"]
     retry_after: int | None
     seen: int = 0

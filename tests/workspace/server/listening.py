@@ -1,5 +1,6 @@
 """The HTTP side: reads a request, knows its caller, meets faults, calls the handler, writes the journal."""
 
+import contextlib
 import socket
 import sys
 import traceback
@@ -11,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tests.workspace.server import control
 from tests.workspace.server.calls import Answer, ApiError, Call, Json, as_json, failed, find, said
 from tests.workspace.server.faults import Fault
+from tests.workspace.server.peers import kill_peer
 from tests.workspace.server.state import World
 
 CONTROL: Final = "/_standin/"
@@ -52,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         body = read_body(self.rfile, self.headers)
         try:
-            answer = respond(self.world, self.command, self.path, self.headers, body)
+            answer = respond(self.world, self.command, self.path, self.headers, body, self.client_address[1])
         except Cut:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -91,8 +93,8 @@ def read_body(stream: Any, headers: Message) -> bytes:
     return parts
 
 
-def respond(world: World, method: str, target: str, headers: Message, body: bytes) -> Answer:
-    """Answer one request.
+def respond(world: World, method: str, target: str, headers: Message, body: bytes, peer: int) -> Answer:
+    """Answer one request, which came from the port `peer`.
 
     Raises:
         Cut: a fault ends the connection.
@@ -105,21 +107,29 @@ def respond(world: World, method: str, target: str, headers: Message, body: byte
         with world.lock:
             return control.answer(world, path.removeprefix(CONTROL), plain, body)
     with world.lock:
-        who, status = None, 0
+        who: str | None = None
+        status: int | str = "cut"
+
+        def answer_of(fault: Fault) -> Answer:
+            nonlocal status
+            status = fault.status
+            return _faulty(world, fault, peer)
+
         fault = world.faults.due(method, target)
         try:
             if fault is not None and fault.when == "before":
-                status = 0 if fault.status == "cut" else fault.status
-                return _faulty(fault)
+                with contextlib.suppress(ApiError):
+                    who = caller(world, plain.get("authorization", ""))["display"]
+                return answer_of(fault)
             call = Call(world, world.data, _NOBODY, method, path, {}, query, plain, body)
             answer = _served(call, target)
             who = call.who["display"] or None
             if fault is not None:
-                answer = _faulty(fault)
+                answer = answer_of(fault)
             status = answer.status
             return answer
         finally:
-            world.faults.note(method, target, who, status or "cut")
+            world.faults.note(method, target, who, status)
 
 
 def _served(call: Call, target: str) -> Answer:
@@ -163,9 +173,12 @@ def caller(world: World, authorization: str) -> Json:
     return who
 
 
-def _faulty(fault: Fault) -> Answer:
-    if fault.status == "cut":
+def _faulty(world: World, fault: Fault, peer: int) -> Answer:
+    if fault.status == "kill":
+        kill_peer(peer, urlsplit(world.url).port or 0)
+    if fault.status in {"cut", "kill"}:
         raise Cut
+    assert isinstance(fault.status, int)
     return _refused(fault.status, fault.retry_after)
 
 
