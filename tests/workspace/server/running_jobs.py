@@ -124,6 +124,8 @@ def _begin(world: World, run: Json, task: Json) -> None:
         command = _command(world, run, task["task"], attempt)
         environ = _environ(world, run, task["task"], attempt)
         cwd = world.folder / "runs" / str(attempt["run_id"])
+        (cwd / "disk").mkdir(parents=True, exist_ok=True)
+        environ["TMPDIR"] = str(cwd / "disk")  # a new cluster has an empty disk
         world.processes.start(_name(attempt), command, environ, cwd, log)
     except (ApiError, OSError) as error:
         _close(world, run, attempt, "FAILED", "INVALID_RUN_CONFIGURATION", str(error).rstrip("."))
