@@ -190,7 +190,7 @@ class Query:
         self._disk, self._scheduler, self._key, self._body = disk, disk.scheduler, key, body
         self._bronze = Path(options["path"])
         self._first = int(options["startingVersion"])
-        self._checkpoint = Path(options["checkpointLocation"])
+        self._checkpoint = Path(options["checkpointLocation"].removeprefix("file:"))
         self._name = str(options["name"]).replace("turnout", "")
         self._seed = seed
         self._stopped = False
