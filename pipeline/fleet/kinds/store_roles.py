@@ -6,6 +6,7 @@ Members beside those of the bundle are no difference: a person may be one.
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -82,6 +83,8 @@ class StoreRoles:
             for each in members:
                 if (each["role"], each["member"]) not in held:
                     connection.execute(text(f"GRANT {quote(each['role'])} TO {quote(each['member'])}"))
+            with suppress(DBAPIError), connection.begin_nested():  # who deploys may make groups before anything runs
+                connection.execute(text("GRANT turnout_owner TO CURRENT_USER"))
             connection.commit()
 
 
