@@ -7,6 +7,7 @@ here: targets, variables, includes, resources, and `${...}` for variables, the t
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from pipeline.lists import join_limited
 FILE: Final = "databricks.yml"
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _RESOURCE: Final = "resources."
+_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _DEPTH: Final = 10  # a variable may name another one, and so on
 
 
@@ -161,9 +163,15 @@ def _included(folder: Path, top: Mapping[str, Any]) -> list[Path]:
     return sorted({path for pattern in top.get("include", []) for path in folder.glob(pattern)})
 
 
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Return the content of a file, which nobody changes: it is read once for each group."""
+    return yaml.load(text, _LOADER)  # noqa: S506 - a safe one
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(path.read_text("utf-8"))
+        tree = _parsed(path.read_text("utf-8"))
     except FileNotFoundError:
         raise Refused(f"{path} does not exist. Run this in a checkout of turnout, or name it with --bundle.") from None
     except yaml.MarkedYAMLError as error:

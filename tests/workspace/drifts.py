@@ -1,9 +1,13 @@
 """What somebody else may change in a workspace that turnout was installed in: a field of a resource, by the API."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import psycopg
 from databricks.sdk import WorkspaceClient
+from databricks.sdk.service.dashboards import Dashboard
+from psycopg import sql
 
 Change = Callable[[WorkspaceClient], object]
 
@@ -76,6 +80,40 @@ def _reader_gone(admin: WorkspaceClient) -> object:
     return admin.api_client.do("POST", "/api/2.0/secrets/acls/delete", body=body)
 
 
+def _alert(edit: Callable[[Any], Mapping[str, Any]]) -> Change:
+    def change(admin: WorkspaceClient) -> object:
+        found = next(
+            each.as_dict()
+            for each in admin.alerts_v2.list_alerts()
+            if "cannot keep up with its source" in str(each.display_name)
+        )
+        body = edit(found)
+        return admin.api_client.do("PATCH", f"/api/2.0/alerts/{found['id']}", {"update_mask": ",".join(body)}, body=body)
+
+    return change
+
+
+def _board(act: Callable[[WorkspaceClient, str, str], object]) -> Change:
+    def change(admin: WorkspaceClient) -> object:
+        (found,) = admin.lakeview.list()
+        return act(admin, str(found.dashboard_id), str(found.serialized_dashboard))
+
+    return change
+
+
+def _no_member(admin: WorkspaceClient) -> object:
+    """Take the drivers' membership, as somebody with rights in the database may."""
+    drivers = next(str(each.application_id) for each in admin.service_principals.list() if each.display_name == "drivers")
+    token = admin.postgres.generate_database_credential(
+        endpoint="projects/turnout-dev/branches/production/endpoints/primary"
+    ).token
+    name = str(admin.current_user.me().user_name)
+    with psycopg.connect(
+        host="127.0.0.1", port=os.environ["PGPORT"], user=name, password=token, dbname="turnout", autocommit=True
+    ) as connection:
+        return connection.execute(sql.SQL("REVOKE turnout_user FROM {}").format(sql.Identifier(drivers)))
+
+
 def _project(field: str, value: Any) -> Change:
     body, query = {"spec": {field: value}}, {"update_mask": f"spec.{field}"}
     return _send("PATCH", "/api/2.0/postgres/projects/turnout-dev", body, query)
@@ -122,6 +160,20 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
     ("postgres_projects.store", _project("display_name", "mine")),
     ("postgres_projects.store", _project("default_endpoint_settings", {"no_suspension": False})),
     ("postgres_projects.store", _project("custom_tags", [])),
+    ("alerts.source_backlog", _alert(lambda alert: {"query_text": "SELECT 1 AS waits_seconds"})),
+    (
+        "alerts.source_backlog",
+        _alert(lambda alert: {"evaluation": {**alert["evaluation"], "comparison_operator": "LESS_THAN"}}),
+    ),
+    ("alerts.source_backlog", _alert(lambda alert: {"schedule": {**alert["schedule"], "pause_status": "PAUSED"}})),
+    ("alerts.source_backlog", _alert(lambda alert: {"custom_description": "mine"})),
+    ("dashboards.turnout", _board(lambda admin, key, _: admin.lakeview.unpublish(key))),
+    ("dashboards.turnout", _board(lambda admin, key, _: admin.lakeview.trash(key))),
+    (
+        "dashboards.turnout",
+        _board(lambda admin, key, _: admin.lakeview.update(key, Dashboard(serialized_dashboard='{"pages": []}'))),
+    ),
+    ("store_roles.members", _no_member),
     ("apps.dashboard", _app_update({"description": "mine"})),
     ("apps.dashboard", _app_update({"user_api_scopes": ["sql", "files.files"]})),
     ("apps.dashboard", _app_update({"compute_size": "LARGE"})),

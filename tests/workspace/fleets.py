@@ -56,6 +56,7 @@ class Target:
     def variables(self) -> dict[str, str]:
         return {
             "root": f"s3://tables/{self.name}/", "storage_credential": "turnout", "warehouse": WAREHOUSE,
+            "notify": self.workspace.admin_name,
             "drivers": self.workspace.identity("drivers").name,
             "controller": self.workspace.identity("controller").name,
         }  # fmt: skip
@@ -82,6 +83,8 @@ class Target:
         """Plan and apply; a person puts the secrets once their scope is there."""
         fleet = self.fleet(groups)
         steps = fleet.plan()
+        if any(step.address == "secret_scopes.turnout" and not step.is_change for step in steps):
+            self.put_secrets()
 
         def after(step: Step) -> None:
             if step.address == "secret_scopes.turnout":

@@ -130,14 +130,17 @@ def _held(scope: Scope, name: str) -> list[tuple[str, str]]:
 
 
 def _apps_of(scope: Scope, name: str) -> set[str]:
-    """Return the principals of our apps that have a secret of a scope as a resource, which lets them read it."""
+    """Return the principals of our apps, and of apps with a secret of the scope as a resource, which lets them read it.
+
+    Either is enough: an app that somebody has changed must not lose its secrets before it is set back.
+    """
     query: dict[str, Any] = {}
     found: set[str] = set()
     while True:
         page = scope.workspace.get("/api/2.0/apps", query)
         for app in page.get("apps", []):
             scopes = {each.get("secret", {}).get("scope") for each in app.get("resources", [])}
-            if name in scopes and carries(app.get("description"), scope.environment):
+            if name in scopes or carries(app.get("description"), scope.environment):
                 found.add(str(app.get("service_principal_client_id")))
         if not page.get("next_page_token"):
             return found
