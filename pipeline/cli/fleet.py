@@ -197,7 +197,36 @@ def _opened(
 ) -> "Opened":
     from pipeline.fleet.opening import open_fleet
 
-    return open_fleet(env_dir, bundle.resolve(), target, variables, bundle.resolve() / _OUT if build else None)
+    return open_fleet(env_dir, bundle.resolve(), target, variables, bundle.resolve() / _OUT if build else None, parse)
+
+
+def parse(words: Sequence[str]) -> str | None:
+    """Return why words are no command of turnout; None where they are. Nothing runs, and no environment is looked at."""
+    from pipeline.cli.lazy import LazyCommand
+    from pipeline.cli.main import cli
+
+    command: click.Command | None = cli
+    left = list(words)
+    with click.Context(cli) as context:
+        while isinstance(command, click.Group):
+            word = left.pop(0) if left else ""
+            command = command.get_command(context, word)
+        if command is None:
+            return f"there is no command {word!r}"
+        if isinstance(command, LazyCommand):
+            command = command.verbs[left.pop(0)].command if left and left[0] in command.verbs else command.command
+    with click.Context(command) as context:
+        try:
+            given, beyond, _ = command.make_parser(context).parse_args(left)
+            for each in command.get_params(context):
+                value, _ = each.consume_value(context, given)
+                if not each.value_is_missing(value):
+                    each.type_cast_value(context, value)
+                elif each.required:
+                    raise click.MissingParameter(ctx=context, param=each)
+        except click.ClickException as error:
+            return error.format_message()
+    return f"{beyond[0]!r} is one word too many" if beyond else None
 
 
 def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:

@@ -78,7 +78,7 @@ def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> B
     known = {**base, **{f"var.{each}": value for each, value in values.items()}}
     known["workspace.root_path"] = root_path = _put(root_path, known)
     resources: dict[tuple[str, str], Resource] = {}
-    for path in [folder / FILE, *_included(folder, top)]:
+    for path in [folder / FILE, *included(folder, top)]:
         tree = top if path == folder / FILE else _read(path)
         for kind, things in tree.get("resources", {}).items():
             for key, definition in things.items():
@@ -159,7 +159,8 @@ def _default_target(top: Mapping[str, Any]) -> str:
     raise Refused("The bundle has no default target. Name one with --target.")
 
 
-def _included(folder: Path, top: Mapping[str, Any]) -> list[Path]:
+def included(folder: Path, top: Mapping[str, Any]) -> list[Path]:
+    """Return the files that a bundle includes, in their order."""
     return sorted({path for pattern in top.get("include", []) for path in folder.glob(pattern)})
 
 

@@ -27,6 +27,7 @@ from pipeline.fleet.kinds.kind import Kind, Scope
 from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
 from pipeline.fleet.kinds.secret_scopes import SecretScopes
 from pipeline.fleet.kinds.store_roles import StoreRoles
+from pipeline.fleet.rules import Parses, require_rules
 from pipeline.lists import join_limited
 from pipeline.settings import Settings, load
 from pipeline.storage_settings import read_link
@@ -95,10 +96,18 @@ class StoredGroups:
         return True
 
 
-def open_fleet(env_dir: Path, folder: Path, target: str | None, given: Mapping[str, str], out: Path | None) -> Opened:
+def open_fleet(
+    env_dir: Path,
+    folder: Path,
+    target: str | None,
+    given: Mapping[str, str],
+    out: Path | None,
+    parses: Parses | None = None,
+) -> Opened:
     """Open a target; with `out` the wheel and the app are built into that folder first.
 
-    The environment and its control store are those of the bundle, where the settings name no other.
+    The bundle's rules come before anything is sent; `parses` judges the commands of jobs. The environment and its
+    control store are those of the bundle, where the settings name no other.
 
     Raises:
         Refused: the bundle is wrong, the wheel cannot be built, or the workspace refuses.
@@ -114,6 +123,7 @@ def open_fleet(env_dir: Path, folder: Path, target: str | None, given: Mapping[s
     environ = {**_environ(load_bundle(folder, target, given)), **os.environ}
     groups, notes = _groups(env_dir, environ)
     bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
+    require_rules(bundle, wanted, parses)
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
     journal = Journal.read(workspace, bundle.root_path)
     if groups is None:

@@ -88,7 +88,7 @@ def _alert(edit: Callable[[Any], Mapping[str, Any]]) -> Change:
             if "cannot keep up with its source" in str(each.display_name)
         )
         body = edit(found)
-        return admin.api_client.do("PATCH", f"/api/2.0/alerts/{found['id']}", {"update_mask": ",".join(body)}, body=body)
+        return admin.api_client.do("PATCH", f"/api/2.0/alerts/{found['id']}", query={"update_mask": ",".join(body)}, body=body)
 
     return change
 
