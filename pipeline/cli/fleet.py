@@ -201,7 +201,7 @@ def _opened(
 
 
 def parse(words: Sequence[str]) -> str | None:
-    """Return why words are no command of turnout; None where they are. Nothing runs, and no environment is looked at."""
+    """Return why words are no command of turnout, None where they are. Nothing runs, and no environment is read."""
     from pipeline.cli.lazy import LazyCommand
     from pipeline.cli.main import cli
 

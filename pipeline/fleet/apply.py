@@ -11,6 +11,7 @@ from pipeline.fleet.compare import Change
 from pipeline.fleet.journal import Entry, Journal
 from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Kind, Scope, State
+from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
 from pipeline.workspace.jobs import cancel_run
 
@@ -43,7 +44,7 @@ class Fleet:
         """Look at everything and return what an apply does.
 
         Raises:
-            Refused: the bundle is wrong, or something that an apply would need is not ours.
+            Refused: the bundle is wrong, something that an apply would need is not ours, or the workspace is full.
             Transient: the workspace does not answer.
         """
         known = [each for each in self.resources if each.kind in self.kinds]
@@ -56,6 +57,7 @@ class Fleet:
         wanted = {each.address for each in resolved}
         observed |= {each: self._recorded(each) for each in self.journal.entries if each not in wanted}
         steps = plan(resolved, self.kinds, observed, self.journal.entries)
+        require_room(self.scope.workspace, steps)
         return [self._with_restart(each) for each in steps]
 
     def apply(self, steps: Sequence[Step], done: Callable[[Step], None], *, restart: bool) -> None:
@@ -65,6 +67,7 @@ class Fleet:
             Refused: the workspace refuses a step; the steps before it are done.
             Transient: it does not answer; apply again.
         """
+        self.journal.settle()  # also after applies of which none came to its end
         for step in steps:
             self._do(step)
             if restart and step.restarts and step.id is not None:

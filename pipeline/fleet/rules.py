@@ -21,12 +21,19 @@ Parses = Callable[[Sequence[str]], str | None]
 """Return why words are no command of turnout; None where they are."""
 
 _PART_TAG: Final = "turnout_part"
-_HOLD_DATA: Final = frozenset({"schemas", "external_locations", "postgres_projects", "postgres_roles", "postgres_databases"})
+_HOLD_DATA: Final = frozenset(
+    {"schemas", "external_locations", "postgres_projects", "postgres_roles", "postgres_databases"}
+)
 _NAMED: Final = {  # kind → the field that has the environment or the target in it
     "jobs": "name", "apps": "name", "schemas": "name", "external_locations": "name", "secret_scopes": "name",
     "postgres_projects": "project_id", "alerts": "display_name", "dashboards": "display_name",
 }  # fmt: skip
-_MARKED: Final = {"apps": "description", "schemas": "comment", "external_locations": "comment", "alerts": "custom_description"}
+_MARKED: Final = {
+    "apps": "description",
+    "schemas": "comment",
+    "external_locations": "comment",
+    "alerts": "custom_description",
+}
 _OF_BUNDLE: Final = frozenset({"lifecycle", "permissions", "grants", "config"})  # beside a request's fields
 _SECRET_NAME: Final = re.compile(r"(SECRET|PASSWORD|TOKEN|ACCESS_KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
 _SECRET_VALUE: Final = re.compile(
@@ -82,7 +89,9 @@ def _app_problems(folder: Path, texts: Mapping[str, str]) -> list[str]:
     names = {each["name"] for each in (yaml.safe_load(text) or {}).get("env", [])}
     said = "\n".join(texts.values())
     missing = sorted(name for name in names if f"name: {name}," not in said and f"name: {name}\n" not in said)
-    return problems + [f"config.env of the app lacks {name}, which app.yaml has: it replaces the list" for name in missing]
+    return problems + [
+        f"config.env of the app lacks {name}, which app.yaml has: it replaces the list" for name in missing
+    ]
 
 
 def target_problems(bundle: Bundle, wanted: Sequence[Resource], parses: Parses | None) -> list[str]:
@@ -92,11 +101,11 @@ def target_problems(bundle: Bundle, wanted: Sequence[Resource], parses: Parses |
     if _BAD_ROOT.match(bundle.variables.get("root", "")):
         problems.append("variable root: no volume or DBFS path can hold tables; give a URL such as s3://bucket/prefix")
     for resource in wanted:
-        for text in (
+        found = [
             *_of_references(resource, known), *_of_names(resource, bundle), *_of_types(resource),
             *_of_secrets(resource), *(_of_job(resource, bundle, parses) if resource.kind == "jobs" else ()),
-        ):  # fmt: skip
-            problems.append(f"{resource.address}: {text}")
+        ]  # fmt: skip
+        problems += [f"{resource.address}: {text}" for text in found]
     return problems
 
 
@@ -118,7 +127,7 @@ def _of_references(resource: Resource, known: set[str]) -> Iterator[str]:
 def _of_names(resource: Resource, bundle: Bundle) -> Iterator[str]:
     field = _NAMED.get(resource.kind)
     name = str(resource.definition.get(field or "", ""))
-    if field is not None and not {bundle.environment, bundle.target} & set(re.split(r"[^A-Za-z0-9]+", name)):
+    if field is not None and not any(_has_word(name, each) for each in (bundle.environment, bundle.target)):
         yield f"{field} {name!r} has neither the environment nor the target in it"
     marked = _MARKED.get(resource.kind)
     if marked is not None and not carries(resource.definition.get(marked), bundle.environment):
@@ -131,6 +140,10 @@ def _of_names(resource: Resource, bundle: Bundle) -> Iterator[str]:
     owners = [each for each in resource.definition.get("permissions", []) if each.get("level") == "IS_OWNER"]
     if len(owners) > 1:
         yield f"permissions name {len(owners)} owners; a workspace takes one"
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", text) is not None
 
 
 def _of_job(resource: Resource, bundle: Bundle, parses: Parses | None) -> Iterator[str]:

@@ -88,7 +88,9 @@ def _alert(edit: Callable[[Any], Mapping[str, Any]]) -> Change:
             if "cannot keep up with its source" in str(each.display_name)
         )
         body = edit(found)
-        return admin.api_client.do("PATCH", f"/api/2.0/alerts/{found['id']}", query={"update_mask": ",".join(body)}, body=body)
+        return admin.api_client.do(
+            "PATCH", f"/api/2.0/alerts/{found['id']}", query={"update_mask": ",".join(body)}, body=body
+        )
 
     return change
 
@@ -103,7 +105,9 @@ def _board(act: Callable[[WorkspaceClient, str, str], object]) -> Change:
 
 def _no_member(admin: WorkspaceClient) -> object:
     """Take the drivers' membership, as somebody with rights in the database may."""
-    drivers = next(str(each.application_id) for each in admin.service_principals.list() if each.display_name == "drivers")
+    drivers = next(
+        str(each.application_id) for each in admin.service_principals.list() if each.display_name == "drivers"
+    )
     token = admin.postgres.generate_database_credential(
         endpoint="projects/turnout-dev/branches/production/endpoints/primary"
     ).token

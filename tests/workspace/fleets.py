@@ -139,7 +139,7 @@ def sign_in(workspace: StandIn, token: str | None = None) -> pytest.MonkeyPatch:
 def census(admin: WorkspaceClient) -> dict[str, Counter[str]]:
     """Count the things of a workspace by name: nothing may be there twice."""
     nodes = admin.api_client.do("GET", "/api/2.0/postgres/projects")
-    projects = [each["name"] for each in nodes.get("projects", [])]  # type: ignore[union-attr]
+    projects = [each["name"] for each in nodes.get("projects", [])]
     roles = [
         str(each.name) for project in projects for each in admin.postgres.list_roles(f"{project}/branches/production")
     ]

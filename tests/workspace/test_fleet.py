@@ -17,6 +17,7 @@ from databricks.sdk.service.apps import AppDeployment
 
 from pipeline import failpoints
 from pipeline.errors import Refused
+from pipeline.fleet import limits
 from tests.postgres import Postgres, postgres_server
 from tests.workspace.drifts import DRIFTS
 from tests.workspace.fixtures import until
@@ -64,7 +65,8 @@ def once_each(admin: WorkspaceClient) -> bool:
     return {count for each in census(admin).values() for count in each.values()} == {1}
 
 
-@pytest.mark.parametrize("hits", [pytest.param((1, 2, 3, 4) * 100, marks=pytest.mark.long), (3, 8, 22, 46)])
+@pytest.mark.parametrize("hits", [pytest.param((2, 4, 3) * 60, marks=pytest.mark.long), (3, 8, 22, 46)])
+@pytest.mark.timeout(600)
 def test_an_apply_that_is_killed_goes_on(
     fresh: Target, admin: WorkspaceClient, hits: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -72,7 +74,7 @@ def test_an_apply_that_is_killed_goes_on(
     if fresh.fleet().journal.entries:
         uninstall(fresh)
     killed = Counter(itertools.takewhile(bool, (ends_at(hit, fresh.apply, tmp_path / "log") for hit in hits)))
-    assert 4 <= killed.total() < 400
+    assert 4 <= killed.total() < 180
     fresh.apply()
     assert fresh.changes() == []
     assert once_each(admin)
@@ -161,6 +163,7 @@ def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) 
         assert once_each(admin)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.long)])
 def test_what_others_change_is_found_and_reverted(target: Target, admin: WorkspaceClient, count: int) -> None:
     """A field of a resource that somebody changes is in `drift` and in the plan, and an apply sets it back."""
@@ -186,6 +189,20 @@ def test_a_thing_of_somebody_else_is_refused_and_can_be_adopted(target: Target, 
     target.fleet().adopt("jobs.ingest")
     assert target.changes() == []
     assert [job.job_id for job in admin.jobs.list(name="turnout dev ingest")] == [theirs]
+
+
+@pytest.mark.parametrize("most", ["MOST_JOBS", "MOST_TASKS"])
+def test_a_workspace_without_room_is_refused(
+    target: Target, admin: WorkspaceClient, monkeypatch: pytest.MonkeyPatch, most: str
+) -> None:
+    """A plan that the workspace has no room for is one sentence, before anything is changed."""
+    before = census(admin)
+    there = sum(before["jobs"].values()) if most == "MOST_JOBS" else 0
+    running = sum(1 for _ in admin.jobs.list_runs(active_only=True)) if most == "MOST_TASKS" else 0
+    monkeypatch.setattr(limits, most, there + running + 2)
+    with pytest.raises(Refused, match=r"at most .*, and the plan adds 3\. .*nothing was changed\."):
+        target.fleet(["b", "c", "d"]).plan()
+    assert census(admin) == before
 
 
 def test_no_secret_is_shown(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:

@@ -1,7 +1,7 @@
 """Databricks Apps: made without compute, then deployed and started; a name is taken until its old app is deleted.
 
-Facts: databricks-sdk `service/apps.py`; databricks/cli, `libs/testserver/apps.go` and `bundle/direct/dresources/app.go`.
-The workspace shows no values of variables, so `config` is compared with what the journal says was applied last.
+Facts: databricks-sdk `service/apps.py`; databricks/cli `libs/testserver/apps.go`, `bundle/direct/dresources/app.go`.
+The workspace shows no values of variables: `config` is compared with what the journal says was applied last.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """SQL alerts and AI/BI dashboards (databricks-sdk `service/sql.py`, AlertV2, and `service/dashboards.py`).
 
-Names of alerts are not unique, so one that the SDK made twice is deleted. A dashboard is ours by its folder; its content
-is compared as JSON.
+Names of alerts are not unique, so one that the SDK made twice is deleted. A dashboard is ours by its folder; its
+content is compared as JSON.
 """
 
 import json

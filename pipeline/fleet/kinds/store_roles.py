@@ -65,10 +65,17 @@ class StoreRoles:
 
     def create(self, scope: Scope, definition: Mapping[str, Any]) -> str:
         """See `Kind`."""
+        del scope  # the store has an address of its own
         self._grant(self.label(definition), self.comparable(definition)["members"])
         return self.label(definition)
 
-    def update(self, scope: Scope, id: str, definition: Mapping[str, Any], found: Sequence[Change]) -> None:  # noqa: A002, ARG002
+    def update(
+        self,
+        scope: Scope,  # noqa: ARG002 - as of every kind
+        id: str,  # noqa: A002
+        definition: Mapping[str, Any],
+        found: Sequence[Change],  # noqa: ARG002
+    ) -> None:
         """See `Kind`."""
         self._grant(id, self.comparable(definition)["members"])
 

@@ -153,7 +153,7 @@ def change_schema(call: Call) -> Json:
 
 
 def _noted(call: Call, shown: Json, *, is_new: bool = False) -> Json:
-    given = {key: call.body[key] for key in ("comment", "properties", "storage_root") if key in call.body}
+    given: Json = {key: call.body[key] for key in ("comment", "properties", "storage_root") if key in call.body}
     notes = call.data.notes[shown["schema_id"]] = {
         **({} if is_new else call.data.notes.get(shown["schema_id"], {})), **given
     }  # fmt: skip
