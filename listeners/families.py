@@ -187,7 +187,7 @@ def _queries(known: MetricsSnapshot) -> Iterator[Metric]:
 def _process(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the metrics of the whole process: ingest, its judgement of the fleet, and the telemetry itself."""
     ingest, own = known.ingest, known.own
-    rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
+    rows: Mapping[str, int | None] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
     yield _counter(
         "ingest_rows",
         "Rows landed in bronze: for a game (ok) or refused (rejected).",
@@ -242,7 +242,9 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
     yield _counter("listener_errors", "Events lost because they could not be read.", (), [((), own.listener_errors)])
     yield _gauge("outbox_items", "Events waiting to be published.", (), [((), own.outbox_items)])
     yield _counter("metrics_flush_failures", "Failed writes of the metrics tables.", (), [((), own.flush_failures)])
-    yield _counter("metrics_push_failures", "Failed pushes to the Pushgateway.", (), [((), own.push_failures)])
+    yield _counter(
+        "metrics_push_failures", "Failed pushes to the Pushgateway or the OTLP endpoint.", (), [((), own.push_failures)]
+    )
 
 
 def _control(known: MetricsSnapshot) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """The metrics Delta tables: their columns, and the rows of results and events.
 
-Written by `metrics_table`, read by `history` and `minutes.reader`. Types stay plain so that every Delta engine can read
-and write them.
+Written by `metrics_table`, read by `history`, `minutes.reader` and `bridge`. Types stay plain so that every Delta
+engine can read and write them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,17 @@ import pyarrow as pa
 
 from listeners.join import Pass
 from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute
+from listeners.totals import ProcessSample
 
 Row = Mapping[str, Any]
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+QUERY: Final = pa.struct(
+    [("query", pa.string()), ("input_rows", pa.int64()), ("durations", pa.map_(pa.string(), pa.int64()))]
+)
+"""One query of a process: milliseconds of its last micro-batch, and its rows so far as Spark reported them."""
 
 
 class MetricsFolder(Protocol):
@@ -145,10 +152,38 @@ INGEST_MINUTE: Final = MetricsTable(  # one row per minute in which the ingest d
     order=("minute",),
     is_numbered=True,
 )
+PROCESS_SAMPLE: Final = MetricsTable(  # one row per driver and heartbeat: what its /metrics says beside its games
+    "process_sample",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),  # of at
+            ("kind", pa.string()),
+            ("name", pa.string()),
+            ("process", pa.string()),
+            ("at", _TIME),
+            ("heartbeat_at", _TIME),  # this and all that follows: null when unknown, counted since the process began
+            ("passes", pa.int64()),
+            ("pass_seconds", pa.float64()),
+            ("phase_seconds", pa.map_(pa.string(), pa.float64())),
+            ("frontier_seq", pa.int64()),
+            ("seq", pa.int64()),
+            ("accepted", pa.int64()),
+            ("refused", pa.int64()),
+            ("committed_at", _TIME),
+            ("clocks", pa.map_(pa.string(), pa.int64())),
+            ("queries", pa.list_(QUERY)),
+            ("events_dropped", pa.int64()),
+            ("listener_errors", pa.int64()),
+            ("outbox_items", pa.int64()),
+            ("flush_failures", pa.int64()),
+            ("push_failures", pa.int64()),
+        ]
+    ),
+)
 MINUTES: Final = (STREAM_MINUTE, INGEST_MINUTE)
-TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE, *MINUTES)
+TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE, *MINUTES, PROCESS_SAMPLE)
 
-MetricsItem = Pass | StatusEvent | GroupSample | StreamMinute | IngestMinute
+MetricsItem = Pass | StatusEvent | GroupSample | StreamMinute | IngestMinute | ProcessSample
 
 
 def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
@@ -207,6 +242,8 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
                     "commits": item.commits,
                 }
             ]
+        case ProcessSample():
+            return PROCESS_SAMPLE, [_process_row(item)]
 
 
 def moment(unix_seconds: float) -> datetime:
@@ -244,6 +281,36 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
         }
         for game in result.games
     ]
+
+
+def _process_row(item: ProcessSample) -> Row:
+    group, ingest, own = item.group, item.ingest, item.own
+    return {
+        "event_date": _day(item.at),
+        "kind": item.kind,
+        "name": item.name,
+        "process": item.process,
+        "at": moment(item.at),
+        "heartbeat_at": None if group is None or group.heartbeat_at is None else moment(group.heartbeat_at),
+        "passes": None if group is None else group.passes,
+        "pass_seconds": None if group is None else group.pass_seconds,
+        "phase_seconds": None if group is None else list(group.phases_seconds.items()),
+        "frontier_seq": None if group is None else group.frontier_seq,
+        "seq": None if ingest is None else ingest.seq,
+        "accepted": None if ingest is None else ingest.accepted,
+        "refused": None if ingest is None else ingest.refused,
+        "committed_at": None if ingest is None else moment(ingest.last_commit_at),
+        "clocks": None if ingest is None else list(ingest.clocks.items()),
+        "queries": [
+            {"query": name, "input_rows": each.input_rows, "durations": list(each.durations_ms.items())}
+            for name, each in item.queries.items()
+        ],
+        "events_dropped": own.events_dropped,
+        "listener_errors": own.listener_errors,
+        "outbox_items": own.outbox_items,
+        "flush_failures": own.flush_failures,
+        "push_failures": own.push_failures,
+    }
 
 
 def _segments(game: GameResult) -> Row:

@@ -30,6 +30,7 @@ from listeners.totals import (
     GroupTotals,
     IngestTotals,
     MetricsSnapshot,
+    ProcessSample,
     QueryTotals,
     SelfCounts,
     after_pass,
@@ -120,7 +121,7 @@ class Exposition(Collector):
             rows = Counter(before.clocks)
             rows.update(clocks)
             self._ingest = IngestTotals(
-                seq, before.accepted + accepted, before.refused + refused, committed_at, dict(rows)
+                seq, (before.accepted or 0) + accepted, (before.refused or 0) + refused, committed_at, dict(rows)
             )
 
     def set_fleet(
@@ -158,6 +159,12 @@ class Exposition(Collector):
         """Replace the numbers about the telemetry itself, totals since the start; None is unknown."""
         with self._lock:
             self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
+
+    def sample(self, kind: str, name: str, process: str, at: float) -> ProcessSample:
+        """Return what is known at this moment (Unix seconds) beside the games, for the metrics tables."""
+        with self._lock:
+            group = self._groups.get(name) if kind == "group" else None
+            return ProcessSample(kind, name, process, at, group, self._ingest, dict(self._queries), self._own)
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the present snapshot."""

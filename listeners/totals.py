@@ -39,7 +39,7 @@ class GroupTotals:
     """This process's work as one cluster group since its start; None is unknown yet."""
 
     heartbeat_at: float | None = None
-    passes: int = 0
+    passes: int | None = 0
     pass_seconds: float | None = None
     phases_seconds: Mapping[str, float] = field(default_factory=dict)
     frontier_seq: int | None = None
@@ -58,8 +58,8 @@ class IngestTotals:
     """The rows that this process ingested since its start."""
 
     seq: int
-    accepted: int
-    refused: int
+    accepted: int | None  # this and the next: None is unknown, as where only the control store tells of ingest
+    refused: int | None
     last_commit_at: float
     clocks: Mapping[str, int] = field(default_factory=dict)  # rows by whose clock their source time is
 
@@ -111,6 +111,20 @@ class SelfCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """What one driver's own `/metrics` says beside its games, for those that cannot reach it."""
+
+    kind: str  # group | ingest
+    name: str
+    process: str  # another one for each process
+    at: float
+    group: GroupTotals | None
+    ingest: IngestTotals | None
+    queries: Mapping[str, QueryTotals]
+    own: SelfCounts
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
     """Everything known at one moment; the values are replaced, never changed."""
 
@@ -147,7 +161,7 @@ def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
         return replace(before, phases_seconds=_added(before.phases_seconds, result.phases_seconds))
     return replace(
         before,
-        passes=before.passes + 1,
+        passes=(before.passes or 0) + 1,
         pass_seconds=max(0.0, result.finished_at - result.started_at),
         phases_seconds=_added(before.phases_seconds, result.phases_seconds),
         frontier_seq=max(before.frontier_seq or 0, result.frontier_seq),

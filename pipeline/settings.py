@@ -193,6 +193,14 @@ class Metrics:
     """Address of a Pushgateway that each driver also pushes to. Empty means none. turnout refuses an address with a
     user and a password, which would appear in logs."""
 
+    serve_port: Annotated[int, Range(1, 65_535)] = 9611
+    """Port on which `turnout metrics serve` answers for all drivers."""
+
+    otlp_endpoint: str = ""
+    """Address of an OTLP endpoint without `/v1/metrics`, http or https. Each driver and `turnout metrics serve` send
+    their metrics there every 15 seconds, as OTLP/HTTP in JSON. Empty means none. turnout refuses an address with a user
+    and a password; secrets belong into the variable `OTEL_EXPORTER_OTLP_HEADERS`. See docs/metrics.md."""
+
     flush_seconds: Annotated[float, Range(0.5, 3600)] = 10.0
     """Time between two writes of the metrics tables."""
 
@@ -571,6 +579,12 @@ def _check(settings: Settings) -> list[str]:
         problems.append(f"maintenance.hours: expected two hours such as '22-6', got {settings.maintenance.hours!r}")
     if "@" in settings.metrics.push_gateway:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
+    endpoint = settings.metrics.otlp_endpoint
+    if endpoint and not _ADDRESS.fullmatch(endpoint):
+        problems.append(
+            "metrics.otlp_endpoint: expected an address such as https://otlp.example.com:4318 without a user, a "
+            "password and a query (not shown); secrets belong into OTEL_EXPORTER_OTLP_HEADERS"
+        )
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
     problems += alert_problems(settings.alerts)

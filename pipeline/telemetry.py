@@ -4,8 +4,10 @@ Everything here happens beside the streams: losing all of it never touches one.
 """
 
 import json
+import os
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from listeners.events import Progressed, QueryEvent
 from listeners.join import Joiner, Pass
 from listeners.metrics_table import MetricsTables
 from listeners.minutes.fold import Minutes
+from listeners.otlp.sender import OtlpSender, read_headers, send
 from listeners.outbox import Outbox
 from listeners.prometheus import Exposition, Pusher, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
@@ -58,11 +61,12 @@ class Telemetry:
     """The outbox of one driver and its sinks."""
 
     def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:
-        """Start reporting: serve /metrics on loopback by default, write metrics tables, push if configured.
+        """Start reporting: serve /metrics on loopback by default, write metrics tables, push and send if configured.
 
         Raises:
-            Refused: the address for /metrics cannot be used.
+            Refused: the address for /metrics, or the headers for OTLP, cannot be used.
         """
+        headers = otlp_headers(settings)
         registry = CollectorRegistry()
         self.exposition = Exposition(registry)
         try:
@@ -73,13 +77,17 @@ class Telemetry:
         self._tables.start(settings.flush_seconds)
         self.address = f"{settings.bind}:{port}"
         self._target = paths.target(kind, name)
-        _write_target(self._target, self.address, kind, name)
-        self._pusher: Pusher | None = None
+        write_target(self._target, self.address, _labels(kind, name))
+        self._pushers: list[Pusher | OtlpSender] = []
         if settings.push_gateway:
-            self._pusher = push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name})
+            self._pushers.append(push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name}))
+        if settings.otlp_endpoint:
+            labels = _labels(kind, name)
+            self._pushers.append(send(registry, settings.otlp_endpoint, headers, f"{kind}-{name}", labels))
         self._joiner = Joiner(_PATIENCE_SECONDS)
         self._minutes = Minutes()
         self._is_ingest = kind == "ingest"
+        self._kind, self._name, self._process = kind, name, uuid.uuid4().hex
         self._outbox: Outbox[_Item] = Outbox(_CAPACITY, self._publish)
 
     def event(self, event: QueryEvent) -> None:
@@ -114,8 +122,9 @@ class Telemetry:
             listener_errors=listener_errors + self._outbox.failures,
             outbox_items=len(self._outbox),
             flush_failures=self._tables.flush_failures,
-            push_failures=self._pusher.failures if self._pusher else None,
+            push_failures=sum(each.failures for each in self._pushers) if self._pushers else None,
         )
+        self._tables.add(self.exposition.sample(self._kind, self._name, self._process, time.time()))
         self._outbox.offer(_Alive(None))
 
     def waiting(self, source_backlog_seconds: float | None) -> None:
@@ -130,9 +139,9 @@ class Telemetry:
         for row in self._minutes.release():
             self._tables.add(row)
         self._tables.close(_CLOSE_SECONDS)
-        _remove_target(self._target, self.address)
-        if self._pusher:
-            self._pusher.stop()
+        remove_target(self._target, self.address)
+        for each in self._pushers:
+            each.stop()
         self._stop_serving()
 
     def _publish(self, item: _Item) -> None:
@@ -178,15 +187,31 @@ class Telemetry:
         self.exposition.add_pass(report)
 
 
-def _write_target(file: Path, address: str, kind: str, name: str) -> None:
+def write_target(file: Path, address: str, labels: Mapping[str, str]) -> None:
     """Write the target file for Prometheus's file discovery, atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    labels = {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
-    write_file(file, json.dumps([{"targets": [address], "labels": labels}]), PUBLIC)
+    write_file(file, json.dumps([{"targets": [address], "labels": dict(labels)}]), PUBLIC)
 
 
-def _remove_target(file: Path, address: str) -> None:
+def remove_target(file: Path, address: str) -> None:
     """Remove the file unless a successor has replaced it."""
     with suppress(FileNotFoundError):
         if json.loads(file.read_text("utf-8"))[0]["targets"] == [address]:
             file.unlink()
+
+
+def otlp_headers(settings: Metrics) -> dict[str, str]:
+    """Return the headers for the OTLP endpoint of the settings.
+
+    Raises:
+        Refused: the variable that has them cannot be read.
+    """
+    try:
+        return read_headers(os.environ) if settings.otlp_endpoint else {}
+    except ValueError as error:
+        raise Refused(f"{error}. Correct the variable.") from error
+
+
+def _labels(kind: str, name: str) -> dict[str, str]:
+    """Return what tells a driver's series from another one's."""
+    return {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}

@@ -158,6 +158,11 @@ _COMMANDS: Final = (
         LazyCommand("write", "pipeline.cli.alerting:write_alerts"),
     ),
     group(
+        "metrics",
+        "Metrics of all drivers in one place.",
+        LazyCommand("serve", "pipeline.cli.metrics:serve_metrics"),
+    ),
+    group(
         "quarantine",
         "Refused rows.",
         LazyCommand("list", "pipeline.cli.quarantine:list_quarantine"),

@@ -237,6 +237,17 @@ def _telemetry_alerts() -> tuple[Alert, ...]:
             _FLEET_PAGE,
         ),
         Alert(
+            "TurnoutMetricsStale",
+            "ticket",
+            _STALE,
+            "2m",
+            "What is known of the fleet is incomplete",
+            "`turnout metrics serve` {{ if $labels.place }}cannot read {{ $labels.place }}"
+            "{{ else if $labels.kind }}gets no rows of {{ $labels.kind }} {{ $labels.cluster_group }}, which beats"
+            "{{ else }}does not answer{{ end }}: what other alerts need is missing. Rows of games are not affected.",
+            _FLEET_PAGE,
+        ),
+        Alert(
             "TurnoutWatchdog",
             "none",
             "vector(1)",
@@ -270,6 +281,14 @@ and on () (
   or
   sum(max by (state) (turnout_operations_open{state!="needs_human"})) > 0
 )"""
+
+# A place that cannot be read for 2 minutes, a driver whose rows do not come, or a bridge that does not answer.
+_STALE: Final = """\
+max by (place) (max_over_time(turnout_metrics_serve_up[2m])) == 0
+or
+0 * (max by (kind, cluster_group) (turnout_metrics_serve_driver_late) == 1)
+or
+max by (instance) (max_over_time(up{job="turnout",kind="bridge"}[2m])) == 0"""
 
 # The longest time between two looks, access.refresh_seconds, is an hour. Without a controller its own alert is enough.
 _ACCESS_UNKNOWN: Final = f"""\
