@@ -31,6 +31,9 @@ _MAKE_NOTHING: Final = frozenset(
 _READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})
 """Commands that look at tables in the folder, wherever the control store is."""
 
+_KEEP_LOOKING: Final = frozenset({"metrics serve"})
+"""Commands that run in an environment whose control store is away, and say so meanwhile."""
+
 _MARKS: Final = ("turnout.toml", "turnout.url", "control.db", "bronze")
 _STORE: Final = "TURNOUT_STORE__URL"
 _SHOWN: Final = 5
@@ -107,7 +110,8 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
     if name in _BEGIN | _MAKE_NOTHING:
         return folder
     if is_environment or (os.environ.get(_STORE) and name not in _READ_TABLES):
-        _require_store(folder)
+        if name not in _KEEP_LOOKING:
+            _require_store(folder)
         return folder
     near = sorted({str(each) for each in _nearby(folder)})
     named = f"Environments nearby: {', '.join(near[:_SHOWN])}. " if near else ""

@@ -79,6 +79,11 @@ def drops(values: str) -> tuple[str, str]:
     return 'turnout_listener_events_dropped_total{cluster_group="a",instance="a:1"}', values
 
 
+def bridge(name: str, values: str, **labels: str) -> tuple[str, str]:
+    shown = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return f'turnout_metrics_serve_{name}{{instance="b:1"{shown}}}', values
+
+
 def later(seconds: float, values: str) -> str:
     """Return a series that begins after a while."""
     return f"_x{steps(seconds) - 1} {values}"
@@ -449,8 +454,32 @@ SCENARIOS = [
         {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
     ),
     Scenario(
+        "a place that cannot be read and a driver whose rows do not come give a ticket, a bridge is no group",
+        [
+            bridge("up", flat(0, HOUR), place="process_sample"),
+            bridge("up", flat(1, HOUR), place="control_store"),
+            bridge("driver_late", flat(1, HOUR), kind="group", cluster_group="a"),
+            bridge("driver_late", flat(0, HOUR), kind="ingest"),
+            up(flat(1, HOUR), "bridge", "b"),
+        ],
+        {
+            105: [],
+            600: [
+                _fired("TurnoutMetricsStale", "ticket", place="process_sample"),
+                _fired("TurnoutMetricsStale", "ticket", kind="group", cluster_group="a"),
+            ],
+        },
+    ),
+    Scenario(
+        "a bridge that does not answer gives a ticket",
+        [up(f"{flat(1, 600)} {flat(0, HOUR)}", "bridge", "b"), INGESTED, judged(grows(1, HOUR + 600))],
+        {600: [], 960: [_fired("TurnoutMetricsStale", "ticket", instance="b:1")]},
+    ),
+    Scenario(
         "a blip of 60 seconds is silent everywhere",
         [
+            bridge("up", f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}", place="control_store"),
+            bridge("driver_late", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}", kind="ingest"),
             info(flat(1, HOUR)),
             status("FAILED", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
             status("STALLED", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),

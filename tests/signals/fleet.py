@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from listeners.bridge.families import Known, bridge_families
 from listeners.join import Pass
 from listeners.prometheus import Exposition, serve
 from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamState
-from listeners.totals import ControllerMetrics
+from listeners.totals import ControllerMetrics, MetricsSnapshot, SelfCounts
 
 GROUP = "a"
 NEIGHBOUR = "go_abcdefghijkl"
@@ -33,6 +34,7 @@ class Health:
     judged_ago: float = 0.0
     problems: int = 0
     drops: bool = False
+    is_late: bool = False  # the bridge gets no rows of the driver
     control: ControllerMetrics = field(
         default_factory=lambda: ControllerMetrics(
             is_controller_running=True,
@@ -62,6 +64,20 @@ class _Scraped(Collector):
         return ()
 
 
+class _Bridge(Collector):
+    """What `turnout metrics serve` says of its own reading."""
+
+    def __init__(self, is_late: Callable[[], bool]) -> None:
+        self._is_late = is_late
+
+    def collect(self) -> Iterator[Metric]:
+        nothing = MetricsSnapshot({}, None, {}, {}, None, SelfCounts())
+        yield from bridge_families(Known(nothing, {}, {}, {}, {("group", GROUP): self._is_late()}))
+
+    def describe(self) -> Sequence[Metric]:
+        return ()
+
+
 class Fleet:
     """Serves both processes with target files, as a driver and ingest do."""
 
@@ -75,6 +91,7 @@ class Fleet:
         self._stops = [
             self._serve(targets, f"group-{GROUP}", self._driver, self._report_driver),
             self._serve(targets, "ingest-main", self._ingest, self._report_ingest),
+            self._serve_bridge(targets),
         ]
 
     def take_new_game(self) -> None:
@@ -100,6 +117,14 @@ class Fleet:
     ) -> Callable[[], None]:
         registry = CollectorRegistry()
         registry.register(_Scraped(exposition, report))
+        return self._list(targets, name, registry)
+
+    def _serve_bridge(self, targets: Path) -> Callable[[], None]:
+        registry = CollectorRegistry()
+        registry.register(_Bridge(lambda: self._now().is_late))
+        return self._list(targets, "bridge-main", registry)
+
+    def _list(self, targets: Path, name: str, registry: CollectorRegistry) -> Callable[[], None]:
         port, stop = serve(registry)
         kind = name.partition("-")[0]
         labels = {"kind": kind, **({"cluster_group": GROUP} if kind == "group" else {})}

@@ -42,6 +42,7 @@ FAULTS: dict[str, Fault] = {
     "TurnoutAccessDrift": lambda fleet: fleet.set_control(drift={"extra": 2}),
     "TurnoutAccessUnknown": lambda fleet: fleet.set_control(access_read_at=time.time() - 8_000),
     "TurnoutListenerLagging": lambda fleet: fleet.set(drops=True),
+    "TurnoutMetricsStale": lambda fleet: fleet.set(is_late=True),
 }
 SILENCE = {  # alerts that processes raise which cannot be read: a machine that stalls for 0.3 s is silent for 3 minutes
     "TurnoutGroupDown", "TurnoutFleetUnhealthy", "TurnoutIngestStalled", "TurnoutSourceUnknown",

@@ -20,6 +20,8 @@ from docs import generate
 from docs.generate import commands
 from grants.applying.executor import Executor
 from listeners import families, metrics_schema
+from listeners.bridge import families as bridge
+from listeners.bridge.families import Known, Readings, bridge_families
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState
@@ -122,21 +124,26 @@ def listed_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.set_fleet({"group": 1}, 1.0, ("b",), {"a": True}, [("g", "a")])
     exposition.set_controller_metrics(CONTROLLER_METRICS)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
+    places = {"control_store": Readings(is_up=True, read_at=1.0, failures=0)}
+    known = Known(exposition.snapshot(), {}, places, {"stream_batch": 1.0}, {("group", "a"): False})
     return {
         family.name + ("_total" if family.type == "counter" else ""): (
             family.type,
             tuple(name for name in family.samples[0].labels if name != "le"),
         )
-        for family in exposition.collect()
+        for family in bridge_families(known)
     }
 
 
 def test_every_metric_has_an_entry_with_type_labels_and_unit() -> None:
     """docs/metrics.md names exactly the families a process can tell, each with type, labels and unit."""
-    source = Path(families.__file__).read_text("utf-8")
-    spelled = set(re.findall(r"""_(?:counter|gauge)\(\s*"(\w+)"|\{PREFIX\}(\w+)""", source))
+    spelled = set()
+    for module, prefix in ((families, ""), (bridge, "metrics_serve_")):
+        source = Path(str(module.__file__)).read_text("utf-8")
+        found = re.findall(r"""_(?:counter|gauge)\(\s*"(\w+)"|Family\(\s*f"\{(?:PREFIX|_SERVE)\}(\w+)""", source)
+        spelled |= {families.PREFIX + prefix + (a or b) for a, b in found}
     reported = listed_metrics()
-    assert {families.PREFIX + (a or b) for a, b in spelled} == {name.removesuffix("_total") for name in reported}
+    assert spelled == {name.removesuffix("_total") for name in reported}
     text = entries(page("metrics.md"), "###")
     assert sorted(reported) == sorted(text)
     for name, (kind, labels) in reported.items():
@@ -157,6 +164,10 @@ _TYPES = {
     pa.date32(): "date",
     pa.timestamp("us", "UTC"): "timestamp",
     pa.map_(pa.string(), pa.int64()): "map of string to long",
+    pa.map_(pa.string(), pa.float64()): "map of string to double",
+    pa.list_(metrics_schema.QUERY): (
+        "list of struct of query: string, input_rows: long, durations: map of string to long"
+    ),
     pa.list_(pa.int32()): "list of int",
     BRONZE.field("headers").type: "list of struct of key: string, value: binary",
 }
