@@ -127,7 +127,7 @@ def is_heard(watched: Watched) -> bool:
 
 
 def test_a_driver_whose_rows_do_not_come_is_late(world: BridgeWorld, watched: Watched) -> None:
-    """A driver that beats in the store while its rows stay away is late, which an alert reports; counters are absent."""
+    """A driver that beats while its rows stay away is late, which an alert reports; its counters are absent."""
     world.group._tables.add = lambda item: None  # type: ignore[method-assign]
     world.beat()
     key = ("turnout_metrics_serve_driver_late", frozenset({("kind", "group"), ("cluster_group", GROUP)}))

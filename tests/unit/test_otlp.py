@@ -192,7 +192,7 @@ def test_headers_that_cannot_be_read_are_not_shown(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("address", ["http://ann:s3cr3t@host", "ftp://host", "host:4318", "http://host?token=s3cr3t"])
 def test_an_endpoint_with_a_secret_is_refused(tmp_path: Path, address: str) -> None:
     """An endpoint is an address alone: a password in it would appear in logs, and the refusal does not show it."""
-    with pytest.raises(Refused, match="metrics.otlp_endpoint") as refusal:
+    with pytest.raises(Refused, match=r"metrics\.otlp_endpoint") as refusal:
         load(tmp_path, {"TURNOUT_METRICS__OTLP_ENDPOINT": address})
     assert "s3cr3t" not in str(refusal.value)
     settings, _ = load(tmp_path, {"TURNOUT_METRICS__OTLP_ENDPOINT": "https://otlp.example.com:4318/base"})
