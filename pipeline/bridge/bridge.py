@@ -59,7 +59,7 @@ class Bridge(Collector):
     """All drivers' metrics as one collector. Any thread may call it; `close` ends its own threads."""
 
     def __init__(self, settings: Settings, paths: Paths, registry: CollectorRegistry) -> None:
-        """Begin to count; reads nothing until somebody wants it."""
+        """Begin to count; reads nothing until a scrape wants it."""
         self._settings, self._paths = settings, paths
         self._engine: Engine | None = None
         metrics, self.began_at = settings.metrics, time.time()
@@ -202,7 +202,7 @@ def _state(row: GameRow) -> StreamState | None:
 
 
 def _beating(fleet: Fleet, groups: Mapping[str, GroupTotals], limit: float) -> dict[str, GroupTotals]:
-    """Return the groups with their newest heartbeats, those included of which only the control store tells."""
+    """Return the groups with their newest heartbeats, also of groups that only the control store has."""
     beats = {
         each.name: each.heartbeat_at
         for each in fleet.drivers

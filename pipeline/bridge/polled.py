@@ -1,4 +1,4 @@
-"""One place that is read when somebody wants it, at most once in a while, on a thread of its own.
+"""Reads one place on demand, at most once in a while, on a thread of its own.
 
 However many scrapes ask, one reading serves them; a place that hangs keeps nobody longer than they want to wait.
 """
@@ -28,7 +28,7 @@ class Reading(Generic[_T]):
 
 
 class Polled(Generic[_T]):
-    """Reads a place again where somebody wants it and the last reading began `every_seconds` ago or earlier."""
+    """Reads a place again on demand, where the last reading began `every_seconds` ago or earlier."""
 
     def __init__(self, place: str, read: Callable[[], _T], every_seconds: float) -> None:
         self.place = place

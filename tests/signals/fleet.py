@@ -65,7 +65,7 @@ class _Scraped(Collector):
 
 
 class _Bridge(Collector):
-    """What `turnout metrics serve` says of its own reading."""
+    """The series of `turnout metrics serve` about its own reading."""
 
     def __init__(self, is_late: Callable[[], bool]) -> None:
         self._is_late = is_late

@@ -96,7 +96,7 @@ def test_the_bridge_says_what_the_drivers_say(world: BridgeWorld, watched: Watch
 
 
 def test_drivers_are_told_apart_by_the_labels_of_their_targets(world: BridgeWorld, watched: Watched) -> None:
-    """What each driver counts of its own telemetry has the labels that a scrape adds, as the rules expect."""
+    """Each driver's counts of its own telemetry have the labels that a scrape adds, as the rules expect."""
     world.beat()
     labels = {frozenset({("kind", "ingest")}), frozenset({("kind", "group"), ("cluster_group", GROUP)})}
     until(lambda: labels <= {key[1] for key in watched.scrape() if key[0] == "turnout_outbox_items"}, "not told apart")
@@ -105,7 +105,7 @@ def test_drivers_are_told_apart_by_the_labels_of_their_targets(world: BridgeWorl
 def test_a_fleet_that_falls_silent_vanishes(
     world: BridgeWorld, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What drivers said before they fell silent is absent, never frozen; the judgement says that they are down."""
+    """Numbers from before a driver fell silent are absent, never frozen; the judgement says that it is down."""
     world.work()
     world.beat()
     until(lambda: len(watched.drivers()) > 100 and is_heard(watched), "the drivers are never heard")
@@ -166,7 +166,7 @@ def test_many_scrapes_are_one_reading(world: BridgeWorld, watched: Watched, monk
     assert [place._began for place in watched.bridge._places] == read
 
 
-def test_places_that_are_away_are_said_and_nothing_of_them_is_frozen(tmp_path: Path) -> None:
+def test_a_place_that_is_away_is_named_and_nothing_of_it_is_frozen(tmp_path: Path) -> None:
     """Without any store the bridge knows nothing and says so; tables that are not there yet are no error."""
     watched = Watched(Settings(), Paths(tmp_path))
     found = watched.scrape()
