@@ -22,6 +22,8 @@ BATCH_ROWS: Final = 5_000  # most rows of one commit
 CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
 _LOG_RETENTION: Final = "interval 3 days"  # a commit every few seconds would fill the log's folder
 
+_OURS: Final = {"turnout": "metrics"}  # the mark of our commits, see pipeline.delta.foreign
+
 _log = logging.getLogger(__name__)
 
 
@@ -150,7 +152,9 @@ class _Writer:
                     delta,
                     batch.data,
                     mode="append",
-                    commit_properties=CommitProperties(app_transactions=[transaction], max_commit_retries=30),
+                    commit_properties=CommitProperties(
+                        app_transactions=[transaction], custom_metadata=_OURS, max_commit_retries=30
+                    ),
                 )
             self._open, self._tried = None, False
 
@@ -194,6 +198,7 @@ class _Writer:
                         "delta.logRetentionDuration": _LOG_RETENTION,
                     },
                     storage_options=options,
+                    commit_properties=CommitProperties(custom_metadata=_OURS),
                 )
             except DeltaError as error:
                 try:

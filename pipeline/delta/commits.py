@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from pipeline.delta.foreign import marked
 from pipeline.delta.log import commits_after
 from pipeline.delta.table import QUIET, DataFile
 from pipeline.failpoints import effect
@@ -75,11 +76,7 @@ def _read_back(
 ) -> Iterator[CommitProperties]:
     """Give a commit an id, and look for it where the commit failed by its reply: that alone may be lost."""
     own = str(uuid.uuid4())
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, version) for app, version in transactions.items()],
-        custom_metadata={"turnout": note, "txnId": own},
-        max_commit_retries=_ONCE,
-    )
+    properties = marked(note, transactions, custom_metadata={"txnId": own}, max_commit_retries=_ONCE)
     seen = table.version()
     try:
         yield properties

@@ -8,6 +8,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import Schema
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from pipeline.delta.foreign import marked
 from pipeline.errors import is_panic
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
@@ -53,6 +54,7 @@ def create(folder: Location, columns: pa.Schema, description: str | None = None)
                 mode="ignore",
                 description=description,
                 storage_options=folder.options,
+                commit_properties=marked("table created"),
             )
     except CommitFailedError as error:
         try:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipeline.delta.foreign import ENGINE
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
@@ -92,7 +93,7 @@ def _actions(old: Sequence[TableFile], new: Sequence[DataFile], operation: str) 
     partition = dict(old[0].partition)
     # The age of the rows, not of the file, so that files sorted by age keep their neighbours.
     newest_ms = max(file.modified_ms for file in old)
-    info = {"timestamp": now_ms, "operation": operation, "engineInfo": "turnout", "isBlindAppend": False}
+    info = {"timestamp": now_ms, "operation": operation, "engineInfo": ENGINE, "isBlindAppend": False}
     removes = [
         {
             "path": file.path,

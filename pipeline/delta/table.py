@@ -5,6 +5,7 @@ what was read to what the caller says, or fails with `TableConflict` (law L4).
 """
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -15,18 +16,20 @@ from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake import DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from pipeline.delta import parquet
+from pipeline.delta import foreign, parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
+
+_log = logging.getLogger("turnout")
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
@@ -115,9 +118,14 @@ class CursorTable:
     Threads that share it take turns. Another process may write to the same table at any time.
     """
 
-    def __init__(self, path: Location, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
+    def __init__(
+        self, path: Location, table: DeltaTable, app_id: str, checkpoint_interval: int, *, guarded: bool = False
+    ) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
+        self._guarded = guarded
+        self._foreign: list[foreign.ForeignCommit] = []  # that were read, and not yet judged
+        self._accepts = False
         # A commit's number follows from the last read, so commits are numbered one after the other.
         self._lock = threading.RLock()
         self._app_id = app_id
@@ -132,12 +140,20 @@ class CursorTable:
         self._seen_at = 0.0
         self._held: dict[int, Sequence[Action]] = {}
         self._adopt(table)
+        if guarded:
+            self._foreign = foreign.commits_of_others(path, self._version, 0)
 
     @classmethod
-    def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10) -> Self | None:
-        """Open a table, or return None where there is none."""
+    def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10, *, guarded: bool = False) -> Self | None:
+        """Open a table, or return None where there is none.
+
+        A guarded table belongs to turnout alone: a change of another writer stops the next commit (`require_own`).
+
+        Raises:
+            ForeignChange: a feature of another writer keeps delta-rs from opening a guarded table.
+        """
         try:
-            return cls(path, open_table(path), app_id, checkpoint_interval)
+            return cls(path, _opened(path, guarded=guarded), app_id, checkpoint_interval, guarded=guarded)
         except TableNotFoundError:
             return None
 
@@ -149,15 +165,17 @@ class CursorTable:
         app_id: str,
         checkpoint_interval: int = 10,
         description: str | None = None,
+        *,
+        guarded: bool = False,
     ) -> Self:
-        """Open a table, creating it with these columns where there is none."""
-        existing = cls.open(path, app_id, checkpoint_interval)
+        """Open a table, creating it with these columns where there is none; see `open`."""
+        existing = cls.open(path, app_id, checkpoint_interval, guarded=guarded)
         if existing is not None:
             return existing
         with effect("make_folder"):
             path.make()
         table = create(path, schema, description)
-        return cls(path, table, app_id, checkpoint_interval)
+        return cls(path, table, app_id, checkpoint_interval, guarded=guarded)
 
     @property
     def version(self) -> int:
@@ -188,24 +206,67 @@ class CursorTable:
             return None if version is None else int(version)
 
     def refresh(self) -> None:
-        """Read what others have committed."""
+        """Read what others have committed.
+
+        Raises:
+            ForeignChange: see `require_own`.
+        """
         with self._lock:
             self._follow()
+            self.require_own()
+
+    def require_own(self) -> None:
+        """Check that no other writer has changed a guarded table, by the commits that were read for other reasons.
+
+        Foreign commits that change nothing are logged. Those that do are reported once: the caller parks the game, and
+        goes on only after a person's decision. A table with features of another writer is refused each time.
+
+        Raises:
+            ForeignChange: another writer has changed files, schema or protocol.
+        """
+        if not self._guarded:
+            return
+        with self._lock:
+            if self._accepts:
+                self._follow()
+            found, self._foreign = self._foreign, []
+            accepted, self._accepts = self._accepts, False
+            for each in found:
+                _log.warning("%s: foreign commit: %s", self.path.name, each)
+            changes = [each for each in found if each.changes]
+            if changes and not accepted:
+                raise foreign.refusal(self.path, changes)
+            if not self._plain and (refused := foreign.refused_features(self.path, self._table)) is not None:
+                raise refused
+
+    def accept_foreign(self) -> None:
+        """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
+        self._accepts = True
 
     def _follow(self) -> None:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
-            self._adopt(open_table(self.path))
+            self._adopt_newest()
             return
         for version, actions in commits_after(self.path, self._version):
+            if self._guarded:
+                commit = foreign.foreign_commit(version, actions, lambda: self._table)
+                self._foreign += [] if commit is None else [commit]
             if any("metaData" in action or "protocol" in action for action in actions):
-                self._adopt(open_table(self.path))
+                self._adopt_newest(version)
                 return
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
             self._version = version
             self._hold(version, actions)
         if not has_version(self.path, self._version):
-            self._adopt(open_table(self.path))  # log cleanup has removed the end of this view
+            self._adopt_newest()  # log cleanup has removed the end of this view
         self._seen_at = time.time()
+
+    def _adopt_newest(self, seen: int | None = None) -> None:
+        """Read the table as it is now, and of a guarded one the commits after `seen`, by default its version here."""
+        seen = self._version if seen is None else seen
+        self._adopt(_opened(self.path, guarded=self._guarded))
+        if self._guarded:
+            self._foreign += foreign.commits_of_others(self.path, self._version, seen)
 
     def _hold(self, version: int, actions: Sequence[Action]) -> None:
         """Keep a commit for the next checkpoint, where each that is read again costs a request."""
@@ -242,16 +303,20 @@ class CursorTable:
                 fields = [field for field in Schema.from_arrow(target).fields if field.name in missing]
                 try:
                     with effect("add_columns"):
-                        table.alter.add_columns(fields, post_commithook_properties=QUIET)
+                        table.alter.add_columns(
+                            fields,
+                            commit_properties=foreign.marked("columns added"),
+                            post_commithook_properties=QUIET,
+                        )
                 except CommitFailedError:
                     seen = table.version()
-                    self._adopt(open_table(self.path))
+                    self._adopt_newest()
                     if retries == 0 or self._version == seen:
                         raise  # no other writer was first: storage or the table's features are the cause
                     retries -= 1
                     continue
                 hit("in_schema_change")
-                self._adopt(open_table(self.path))
+                self._adopt_newest()
                 return True
             return False
 
@@ -269,8 +334,10 @@ class CursorTable:
 
         Raises:
             TableConflict: the cursor is no longer `expected`; nothing was added.
+            ForeignChange: another writer has changed a guarded table; nothing was added.
         """
         with self._lock:
+            self.require_own()
             if abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:
                 self.refresh()  # log cleanup may have removed the commits after so old a view
             self._require(expected)
@@ -304,7 +371,7 @@ class CursorTable:
         """Commit by writing the next log file; on a conflict read the other commits and try the next number."""
         now_ms = int(time.time() * 1000)
         actions: list[Action] = [
-            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", **note}},
+            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": foreign.ENGINE, **note}},
             *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
             *(file.to_action(now_ms) for file in files),
         ]
@@ -323,10 +390,8 @@ class CursorTable:
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
         """Commit through delta-rs, which supports every protocol."""
         now_ms = int(time.time() * 1000)
-        properties = CommitProperties(
-            app_transactions=[Transaction(name, version) for name, version in transactions.items()],
-            custom_metadata=dict(note),
-            max_commit_retries=_COMMIT_RETRIES,
+        properties = foreign.marked(
+            "rows added", transactions, custom_metadata=dict(note), max_commit_retries=_COMMIT_RETRIES
         )
         with effect("commit_by_delta_rs"):
             self._table.create_write_transaction(
@@ -348,6 +413,18 @@ class CursorTable:
             self._adopt(open_table(self.path))
             with effect("write_checkpoint"):
                 self._table.create_checkpoint()
+
+
+def _opened(path: Location, *, guarded: bool) -> DeltaTable:
+    try:
+        return open_table(path)
+    except TableNotFoundError:
+        raise
+    except DeltaError as error:
+        refused = foreign.refused_opening(path) if guarded else None
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:

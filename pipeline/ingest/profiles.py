@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.bronze import PROFILE, profile_texts
+from pipeline.delta.foreign import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -94,5 +95,7 @@ class Profiles:
         name = f"{PROFILE}{number}"
         if name not in open_table(bronze.path).metadata().configuration:
             with effect("set_properties"):
-                open_table(bronze.path).alter.set_table_properties({name: text}, raise_if_not_exists=False)
+                open_table(bronze.path).alter.set_table_properties(
+                    {name: text}, raise_if_not_exists=False, commit_properties=marked("profile kept")
+                )
             bronze.refresh()

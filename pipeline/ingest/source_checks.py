@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
+from pipeline.delta.foreign import marked
 from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
@@ -143,7 +144,8 @@ def forget_refused(quarantine: Location, first: int, last: int | None = None) ->
         newest = pc.max(pc.fill_null(stats.column("max.seq"), first)).as_py()
         if newest is None or newest < first:
             return
-    table.delete(f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}")
+    where = f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}"
+    table.delete(where, commit_properties=marked("refused rows removed"))
 
 
 def _identity(

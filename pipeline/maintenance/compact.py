@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.delta import parquet
+from pipeline.delta.foreign import marked
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import QUIET, DataFile, discard
@@ -125,7 +126,10 @@ def merge_by_delta_rs(path: Location, wanted: Maintenance, report: TableReport) 
     hit("in_maintenance")
     with effect("compact_by_delta_rs"):
         done = open_table(path).optimize.compact(
-            target_size=target, max_concurrent_tasks=1, post_commithook_properties=QUIET
+            target_size=target,
+            max_concurrent_tasks=1,
+            commit_properties=marked("small files merged"),
+            post_commithook_properties=QUIET,
         )
     hit("in_maintenance")
     report.files_merged += done["numFilesRemoved"]

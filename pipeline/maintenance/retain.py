@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
+from pipeline.delta.foreign import marked
 from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
@@ -37,7 +38,7 @@ def keep_transactions(path: Location, report: TableReport) -> None:
     if retention is None or retention == _NEVER:
         return
     with effect("set_properties"):
-        table.alter.set_table_properties({_EXPIRY: _NEVER})
+        table.alter.set_table_properties({_EXPIRY: _NEVER}, commit_properties=marked("transactions kept"))
     report.notes.append(
         f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
         f"{_NEVER!r}. Find out who set it, and run turnout verify."
@@ -51,7 +52,9 @@ def expire_days(path: Location, first_day: date, report: TableReport) -> None:
     if not old:
         return
     with effect("remove_rows"):
-        table.delete(f"event_date < '{day}'", post_commithook_properties=QUIET)
+        table.delete(
+            f"event_date < '{day}'", commit_properties=marked("old days removed"), post_commithook_properties=QUIET
+        )
     report.rows_removed += sum(file.rows or 0 for file in old)
 
 
@@ -97,7 +100,13 @@ def clean_files(path: Location, now: float, retention_seconds: float, report: Ta
     if not is_plain(table):
         hours = int(retention_seconds // 3600)
         with effect("delete_data_file"):
-            gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=False)
+            gone = table.vacuum(
+                hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=False,
+                commit_properties=marked("old files deleted"),
+            )
         report.files_deleted += len(gone)
         return
     living = {spelled for file in table_files(table) for spelled in (file.path, unquote(file.path))}

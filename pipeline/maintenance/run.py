@@ -120,6 +120,8 @@ def _small(path: Location, order: Sequence[str], wanted: Maintenance) -> Merge:
         table = open_table(path)
         if is_plain(table):
             merge_by_age(path, table, order, wanted, report)
+        elif path.is_far:
+            report.notes.append("another writer changed its protocol: files are not merged")
         else:
             merge_by_delta_rs(path, wanted, report)
 

@@ -18,6 +18,7 @@ from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.columns import json_of
 from pipeline.delta.errors import DeltaError
+from pipeline.delta.foreign import ENGINE
 from pipeline.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
@@ -108,7 +109,7 @@ def publish(
     """Restart the log with these files and transactions; return False where others have written to it since."""
     now_ms, version = int(time.time() * 1000), remains.version + 1
     new = {file.path for file in files}
-    info: Action = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", "turnout": note, _BEGINS: True}
+    info: Action = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": ENGINE, ENGINE: note, _BEGINS: True}
     old = {quote(unquote(path)) if path not in remains.paths else path for path in remains.paths | _data_files(folder)}
     actions: list[Action] = [
         {"commitInfo": info},

@@ -44,7 +44,9 @@ class FailureLog:
         for key, failure in failures.items():
             if failure.kind != "expected":
                 self._failed(key, failure, now)
-            if key in parked:
+            if key in parked and failure.parks:
+                _log.error("%s: parked until a person has looked at it; then run `turnout repair retry`", key)
+            elif key in parked:
                 _log.error("%s: parked, its retries are used up; run `turnout repair retry`", key)
         for key in self._failing.keys() & committed:
             before = self._failing.pop(key)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
+from pipeline.delta.foreign import ForeignChange
 from pipeline.reasons import innermost
 from pipeline.store.database.states import FailureClass
 from pipeline.store.stream_control import StreamControl
@@ -32,6 +33,7 @@ class Failure:
     kind: FailureClass
     evidence: str
     may_quote: bool = False  # the evidence may hold a value of a row, so keep it out of logs
+    parks: bool = False  # only a person can remove the cause: no retry, and no other stream's failure excuses it
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
@@ -58,7 +60,8 @@ def failed(
     """Return the decision after a failure; `dice` in [0, 1) spreads the retries of many streams.
 
     An expected failure is retried at once. Others wait 5 s, doubled each time up to 300 s, with full jitter, and use up
-    the budget of their class; `charged` is False where many streams share the cause.
+    the budget of their class; `charged` is False where many streams share the cause. A failure that `parks` needs no
+    budget.
     """
     if failure.kind == "expected":
         return decision
@@ -72,8 +75,13 @@ def failed(
         evidence=failure.evidence,
         failed_at=now,
         retry_at=now + longest * (0.5 + dice / 2),
-        parked_at=now if failures >= BUDGET[failure.kind] else None,
+        parked_at=now if failure.parks or failures >= BUDGET[failure.kind] else None,
     )
+
+
+def is_foreign(decision: StreamControl) -> bool:
+    """Return whether a stream is parked because another writer has changed its table."""
+    return decision.parked_at is not None and (decision.evidence or "").startswith(f"{ForeignChange.__name__}: ")
 
 
 def succeeded(decision: StreamControl) -> StreamControl:
@@ -97,4 +105,5 @@ def classify(error: BaseException) -> FailureClass:
 
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an exception of a stream's own work."""
-    return Failure(classify(error), f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT])
+    evidence = f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT]
+    return Failure(classify(error), evidence, parks=isinstance(error, ForeignChange))

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
 
+from pipeline.delta.foreign import ForeignChange
 from pipeline.errors import first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
@@ -81,6 +82,8 @@ class Roster:
                 let_go(self._engine, self._lease, over)
             for key in over:
                 self._leaving.pop(key, None)
+            with self._lock:
+                unreadable.update(self._unrecorded())
             if unreadable:
                 self.settle(unreadable, (), len(assignments))
 
@@ -169,6 +172,7 @@ class Roster:
                 if stream is None:
                     continue  # it was moved away meanwhile
                 stream.behind = True
+                stream.unrecorded = failure if failure.parks else None
                 stream.held_up = stream.held_up or failure.kind != "expected"  # that one is retried at once
                 charged = not lanes.is_shared(alike[failure.kind], carried)
                 dice = random.random()  # noqa: S311 - spreads retries, no secret
@@ -183,6 +187,13 @@ class Roster:
             parked = {key for key, decision in changed.items() if decision.parked_at is not None}
             self._failure_log.note(failures, committed, parked, time.monotonic())
         record_failures(self._engine, changed)
+        with self._lock:
+            for key in changed.keys() & self.streams.keys():
+                self.streams[key].unrecorded = None
+
+    def _unrecorded(self) -> dict[str, Failure]:
+        """Return the failures that park a stream and were not stored: the control store was away."""
+        return {key: each.unrecorded for key, each in self.streams.items() if each.unrecorded is not None}
 
     def _held(self) -> Held:
         if self._lease is None:
@@ -198,6 +209,7 @@ class Roster:
         for key in assignments.keys() & self._leaving.keys():
             self.streams[key] = self._leaving.pop(key)
         held, now = self.streams, time.time()
+        foreign = {key for key, stream in held.items() if lanes.is_foreign(stream.decision)}
         failures: dict[str, Failure] = {}
         new = [
             each
@@ -217,6 +229,9 @@ class Roster:
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)
             stream.decision = decisions.get(key, StreamControl())
+            if key in foreign and stream.decision.parked_at is None and stream.unrecorded is None:
+                stream.accept_foreign()
+                failures.pop(key, None)
             stream.held_up = stream.held_up or not lanes.may_run(stream.decision, now)
         # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
@@ -232,6 +247,13 @@ class Roster:
         stream.read_since = time.time()
         try:
             stream.open()
+            if stream.table is not None:
+                stream.table.require_own()
+        except ForeignChange as change:
+            _log.warning("%s: %s", stream.game_key, change)
+            stream.unreadable = stream.table is None
+            stream.behind = True
+            return stream, failure_of(change)
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             _log.warning("%s: its table at %s cannot be opened: %s", stream.game_key, path, first_line(error))
             stream.unreadable = stream.behind = True

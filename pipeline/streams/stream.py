@@ -14,12 +14,14 @@ from listeners.sample import Lane
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
+from pipeline.delta.foreign import ForeignChange
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes
+from pipeline.streams.lanes import Failure
 from pipeline.streams.needs import Waiting, is_indexed, is_open
 from pipeline.streams.writing.writers import GameTable, Writer
 
@@ -57,6 +59,7 @@ class Stream:
     # Rows with an earlier source time waited until this driver took the stream on, or for an outage of it to end.
     read_since: float = -math.inf
     held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
+    unrecorded: Failure | None = None  # a failure that parks it, and that the control store may not have yet
 
     @property
     def lane(self) -> Lane:
@@ -115,6 +118,7 @@ class Stream:
 
         Raises:
             TableConflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
+            ForeignChange: another writer has changed the table; nothing was added.
         """
         if self.table is None:
             self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
@@ -127,11 +131,16 @@ class Stream:
         table.add_missing_columns(target)
         try:
             table.commit(files, expected.cursor or None, cursor)
-        except TableConflict:
+        except (TableConflict, ForeignChange):
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor
         self.waits = None
+
+    def accept_foreign(self) -> None:
+        """Go on behind what other writers have committed: a person has let the parked stream run again."""
+        if self.table is not None:
+            self.table.accept_foreign()
 
     def resumed(self, now: float) -> None:
         """Note that rows have landed: where the stream was held up, that has ended now."""

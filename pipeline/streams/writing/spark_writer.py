@@ -74,6 +74,12 @@ class SparkTable:
             self._transactions = _transactions(snapshot)
             self._schema = str(snapshot.schema().json())
 
+    def require_own(self) -> None:
+        """Check nothing: Spark's Delta shares its tables with other writers by the catalog or the file system."""
+
+    def accept_foreign(self) -> None:
+        """Do nothing: no commit of another writer is refused."""
+
     def add_missing_columns(self, target: pa.Schema) -> bool:
         """Add the target's columns and struct members that the table lacks; return whether it lacked any.
 
@@ -145,7 +151,7 @@ class SparkTable:
     def _append(self, rows: DataFrame, options: Mapping[str, str]) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_COMMITS)
         with effect("commit_by_spark"):
-            rows.write.format("delta").mode("append").options(**options).save(str(self._path))
+            rows.write.format("delta").mode("append").options(userMetadata="turnout", **options).save(str(self._path))
 
     def _check_between(self, seen: int, expected: int | None, cursor: int) -> None:
         """Check that no other owner moved the cursor, but less far, between our read and our commit.

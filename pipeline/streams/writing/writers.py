@@ -33,6 +33,16 @@ class GameTable(Protocol):
     def refresh(self) -> None:
         """Read what others have committed."""
 
+    def require_own(self) -> None:
+        """Check that no other writer has changed the table, by commits that were read for other reasons.
+
+        Raises:
+            ForeignChange: another writer has, and no person has decided yet.
+        """
+
+    def accept_foreign(self) -> None:
+        """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
+
     def add_missing_columns(self, target: pa.Schema, /) -> bool:
         """Add the target's columns and struct members that the table lacks; return whether it lacked any."""
 
@@ -60,18 +70,23 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectWriter:
-    """Tasks write into the tables' own folders, and the driver commits without Spark."""
+    """Tasks write into the tables' own folders, and the driver commits without Spark.
+
+    In an object store nobody else may commit to them: no lock is shared with others there.
+    """
 
     folder: Location
     checkpoint_interval: int  # commits between two checkpoints of a table
 
     def open(self, path: Location, app_id: str) -> CursorTable | None:
         """Open a table, or return None where there is none."""
-        return CursorTable.open(path, app_id, self.checkpoint_interval)
+        return CursorTable.open(path, app_id, self.checkpoint_interval, guarded=path.is_far)
 
     def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> CursorTable:
         """Open a table, creating it with these columns where there is none."""
-        return CursorTable.create(path, target, app_id, self.checkpoint_interval, description=description)
+        return CursorTable.create(
+            path, target, app_id, self.checkpoint_interval, description=description, guarded=path.is_far
+        )
 
 
 def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, holds: Holds) -> Writer:

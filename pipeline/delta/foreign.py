@@ -1,0 +1,255 @@
+"""Commits of others to a table that only turnout should write to: which they are, what they change, and the way back.
+
+Every commit of ours has a mark. An object store has no lock that a workspace and turnout share, so a commit of another
+writer there is a fault of rights; in a folder it is none (law L4). A mark is no proof of origin: it can be imitated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.schema import Schema
+
+from pipeline.delta.log import Action, is_plain, listed_commits, read_commit
+from pipeline.errors import Refused
+from pipeline.storage.location import Location
+
+ENGINE: Final = "turnout"
+"""The engine that our own commits name, and the key of our mark in those that delta-rs writes for us."""
+
+_APPS: Final = "turnout/"  # how the names of our Delta transactions begin
+_MOST: Final = 20  # commits that are read to find the last of a driver
+_LETTERS: Final = 60  # of a foreign name that people see
+
+_LEGACY: Final[Mapping[int, tuple[str, ...]]] = {
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+"""The features that a writer version before 7 brings (Delta's protocol, "Valid Feature Names in Table Features")."""
+
+_PLAIN: Final = frozenset({"appendOnly", "invariants"})  # of every table of writer version 2
+
+
+class ForeignChange(Refused):
+    """Another writer has changed a game's table: no driver goes on before a person has decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit without our mark."""
+
+    version: int
+    operation: str
+    engine: str
+    user: str  # empty where the commit does not say
+    at: str  # UTC, empty where the commit does not say
+    changes: tuple[str, ...]  # of files, schema or protocol; empty: nothing that matters to a driver
+    features: tuple[str, ...] = ()  # that its protocol has and a plain table lacks
+
+    def __str__(self) -> str:
+        who = f" as {self.user}" if self.user else ""
+        when = f" at {self.at}" if self.at else ""
+        what = " and ".join(self.changes) or "changed neither files nor schema nor protocol"
+        return f"version {self.version}, {self.operation} by {self.engine}{who}{when}, {what}"
+
+    def way_back(self, table: Location) -> str:
+        """Return the statement that takes its change back, for a person who may write to the table."""
+        name = f"delta.`{table.uri}`"
+        if self.features:
+            others = f" (and {', '.join(self.features[1:])})" if self.features[1:] else ""
+            return f"ALTER TABLE {name} DROP FEATURE {self.features[0]} TRUNCATE HISTORY{others}"
+        return f"RESTORE TABLE {name} TO VERSION AS OF {self.version - 1}"
+
+
+def marked(note: str, transactions: Mapping[str, int] | None = None, **more: Any) -> CommitProperties:
+    """Return the properties of a commit that delta-rs writes for us; `note` says what it does.
+
+    `more` are further properties of delta-rs, with `custom_metadata` beside the mark.
+    """
+    metadata = {ENGINE: note, **more.pop("custom_metadata", {})}
+    apps = [Transaction(app, version) for app, version in (transactions or {}).items()]
+    return CommitProperties(custom_metadata=metadata, app_transactions=apps or None, **more)
+
+
+def is_ours(actions: Sequence[Action]) -> bool:
+    """Return whether turnout made a commit, by any of its writers."""
+    info = _info(actions)
+    if info.get("engineInfo") == ENGINE or ENGINE in info or str(info.get("userMetadata", "")).startswith(ENGINE):
+        return True
+    return info.get("operation") == "WRITE" and _moves_cursor(actions)
+
+
+def foreign_commit(
+    version: int, actions: Sequence[Action], before: Callable[[], DeltaTable | None]
+) -> ForeignCommit | None:
+    """Return what a commit of another writer changes, None of a commit of ours and of the table's first.
+
+    `before` opens the table as it was before the commit, None where nobody can: its schema then counts as changed.
+    """
+    if version == 0 or is_ours(actions):
+        return None
+    info = _info(actions)
+    metadata = next((each["metaData"] for each in actions if "metaData" in each), None)
+    protocol = next((each["protocol"] for each in actions if "protocol" in each), None)
+    changes = [*_files(actions)]
+    if metadata is not None and _has_other_schema(metadata, before()):
+        changes.append("changed the schema")
+    features = () if protocol is None else _features(protocol)
+    if protocol is not None:
+        changes.append(f"changed the protocol ({', '.join(features) or 'no new feature'})")
+    return ForeignCommit(
+        version=version,
+        operation=_short(info.get("operation")) or "an operation without a name",
+        engine=_short(info.get("engineInfo")) or "an unknown engine",
+        user=_short(info.get("userName") or info.get("userId")),
+        at=_moment(info.get("timestamp")),
+        changes=tuple(changes),
+        features=features,
+    )
+
+
+def commits_of_others(table: Location, newest: int, seen: int) -> list[ForeignCommit]:
+    """Return the foreign commits up to `newest` that no driver has followed yet, in order.
+
+    They are those above `seen` and above the last commit with a cursor of ours: its driver had read the ones before. A
+    request for each commit, as a rule for one; at most 20, and none below the end of a log that was cut.
+    """
+    found = []
+    for version in range(newest, max(seen, 0, newest - _MOST), -1):
+        actions = read_commit(table, version)
+        if actions is None or (is_ours(actions) and _moves_cursor(actions)):
+            break
+        each = foreign_commit(version, actions, lambda: _opened(table, version - 1))  # noqa: B023 - called at once
+        found += [] if each is None else [each]
+    return found[::-1]
+
+
+def newest_foreign(table: Location, most: int) -> list[ForeignCommit]:
+    """Return the foreign ones of a log's newest commits, in order; a listing, and a request for each.
+
+    Raises:
+        DeltaError: a commit is damaged.
+    """
+    versions = sorted(listed_commits(table))[-most:]
+    read = ((version, read_commit(table, version)) for version in versions)
+    each = (
+        foreign_commit(version, actions, lambda: _opened(table, version - 1))  # noqa: B023 - called at once
+        for version, actions in read
+        if actions is not None
+    )
+    return [commit for commit in each if commit is not None]
+
+
+def refusal(table: Location, commits: Sequence[ForeignCommit]) -> ForeignChange:
+    """Return why a game's driver does not go on, from foreign commits that change something."""
+    first, more = commits[0], len(commits) - 1
+    others = f" ({more} more after it)" if more else ""
+    rebuilt = "" if first.features else f" or run `turnout repair rebuild {table.name}`"
+    return ForeignChange(
+        f"Another writer committed to the table: {first}{others}. Take it back with {first.way_back(table)}{rebuilt}; "
+        f"then run `turnout repair retry {table.name}`."
+    )
+
+
+def refused_features(table: Location, opened: DeltaTable) -> ForeignChange | None:
+    """Return why a table with features is not written to, None where the features are ours.
+
+    Raises:
+        DeltaError: a commit is damaged.
+    """
+    if is_plain(opened):
+        return None
+    protocol = opened.protocol()
+    stated = {
+        "minWriterVersion": protocol.min_writer_version,
+        "readerFeatures": protocol.reader_features,
+        "writerFeatures": protocol.writer_features,
+    }
+    return _refused_protocol(table, _features(stated))
+
+
+def refused_opening(table: Location) -> ForeignChange | None:
+    """Return why delta-rs cannot open a table, where a feature of another writer is the cause."""
+    return _refused_protocol(table, None)
+
+
+def _refused_protocol(table: Location, features: tuple[str, ...] | None) -> ForeignChange | None:
+    """Look for the commit with the newest protocol; without `features` its own count."""
+    for version in sorted(listed_commits(table), reverse=True):
+        actions = read_commit(table, version) or []
+        if not any("protocol" in each for each in actions):
+            continue
+        if version == 0 or is_ours(actions):
+            return None
+        found = foreign_commit(version, actions, lambda: None)
+        return refusal(table, [found]) if found is not None and (found.features or features is None) else None
+    if not features:
+        return None
+    unknown = ForeignCommit(0, "an operation", "an unknown engine", "", "", ("changed the protocol",), features)
+    return ForeignChange(
+        f"The table has {', '.join(features)}, added by a commit that the log no longer has. Take it back with "
+        f"{unknown.way_back(table)}; then run `turnout repair retry {table.name}`."
+    )
+
+
+def _info(actions: Sequence[Action]) -> Action:
+    info: Any = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+    return info if isinstance(info, dict) else {}
+
+
+def _moves_cursor(actions: Sequence[Action]) -> bool:
+    return any(str(each["txn"].get("appId", "")).startswith(_APPS) for each in actions if "txn" in each)
+
+
+def _files(actions: Sequence[Action]) -> Iterator[str]:
+    for kind, verb in (("remove", "removed"), ("add", "added")):
+        if count := sum(kind in each for each in actions):
+            yield f"{verb} {count} file{'' if count == 1 else 's'}"
+
+
+def _has_other_schema(metadata: Mapping[str, Any], before: DeltaTable | None) -> bool:
+    """Return whether metadata changes more than properties and comments of the table."""
+    if before is None:
+        return True
+    held = before.metadata()
+    same = metadata.get("id") == str(held.id) and list(metadata.get("partitionColumns") or []) == held.partition_columns
+    try:
+        return not same or Schema.from_json(metadata["schemaString"]) != before.schema()
+    except (KeyError, TypeError, ValueError, DeltaError):
+        return True
+
+
+def _features(protocol: Mapping[str, Any]) -> tuple[str, ...]:
+    named = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+    writer = int(protocol.get("minWriterVersion") or 0)
+    legacy = [name for version, names in _LEGACY.items() if version <= writer < 7 for name in names]
+    return tuple(sorted({_short(each) for each in named | set(legacy)} - _PLAIN))
+
+
+def _opened(table: Location, version: int) -> DeltaTable | None:
+    from pipeline.delta.opening import open_table  # which imports the mark from here
+
+    try:
+        return open_table(table, version)
+    except DeltaError:  # the log was cut there
+        return None
+
+
+def _short(text: object) -> str:
+    """Return a foreign text on one line, cut."""
+    shown = "".join(letter if letter.isprintable() and letter != "`" else " " for letter in str(text or ""))
+    return " ".join(shown.split())[:_LETTERS]
+
+
+def _moment(timestamp: object) -> str:
+    if not isinstance(timestamp, int):
+        return ""
+    try:
+        return f"{datetime.fromtimestamp(timestamp / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return ""

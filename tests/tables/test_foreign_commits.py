@@ -1,0 +1,390 @@
+"""Commits of other writers to a game's table: in a folder they are rebased, in an object store they stop the game.
+
+The other writer is delta-rs as anybody runs it; for features that it cannot add, a commit as a workspace writes it.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+from sqlalchemy.exc import OperationalError
+
+from pipeline.delta.foreign import ForeignChange, foreign_commit, is_ours
+from pipeline.delta.log import Action, commit_file, listed_commits, read_commit
+from pipeline.delta.opening import open_table
+from pipeline.delta.table import CursorTable, write_file
+from pipeline.maintenance import run as maintenance
+from pipeline.repair.rebuild import rebuild
+from pipeline.settings import Maintenance, Settings
+from pipeline.storage.folder import Folder
+from pipeline.storage.location import Location
+from pipeline.storage.places import located
+from pipeline.store.games import register_group
+from pipeline.store.stream_control import decided, submit_retry
+from pipeline.streams.lanes import failure_of
+from pipeline.streams.roster import Roster
+from tests.storage.buckets import Proxy, bucket, proxied
+from tests.storage.served import served
+from tests.tables.repair_world import CHESS, GO, SECOND, World, copied, early, good, make_world
+
+Act = Callable[[DeltaTable], object]
+
+_MERGED = Settings(maintenance=Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=0.0))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return filled(make_world(tmp_path_factory.mktemp("template")))
+
+
+@pytest.fixture
+def near(template: World, tmp_path: Path) -> World:
+    """An environment in a folder."""
+    return copied(template, tmp_path)
+
+
+@pytest.fixture
+def far(near: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same, and turnout takes the folder for an object store."""
+    monkeypatch.setattr(Folder, "is_far", property(lambda _self: True))
+    return near
+
+
+@pytest.fixture
+def in_bucket(tmp_path: Path) -> Iterator[World]:
+    with served(tmp_path / "server") as url:  # in a process: delta-rs holds the interpreter's lock while it restores
+        yield filled(make_world(tmp_path, url))
+
+
+def filled(world: World) -> World:
+    """Two games with three commits each."""
+    register_group(world.engine, "a")
+    world.register(GO)
+    for number in range(1, 4):
+        world.ingest(good(number), good(number, GO))
+        world.split()
+        world.split(GO)
+    return world
+
+
+def append(table: DeltaTable) -> None:
+    write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="append")
+
+
+HARMFUL: dict[str, tuple[Act, str]] = {
+    "compaction": (lambda table: table.optimize.compact(), "OPTIMIZE by delta-rs.*removed 3 files and added 1 file"),
+    "append": (append, "WRITE by delta-rs.*added 1 file"),
+    "delete": (lambda table: table.delete("_seq = 1"), "DELETE by delta-rs.*removed 1 file"),
+    "column": (
+        lambda table: table.alter.add_columns([Field("mine", PrimitiveType("string"))]),
+        "ADD COLUMN by delta-rs.*changed the schema",
+    ),
+    "feature": (
+        lambda table: table.alter.set_table_properties({"delta.enableDeletionVectors": "true"}),
+        "SET TBLPROPERTIES by delta-rs.*changed the protocol",
+    ),
+}
+HARMLESS: dict[str, Act] = {
+    "property": lambda table: table.alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
+    "comment": lambda table: table.alter.set_table_description("ours"),
+    "vacuum": lambda table: table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True),
+}
+
+
+def table_of(world: World) -> DeltaTable:
+    return open_table(world.paths.table(CHESS.key))
+
+
+def versions(world: World) -> int:
+    return table_of(world).version()
+
+
+def test_each_commit_of_ours_has_our_mark(far: World) -> None:
+    """A writer of ours that forgot its mark would park its own game: all kinds of commits of a life are recognised."""
+    far.register(message=SECOND)
+    far.ingest(early(4))
+    far.split()
+    seen = commits(far)
+    maintenance.one_round(_MERGED, far.paths, time.time(), thorough=True)
+    rebuild(far.paths, far.environment, far.engine, far.registry.snapshot, CHESS)
+    far.ingest(good(5))
+    far.split()
+    seen += commits(far)
+    assert [actions for actions in seen if not is_ours(actions)] == []
+    operations = {actions[0]["commitInfo"]["operation"] for actions in seen}
+    assert operations >= {"CREATE TABLE", "WRITE", "ADD COLUMN", "OPTIMIZE"}
+
+
+def commits(world: World) -> list[list[Action]]:
+    tables = (world.paths.table(CHESS.key), world.paths.bronze)
+    read = (read_commit(table, version) for table in tables for version in listed_commits(table))
+    return [actions for actions in read if actions]
+
+
+@pytest.mark.proves("G237")
+def test_a_game_in_a_bucket_stops_and_goes_on(in_bucket: World) -> None:
+    """Law L5, on a real object store: a compaction stops the game, and after RESTORE each row is there once."""
+    table_of(in_bucket).optimize.compact()
+    in_bucket.ingest(good(4))
+    with pytest.raises(ForeignChange, match=r"OPTIMIZE by delta-rs.*RESTORE TABLE delta.`s3://.*` TO VERSION AS OF 3"):
+        in_bucket.split()
+    table_of(in_bucket).restore(3)
+    in_bucket.streams[CHESS.key].accept_foreign()
+    in_bucket.split()
+    assert in_bucket.rows() == [(number, 0) for number in range(1, 5)]
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_change_of_another_writer_stops_the_game_in_a_bucket(far: World, name: str) -> None:
+    """The next commit finds the other at its version: nothing lands, and the reason says who, what and how."""
+    act, told = HARMFUL[name]
+    far.stream(CHESS)
+    act(table_of(far))
+    before = versions(far)
+    far.ingest(good(4))
+    with pytest.raises(ForeignChange, match=told) as refused:
+        far.split()
+    assert f"version {before}, " in str(refused.value)
+    assert str(refused.value).endswith(f"then run `turnout repair retry {CHESS.key}`.")
+    assert ("RESTORE TABLE" in str(refused.value)) == (name != "feature")
+    assert len(str(refused.value)) < 480, "the store cuts evidence"
+    assert versions(far) == before
+
+
+@pytest.mark.parametrize("name", ["compaction", "delete", "column"])
+def test_in_a_folder_a_foreign_commit_is_rebased_as_ever(near: World, name: str) -> None:
+    """Law L4: where all writers share one file system, another writer is no fault."""
+    near.stream(CHESS)
+    HARMFUL[name][0](table_of(near))
+    near.ingest(good(4))
+    near.split()
+    assert near.rows()[-1] == (4, 0)
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_commit_that_changes_nothing_is_logged(far: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Properties, comments and VACUUM of another writer stop nothing; a line names each of them once."""
+    far.stream(CHESS)
+    write_file(pa.table({"a": [1]}), far.paths.table(CHESS.key))  # for VACUUM, which commits nothing in vain
+    HARMLESS[name](table_of(far))
+    with caplog.at_level(logging.WARNING, "turnout"):
+        for number in (4, 5):
+            far.ingest(good(number))
+            far.split()
+    lines = [each.getMessage() for each in caplog.records if "foreign commit" in each.getMessage()]
+    assert len(lines) == (2 if name == "vacuum" else 1)
+    assert all("by delta-rs" in line and str(CHESS.key) in line for line in lines)
+    assert far.rows() == [(number, 0) for number in range(1, 6)]
+
+
+@pytest.mark.proves("G237")
+def test_a_driver_that_starts_finds_the_commits_of_others(far: World) -> None:
+    """A change made while no driver ran is found at the opening, below maintenance's own commits, too."""
+    table_of(far).optimize.compact()
+    maintenance.one_round(_MERGED, far.paths, time.time(), thorough=True)
+    table = CursorTable.open(far.paths.table(CHESS.key), far.stream(CHESS).app_id, guarded=True)
+    assert table is not None
+    with pytest.raises(ForeignChange, match="OPTIMIZE"):
+        table.require_own()
+
+
+def test_a_table_that_rested_long_is_judged_by_its_commits(far: World) -> None:
+    """A view that is too old for the log's names is read as a whole: who committed since then is still looked at."""
+    table = far.stream(CHESS).table
+    assert isinstance(table, CursorTable)
+    table_of(far).optimize.compact()
+    table._seen_at = 0.0
+    far.ingest(good(4))
+    with pytest.raises(ForeignChange, match="OPTIMIZE"):
+        far.split()
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_person_takes_a_change_back_or_accepts_it(far: World, restored: bool) -> None:
+    """Law L5: after RESTORE, or after a decision to leave a compaction, the game goes on with each row once."""
+    far.stream(CHESS)
+    table_of(far).optimize.compact()
+    far.ingest(good(4))
+    with pytest.raises(ForeignChange):
+        far.split()
+    if restored:
+        table_of(far).restore(versions(far) - 1)
+    far.streams[CHESS.key].accept_foreign()
+    far.split()
+    assert far.rows() == [(number, 0) for number in range(1, 5)]
+    far.split(GO)
+    assert far.verify().ok
+
+
+def carried(world: World) -> Roster:
+    """The roster of a driver, whose streams the world splits."""
+    made = Roster(world.settings, world.paths, world.engine, "a", lease=None)
+    world.streams = dict(made.streams)
+    return made
+
+
+def fail(world: World, roster: Roster) -> None:
+    """Let the game's next commit fail, as a pass does."""
+    with pytest.raises(ForeignChange) as refused:
+        world.split()
+    roster.settle({CHESS.key: failure_of(refused.value)}, [GO.key], 2)
+
+
+@pytest.mark.proves("G237")
+def test_the_game_is_parked_at_once_until_a_person_retries_it(far: World) -> None:
+    """Law L6: it waits for a person after the first failure, others go on, and a retry accepts what is there then."""
+    roster = carried(far)
+    table_of(far).delete("_seq = 1")
+    far.ingest(good(4), good(4, GO))
+    fail(far, roster)
+    far.split(GO)
+    decision = decided(far.engine)[CHESS.key]
+    assert decision.parked_at is not None
+    assert decision.evidence is not None
+    assert decision.evidence.startswith("ForeignChange: Another writer committed to the table: version 4, DELETE")
+    roster.sync()
+    assert list(roster.for_pass(0)) == [GO.key]
+    roster.end_pass()
+    table_of(far).restore(versions(far) - 1)
+    submit_retry(far.engine, CHESS.key, "ann")
+    roster.sync()
+    far.split()
+    assert far.rows() == [(number, 0) for number in range(1, 5)]
+
+
+def test_a_driver_that_starts_parks_the_game(far: World) -> None:
+    """A foreign change is reported before the game's next row, and the decision outlives the driver."""
+    table_of(far).optimize.compact()
+    carried(far)
+    assert decided(far.engine)[CHESS.key].parked_at is not None
+    again = carried(far)
+    assert again.streams[CHESS.key].lane == "QUARANTINED"
+    assert not again.streams[CHESS.key].unreadable
+    submit_retry(far.engine, CHESS.key, "ann")
+    again.sync()
+    again.sync()
+    assert CHESS.key not in decided(far.engine) or decided(far.engine)[CHESS.key].parked_at is None
+    far.ingest(good(4))
+    far.split()
+    assert far.rows()[-1] == (4, 0)
+
+
+def test_a_failure_that_the_store_missed_is_recorded_later(far: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away when the game is parked does not let it go on when it is back."""
+    roster = carried(far)
+    table_of(far).optimize.compact()
+    far.ingest(good(4))
+
+    def away(*_: object) -> None:
+        raise OperationalError("", None, Exception("away"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.streams.roster.record_failures", away)
+        with pytest.raises(OperationalError):
+            fail(far, roster)
+    assert CHESS.key not in decided(far.engine)
+    roster.sync()
+    assert decided(far.engine)[CHESS.key].parked_at is not None
+    assert roster.streams[CHESS.key].lane == "QUARANTINED"
+
+
+FEATURES: dict[str, tuple[list[str], list[str]]] = {
+    "deletionVectors": (["deletionVectors"], ["deletionVectors"]),
+    "clustering": ([], ["clustering", "domainMetadata"]),
+    "rowTracking": ([], ["rowTracking", "domainMetadata"]),
+    "columnMapping": (["columnMapping"], ["columnMapping"]),
+    "v2Checkpoint": (["v2Checkpoint"], ["v2Checkpoint"]),
+    "inCommitTimestamp": ([], ["inCommitTimestamp"]),
+    "typeWidening": (["typeWidening"], ["typeWidening"]),
+    "checkpointProtection": ([], ["checkpointProtection"]),
+    "catalogManaged": (["catalogManaged"], ["catalogManaged", "inCommitTimestamp"]),
+    "aFeatureOfTomorrow": (["aFeatureOfTomorrow"], ["aFeatureOfTomorrow"]),
+}
+"""Features of readers and of writers, by the one that a refusal must name."""
+
+
+def add_feature(table: Location, name: str, version: int) -> None:
+    """Commit a protocol as a workspace writes it (delta-io/delta PROTOCOL.md, "Protocol Evolution")."""
+    readers, writers = FEATURES[name]
+    protocol = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7, "writerFeatures": writers}
+    info = {
+        "timestamp": 1_795_822_273_355,
+        "userName": "ann@example.com",
+        "operation": "SET TBLPROPERTIES",
+        "engineInfo": "Databricks-Runtime/18.0.x",
+    }
+    actions = [{"commitInfo": info}, {"protocol": {**protocol, **({"readerFeatures": readers} if readers else {})}}]
+    commit_file(table, version).put("\n".join(map(json.dumps, actions)).encode())
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_of_a_workspace_parks_its_game_alone(far: World, name: str) -> None:
+    """The refusal names the feature, who added it and how to drop it, while a driver runs or starts."""
+    carried(far)
+    add_feature(far.paths.table(CHESS.key), name, 4)
+    told = (
+        rf"SET TBLPROPERTIES by Databricks-Runtime/18\.0\.x as ann@example\.com at 2026-11-27 23:31:13 UTC, "
+        rf"changed the protocol \(.*{name}.*\)\..*DROP FEATURE .*{name}"
+    )
+    far.ingest(good(4), good(4, GO))
+    for _ in range(2):
+        with pytest.raises(ForeignChange, match=told):
+            far.split()
+        far.streams[CHESS.key].accept_foreign()
+    roster = Roster(far.settings, far.paths, far.engine, "a", lease=None)
+    evidence = decided(far.engine)[CHESS.key].evidence
+    assert evidence is not None
+    assert name in evidence
+    assert list(roster.for_pass(0)) == [GO.key]
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[tuple[Proxy, str]]:
+    with bucket() as url, proxied(os.environ["AWS_ENDPOINT_URL"]) as between:
+        yield between, url
+
+
+def test_a_commit_costs_no_further_request(counted: tuple[Proxy, str]) -> None:
+    """Three requests for a commit, as for a table that nobody guards; an opening costs one more."""
+    between, url = counted
+    columns = pa.schema([("_seq", pa.int64())])
+    seen = {}
+    for guarded in (False, True):
+        path = located(f"{url}/{guarded}")
+        table = CursorTable.create(path, columns, "turnout/prod/a/1", 1000, guarded=guarded)
+        files = [write_file(pa.table({"_seq": [number]}), path) for number in range(10)]
+        table.commit(files[:1], None, 1)
+        start = between.seen.total()
+        for number, file in enumerate(files[1:], 2):
+            table.commit([file], number - 1, number)
+        committed = between.seen.total()
+        CursorTable.open(path, "turnout/prod/a/1", guarded=guarded)
+        seen[guarded] = (committed - start, between.seen.total() - committed)
+    assert seen[True][0] == seen[False][0]
+    assert seen[True][1] <= seen[False][1] + 1
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"operation": "WRITE\n\x1b[2J" + "x" * 500, "engineInfo": 7, "userName": ["a"], "timestamp": "soon"},
+        {"timestamp": 10**30},
+        "text",
+        {},
+    ],
+)
+def test_what_another_writer_says_of_itself_is_cut_and_shown_on_one_line(info: object) -> None:
+    """Texts of a foreign commit reach pages and logs: no control character, no long text, no exception."""
+    found = foreign_commit(3, [{"commitInfo": info}, {"add": {"path": "x"}}], lambda: None)
+    assert found is not None
+    assert str(found).isprintable()
+    assert len(str(found)) < 250
