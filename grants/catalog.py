@@ -64,6 +64,13 @@ class Catalog(Protocol):
             NotFound: there is no such schema.
         """
 
+    def table(self, securable: Securable) -> GameTable | None:
+        """Return one table; None where the catalog has none of that name.
+
+        Raises:
+            Denied: the caller may not see it.
+        """
+
     def owner(self, securable: Securable) -> str | None:
         """Return who owns it; None where the catalog does not tell.
 
@@ -89,13 +96,13 @@ class Catalog(Protocol):
             NotFound: the principal or the securable does not exist.
         """
 
-    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str = "") -> bool:
         """Make a game's table known, with its catalog and schema where these are missing; False: it was known.
 
-        `location` is the table's URI, `columns` are names with Delta types.
+        `location` is the table's URI, `columns` are names with Delta types, `comment` is for people and for `fleet`.
 
         Raises:
-            Refused: the name is taken by a table that lies elsewhere.
+            Refused: the name is taken by a managed table, or by one that lies elsewhere.
         """
 
     def probe(self, principal: str, table: GameTable) -> Probe:

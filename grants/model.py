@@ -21,12 +21,13 @@ USE_CATALOG: Final = "USE_CATALOG"
 BROWSE: Final = "BROWSE"
 ALL_PRIVILEGES: Final = "ALL_PRIVILEGES"
 MANAGE: Final = "MANAGE"
+MODIFY: Final = "MODIFY"
 
 GRANTABLE: Final = frozenset({SELECT, USE_SCHEMA, USE_CATALOG, BROWSE})
 """What turnout gives and takes; the rest it shows and leaves alone."""
 
 KNOWN: Final = GRANTABLE | {
-    ALL_PRIVILEGES, MANAGE, "MODIFY", "APPLY_TAG", "CREATE_TABLE", "CREATE_SCHEMA", "CREATE_FUNCTION", "CREATE_VOLUME",
+    ALL_PRIVILEGES, MANAGE, MODIFY, "APPLY_TAG", "CREATE_TABLE", "CREATE_SCHEMA", "CREATE_FUNCTION", "CREATE_VOLUME",
     "CREATE_MODEL", "CREATE_MATERIALIZED_VIEW", "EXECUTE", "READ_VOLUME", "WRITE_VOLUME", "REFRESH",
     "EXTERNAL_USE_SCHEMA",
 }  # fmt: skip
@@ -121,6 +122,8 @@ class GameTable:
     owner: str | None  # None: the catalog does not tell
     has_row_filter: bool = False
     masked_columns: tuple[str, ...] = ()
+    is_managed: bool = False  # the catalog decides where it lies
+    location: str = ""  # URI; empty: the catalog does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,24 @@ class Observed:
 def folded(principal: str) -> str:
     """Return the form in which names of principals are compared: without regard to case."""
     return principal.casefold()
+
+
+def same_place(one: str, other: str) -> bool:
+    """Return whether two URIs are one place: `file:/a`, `file:///a/` and `/a` are."""
+    return _plain(one) == _plain(other)
+
+
+def is_far(location: str) -> bool:
+    """Return whether a URI is of an object store, and of no folder of a machine."""
+    scheme, colon, _ = location.partition("://")
+    return bool(colon) and scheme != "file"
+
+
+def _plain(location: str) -> str:
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme == "file":
+        location = "/" + rest.lstrip("/")
+    return location.rstrip("/")
 
 
 def spelled(privilege: str) -> str:

@@ -11,6 +11,10 @@ _PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 COMMANDS: Final = "turnout.commands"
 """Entry points here are functions without arguments that return a sequence of click commands."""
 
+CHECKS: Final = "turnout.checks"
+"""Entry points here are functions of settings, paths, keys of games and the environment's variables; they return what a
+catalog says of the tables of these games, see `setup.catalog_checks`."""
+
 CONTROLLER: Final = "turnout.controller"
 """Entry points here are classes like `Extension` of `control.operations.executor`, made with its `ControlContext`."""
 

@@ -5,12 +5,14 @@ from typing import Any, Final
 
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
+from grants.observing.external import judged
 from pipeline.control.operations.definition import ControlContext
 from pipeline.delta.columns import ArrayType, MapType, StructType
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
+from pipeline.fleet.kinds.kind import mark
 from pipeline.names import GameKey
 from pipeline.store.games import known_games
 
@@ -20,21 +22,28 @@ _log: Final = logging.getLogger("turnout")
 def register_missing(context: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
     """Register the tables that games have and the catalog does not know; return why some could not be.
 
+    A name that the catalog gives to a managed table, or to one that lies elsewhere, is such a reason.
+
     Raises:
         CatalogUnavailable: the catalog cannot be reached.
     """
     try:
-        registered = set(catalog.tables(schema))
+        registered = catalog.tables(schema)
     except NotFound:
-        registered = set()
+        registered = {}
     problems = []
-    for key in sorted(known_games(context.engine).keys() - registered):
+    for key in sorted(known_games(context.engine)):
+        if key in registered:
+            found = judged(registered[key], context.paths.table(GameKey(key)).uri, context.settings.demux.writer)
+            problems += [] if found is None or found.outcome != "refused" else [str(found)]
+            continue
         place = context.paths.table(GameKey(key))
         if not exists(place):
             continue  # nothing has come of it yet
         try:
             columns = [(each.name, _type(each.type)) for each in open_table(place).schema().fields]
-            if catalog.register(Securable((*schema.path, key)), place.uri, columns):
+            comment = mark(context.settings.environment)
+            if catalog.register(Securable((*schema.path, key)), place.uri, columns, comment):
                 _log.info("access: registered the table of %s", key)
         except CatalogUnavailable:
             raise

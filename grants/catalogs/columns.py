@@ -57,4 +57,6 @@ def table_of(schema: Securable, answer: dict[str, Any]) -> GameTable | None:
         owner=owner if isinstance(owner, str) and owner else None,
         has_row_filter=bool(answer.get("row_filter")),
         masked_columns=masked,
+        is_managed=answer.get("table_type") == "MANAGED",
+        location=str(answer.get("storage_location") or ""),
     )

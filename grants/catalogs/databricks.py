@@ -75,9 +75,13 @@ class Databricks:
         body = {"changes": [{key: value for key, value in body_fields.items() if value}]}
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
 
-    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+    def table(self, securable: Securable) -> GameTable | None:
+        """Return one table."""
+        return unity_rest.table(self._rest, securable)
+
+    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str = "") -> bool:
         """Make a game's table known."""
-        return unity_rest.register(self._rest, table, location, columns)
+        return unity_rest.register(self._rest, table, location, columns, comment)
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table on a warehouse, for the probe principal only."""

@@ -101,9 +101,13 @@ class Unity:
         }
         self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
 
-    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+    def table(self, securable: Securable) -> GameTable | None:
+        """Return one table."""
+        return unity_rest.table(self._rest, securable)
+
+    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str = "") -> bool:
         """Make a game's table known."""
-        return unity_rest.register(self._rest, table, location, columns)
+        return unity_rest.register(self._rest, table, location, columns, comment)
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a user, and then as each of their groups, the last of them everybody."""

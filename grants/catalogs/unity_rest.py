@@ -6,7 +6,7 @@ from typing import Final
 from grants.catalog import CatalogUnavailable, NotFound
 from grants.catalogs.columns import described, table_of
 from grants.catalogs.rest import Rest, path_of
-from grants.model import GameTable, Securable, spelled
+from grants.model import GameTable, Securable, same_place, spelled
 from pipeline.errors import Refused
 
 PREFIX: Final = "/api/2.1/unity-catalog"
@@ -19,6 +19,15 @@ def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
     body_fields = {"catalog_name": catalog_name, "schema_name": schema_name}
     listed_tables = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", body_fields))
     return {table.key: table for table in listed_tables if table is not None}
+
+
+def table(rest: Rest, securable: Securable) -> GameTable | None:
+    """Return one table; None where the catalog has none of that name."""
+    try:
+        answer = rest.read(path_of(f"{PREFIX}/tables", securable.full_name))
+    except NotFound:
+        return None
+    return table_of(Securable(securable.path[:2]), answer)
 
 
 def owner(rest: Rest, securable: Securable) -> str | None:
@@ -43,7 +52,7 @@ def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]
     return {principal: privileges for principal, privileges in held.items() if privileges}
 
 
-def register(rest: Rest, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+def register(rest: Rest, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str) -> bool:
     """Make a table known, with what it lies in; False: it was known.
 
     Raises:
@@ -60,6 +69,7 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
         "data_source_format": "DELTA",
         "storage_location": location,
         "columns": described(columns),
+        **({"comment": comment} if comment else {}),
     }
     try:
         try:
@@ -81,17 +91,11 @@ def _is_known(rest: Rest, table: Securable, location: str) -> bool:
     except NotFound:
         return False
     registered_at = str(answer.get("storage_location") or "")
-    if _plain(registered_at) != _plain(location):
+    if answer.get("table_type") == "MANAGED":
+        raise Refused(f"{table.full_name} is a managed table of the catalog, not the one at {location!r}.")
+    if not same_place(registered_at, location):
         raise Refused(f"{table.full_name} is registered in the catalog at {registered_at!r}, not {location!r}.")
     return True
-
-
-def _plain(location: str) -> str:
-    """Return a location so that `file:/a`, `file:///a/` and `/a` are one."""
-    scheme, colon, rest = location.partition(":")
-    if colon and scheme == "file":
-        location = "/" + rest.lstrip("/")
-    return location.rstrip("/")
 
 
 def _make(rest: Rest, securable: Securable, body: Mapping[str, str]) -> None:

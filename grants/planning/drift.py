@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
+from grants.model import ALL_PRIVILEGES, KNOWN, MODIFY, SELECT, Observed, Securable, folded, is_far
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
-Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "unknown"]
+Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "writing", "unknown"]
 Act = Literal["adopt", "revert", "ignore"]
 """To adopt is to declare what is there; to revert is to restore what was declared."""
 
@@ -23,6 +23,7 @@ CLASSES: Final[Mapping[Class, str]] = {
     "recreated": "a table was recreated and lost its grants",
     "gone": "a principal with a grant is missing from the directory, or inactive",
     "broader": "a grant above the tables, or of all privileges, exceeds what was declared",
+    "writing": "a principal may write to tables of games in an object store, where only turnout may",
     "unknown": "a privilege whose effect turnout does not know",
 }
 
@@ -206,6 +207,7 @@ def _broader(
     resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str], declared: int
 ) -> Iterator[Finding]:
     tables = len(resolver.observed.tables)
+    yield from _writing(resolver, principal, where, privileges)
     for privilege in sorted(privileges & {SELECT, ALL_PRIVILEGES}):
         if where.type != "table":
             sentence = (
@@ -216,6 +218,21 @@ def _broader(
         elif privilege == ALL_PRIVILEGES:
             sentence = f"{principal} holds {privilege} on {place(where)}: more than reading. Its owner can revoke it."
             yield Finding("broader", principal, where, (privilege,), sentence, ("ignore",))
+
+
+def _writing(resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str]) -> Iterator[Finding]:
+    """Report who may write to our tables in an object store, where no lock is shared with other writers."""
+    tables = resolver.observed.tables.values()
+    far = [each for each in tables if is_far(each.location) and where in each.securable.chain()]
+    held = tuple(sorted(privileges & {MODIFY, ALL_PRIVILEGES}))
+    if not held or not far:
+        return
+    which = f"the table of {far[0].key}" if where.type == "table" else f"{len(far)} tables of games"
+    sentence = (
+        f"{principal} holds {' and '.join(held)} on {place(where)} and may write to {which}: a commit of theirs stops "
+        "the game, and may lose its rows. Its owner can revoke it."
+    )
+    yield Finding("writing", principal, where, held, sentence, ("ignore",))
 
 
 def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:

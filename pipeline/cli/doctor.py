@@ -23,7 +23,13 @@ def doctor(env_dir: Path, as_json: bool) -> None:
     """
     from pipeline.setup import doctor as checks
 
-    sys.exit(checks.run(env_dir, as_json, lambda settings, paths: [*try_storage(paths), *ask_registries(settings)]))
+    def asked(settings: "Settings", paths: "Paths") -> "list[Finding]":
+        storage = try_storage(paths)
+        if any(each.state == "missing" for each in storage):
+            return [*storage, *ask_registries(settings)]
+        return [*storage, *look_at_logs(paths), *ask_registries(settings), *ask_catalog(settings, paths)]
+
+    sys.exit(checks.run(env_dir, as_json, asked))
 
 
 def try_storage(paths: "Paths") -> "list[Finding]":
@@ -42,6 +48,39 @@ def try_storage(paths: "Paths") -> "list[Finding]":
             each.remedy,
         )
         for each in trials(paths.data)
+    ]
+
+
+def look_at_logs(paths: "Paths") -> "list[Finding]":
+    """Look for commits of other writers among the newest of each table in a bucket: nobody else may write there."""
+    from pipeline.delta.foreign import newest_in
+    from pipeline.setup.doctor import Finding
+
+    if not paths.storage:
+        return []
+    tables = (paths.bronze, paths.quarantine, *paths.metrics.folders(), *paths.tables.folders())
+    found, unread = newest_in(tables)
+    remedy = "revoke MODIFY from its user; see docs/storage.md"
+    findings = [
+        Finding("foreign commits", f"table {place.name}", "optional", f"another writer made {commit}", remedy)
+        for place, commit in found
+    ]
+    if unread:
+        detail = f"{len(unread)} logs could not be read: {unread[0]}"
+        findings.append(Finding("foreign commits", "logs", "optional", detail, "run turnout verify"))
+    return findings or [Finding("foreign commits", "foreign commits", "ok", "none among the newest of each table")]
+
+
+def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
+    """Ask the catalog of a workspace whether its tables of games are ours."""
+    from pipeline.setup.catalog_checks import catalog_checks
+    from pipeline.setup.doctor import Finding, State
+
+    states: dict[str, State] = {"ok": "ok", "refused": "missing", "untried": "optional", "unknown": "optional"}
+    keys = [each.name for each in paths.tables.folders()]
+    return [
+        Finding("catalog", each.subject, states[each.outcome], each.detail, each.remedy)
+        for each in catalog_checks(settings, paths, keys)
     ]
 
 

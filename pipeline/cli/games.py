@@ -53,10 +53,15 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     """Make NAME (exact) a game from ingest's next micro-batch on.
 
     NAME need not have arrived yet. Earlier rows stay in quarantine: replay them. Also reverts a rejection of NAME.
+    Refused where the catalog of a workspace has another table of the game's key.
     """
     from pipeline.ingest import pending
+    from pipeline.names import game_key
+    from pipeline.setup.catalog_checks import require_writable
 
     context = CommandContext(env_dir)
+    for note in require_writable(context.settings, context.paths, [game_key(name)]):
+        say(f"Note: {note}", err=True)
     with context.acting(DirectAct.APPROVE_GAME, [pending.target(name)], "approve", game=name, reason=reason) as actor:
         game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
     say_lines(pending.render_games([game]))

@@ -143,6 +143,7 @@ _COMMANDS: Final = (
     LazyCommand("verify", "pipeline.cli.tables:verify"),
     LazyCommand("maintain", "pipeline.cli.tables:maintain"),
     LazyCommand("paths", "pipeline.cli.tables:paths"),
+    LazyCommand("try-managed", "pipeline.cli.tables:try_managed"),
     LazyCommand(
         "demo",
         "pipeline.cli.simulation:demo",

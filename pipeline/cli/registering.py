@@ -75,9 +75,15 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     """
     from pipeline.control.registering.proposals import describe, register
     from pipeline.control.registering.requests import SchemaRequest
+    from pipeline.names import game_key
+    from pipeline.setup.catalog_checks import require_writable
+    from pipeline.store.games import known_games
 
     context = CommandContext(env_dir)
     registration = _registration(**schema, plan_hash=plan_hash)
+    if (key := game_key(registration.game)) not in known_games(context.engine):
+        for note in require_writable(context.settings, context.paths, [key]):
+            say(f"Note: {note}", err=True)
     done = register(context.settings, context.engine, registration, context.actor, reason or "")
     if isinstance(done, SchemaRequest):
         lines = describe(context.settings, context.engine, done)

@@ -92,3 +92,25 @@ def paths(env_dir: Path, as_json: bool) -> None:
         return
     for name, place in {**places, **tables}.items():
         say(f"{name:<54} {place}")
+
+
+@click.command("try-managed")
+@click.argument("schema")
+def try_managed(env_dir: Path, schema: str) -> None:
+    """Try in a workspace whether the `spark` writer could use managed tables in SCHEMA, as CATALOG.SCHEMA.
+
+    Makes one table with a name of its own there, appends to it twice, opens its files as the `direct` writer does, and
+    drops it. Exit code 1 if Spark cannot make it, or if a repeated append lands twice. Nobody has run turnout on such
+    tables: see docs/storage.md.
+    """
+    from pipeline.delta.opening import open_table
+    from pipeline.session import spark_session
+    from pipeline.setup.managed_trial import try_managed as trials
+
+    settings, paths = load(env_dir)
+    spark = spark_session(settings, paths, "turnout-try-managed", light=True)
+    failed = False
+    for each in trials(spark, schema, open_table):
+        say(f"{each.question}: {each.answer}")
+        failed = failed or each.is_good is False
+    sys.exit(1 if failed else 0)

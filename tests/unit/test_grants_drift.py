@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from grants.catalog import Change
-from grants.model import Observed, Principal
+from grants.model import Observed, Principal, Securable
 from grants.planning.change_set import simulate
 from grants.planning.drift import Drift, Finding, drift, intent
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
@@ -225,6 +225,22 @@ def test_more_than_was_declared_is_broader(privilege: str) -> None:
     )
     table = only(changed(observed, table_of("go"), "ann@x", add="ALL_PRIVILEGES"), managed)
     assert (table.kind, table.acts) == ("broader", ("ignore",))
+
+
+@pytest.mark.proves("G238")
+@pytest.mark.parametrize("privilege", ["MODIFY", "ALL_PRIVILEGES"])
+@pytest.mark.parametrize("where", [CATALOG, SCHEMA, table_of("chess")])
+def test_who_may_write_to_a_table_in_an_object_store_is_a_risk(where: Securable, privilege: str) -> None:
+    """Nobody else may commit where no lock is shared: a right to write there is found, and in a folder it is none."""
+    plain = changed(catalog_snapshot(), where, "ann@x", add=privilege)
+    for location, risky in (("s3://bucket/tables/", True), ("file:///tables/", False), ("", False)):
+        tables = {key: replace(each, location=location and location + key) for key, each in plain.tables.items()}
+        risks = [each for each in found(replace(plain, tables=tables), NOTHING).findings if each.kind == "writing"]
+        assert [each.principal for each in risks] == ["ann@x"] * risky
+        if risky:
+            assert f"ann@x holds {privilege} on " in risks[0].sentence
+            assert ("the table of chess" if where.type == "table" else "2 tables of games") in risks[0].sentence
+            assert risks[0].acts == ("ignore",)
 
 
 def test_a_privilege_that_nobody_knows_is_found_wherever_it_is() -> None:

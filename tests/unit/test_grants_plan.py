@@ -385,6 +385,17 @@ def test_a_plan_takes_only_what_is_ours_and_gives_only_what_may_be_given() -> No
                 assert taken in managed.given or (taken.principal, taken.securable.path[-1]) in reverted, seed
 
 
+@pytest.mark.proves("G238")
+def test_no_plan_gives_the_right_to_write() -> None:
+    """SELECT is granted, never MODIFY: a plan gives SELECT on tables, and USE_* on what they are in."""
+    assert not {"MODIFY", "ALL_PRIVILEGES", "MANAGE"} & GRANTABLE
+    for seed in range(WORLDS // 4):
+        rng, observed, managed = random_state(seed)
+        planned = plan(observed, random_intents(rng, observed), managed, NOW)
+        given = {(change.securable.type, name) for change in planned.changes for name in change.add}
+        assert given <= {("table", "SELECT"), ("schema", "USE_SCHEMA"), ("catalog", "USE_CATALOG")}, seed
+
+
 def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
     """Who loses a game was named, or is in a group that was; who gains one likewise, or lacked USE_* alone."""
     for seed in range(WORLDS):
