@@ -15,8 +15,8 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipeline.delta.foreign import marked
 from pipeline.delta.log import commits_after
+from pipeline.delta.marks import marked
 from pipeline.delta.table import QUIET, DataFile
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location

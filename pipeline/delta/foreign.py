@@ -1,27 +1,28 @@
 """Commits of others to a table that only turnout should write to: which they are, what they change, and the way back.
 
 Every commit of ours has a mark. An object store has no lock that a workspace and turnout share, so a commit of another
-writer there is a fault of rights; in a folder it is none (law L4). A mark is no proof of origin: it can be imitated.
+writer there is a fault of rights; in a folder it is none (law L4).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 
 from pipeline.delta.log import Action, is_plain, listed_commits, read_commit
-from pipeline.errors import Refused
+from pipeline.delta.marks import info_of, is_ours, moves_cursor
+from pipeline.delta.opening import open_table
+from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
 
-ENGINE: Final = "turnout"
-"""The engine that our own commits name, and the key of our mark in those that delta-rs writes for us."""
-
-_APPS: Final = "turnout/"  # how the names of our Delta transactions begin
 _MOST: Final = 20  # commits that are read to find the last of a driver
+_NEWEST: Final = 5
+_AT_ONCE: Final = 16  # tables
 _LETTERS: Final = 60  # of a foreign name that people see
 
 _LEGACY: Final[Mapping[int, tuple[str, ...]]] = {
@@ -66,24 +67,6 @@ class ForeignCommit:
         return f"RESTORE TABLE {name} TO VERSION AS OF {self.version - 1}"
 
 
-def marked(note: str, transactions: Mapping[str, int] | None = None, **more: Any) -> CommitProperties:
-    """Return the properties of a commit that delta-rs writes for us; `note` says what it does.
-
-    `more` are further properties of delta-rs, with `custom_metadata` beside the mark.
-    """
-    metadata = {ENGINE: note, **more.pop("custom_metadata", {})}
-    apps = [Transaction(app, version) for app, version in (transactions or {}).items()]
-    return CommitProperties(custom_metadata=metadata, app_transactions=apps or None, **more)
-
-
-def is_ours(actions: Sequence[Action]) -> bool:
-    """Return whether turnout made a commit, by any of its writers."""
-    info = _info(actions)
-    if info.get("engineInfo") == ENGINE or ENGINE in info or str(info.get("userMetadata", "")).startswith(ENGINE):
-        return True
-    return info.get("operation") == "WRITE" and _moves_cursor(actions)
-
-
 def foreign_commit(
     version: int, actions: Sequence[Action], before: Callable[[], DeltaTable | None]
 ) -> ForeignCommit | None:
@@ -93,7 +76,7 @@ def foreign_commit(
     """
     if version == 0 or is_ours(actions):
         return None
-    info = _info(actions)
+    info = info_of(actions)
     metadata = next((each["metaData"] for each in actions if "metaData" in each), None)
     protocol = next((each["protocol"] for each in actions if "protocol" in each), None)
     changes = [*_files(actions)]
@@ -122,11 +105,25 @@ def commits_of_others(table: Location, newest: int, seen: int) -> list[ForeignCo
     found = []
     for version in range(newest, max(seen, 0, newest - _MOST), -1):
         actions = read_commit(table, version)
-        if actions is None or (is_ours(actions) and _moves_cursor(actions)):
+        if actions is None or (is_ours(actions) and moves_cursor(actions)):
             break
         each = foreign_commit(version, actions, lambda: _opened(table, version - 1))  # noqa: B023 - called at once
         found += [] if each is None else [each]
     return found[::-1]
+
+
+def newest_in(tables: Iterable[Location]) -> tuple[list[tuple[Location, ForeignCommit]], list[str]]:
+    """Return the foreign ones of the newest five commits of each table, and what could not be read, as sentences."""
+
+    def look(table: Location) -> tuple[list[tuple[Location, ForeignCommit]], list[str]]:
+        try:
+            return [(table, each) for each in newest_foreign(table, _NEWEST)], []
+        except (OSError, DeltaError) as error:
+            return [], [f"{table}: {first_line(error)}"]
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looked = list(pool.map(look, tables))
+    return [each for found, _ in looked for each in found], [each for _, unread in looked for each in unread]
 
 
 def newest_foreign(table: Location, most: int) -> list[ForeignCommit]:
@@ -197,15 +194,6 @@ def _refused_protocol(table: Location, features: tuple[str, ...] | None) -> Fore
     )
 
 
-def _info(actions: Sequence[Action]) -> Action:
-    info: Any = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
-    return info if isinstance(info, dict) else {}
-
-
-def _moves_cursor(actions: Sequence[Action]) -> bool:
-    return any(str(each["txn"].get("appId", "")).startswith(_APPS) for each in actions if "txn" in each)
-
-
 def _files(actions: Sequence[Action]) -> Iterator[str]:
     for kind, verb in (("remove", "removed"), ("add", "added")):
         if count := sum(kind in each for each in actions):
@@ -232,8 +220,6 @@ def _features(protocol: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _opened(table: Location, version: int) -> DeltaTable | None:
-    from pipeline.delta.opening import open_table  # which imports the mark from here
-
     try:
         return open_table(table, version)
     except DeltaError:  # the log was cut there

@@ -8,7 +8,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import Schema
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
-from pipeline.delta.foreign import marked
+from pipeline.delta.marks import marked
 from pipeline.errors import is_panic
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location

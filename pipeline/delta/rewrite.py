@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipeline.delta.foreign import ENGINE
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
+from pipeline.delta.marks import ENGINE
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Conflict

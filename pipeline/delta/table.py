@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction
 from pipeline.delta import foreign, parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
+from pipeline.delta.marks import ENGINE, marked
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
@@ -305,7 +306,7 @@ class CursorTable:
                     with effect("add_columns"):
                         table.alter.add_columns(
                             fields,
-                            commit_properties=foreign.marked("columns added"),
+                            commit_properties=marked("columns added"),
                             post_commithook_properties=QUIET,
                         )
                 except CommitFailedError:
@@ -371,7 +372,7 @@ class CursorTable:
         """Commit by writing the next log file; on a conflict read the other commits and try the next number."""
         now_ms = int(time.time() * 1000)
         actions: list[Action] = [
-            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": foreign.ENGINE, **note}},
+            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": ENGINE, **note}},
             *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
             *(file.to_action(now_ms) for file in files),
         ]
@@ -390,9 +391,7 @@ class CursorTable:
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
         """Commit through delta-rs, which supports every protocol."""
         now_ms = int(time.time() * 1000)
-        properties = foreign.marked(
-            "rows added", transactions, custom_metadata=dict(note), max_commit_retries=_COMMIT_RETRIES
-        )
+        properties = marked("rows added", transactions, custom_metadata=dict(note), max_commit_retries=_COMMIT_RETRIES)
         with effect("commit_by_delta_rs"):
             self._table.create_write_transaction(
                 [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],

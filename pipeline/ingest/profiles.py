@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.bronze import PROFILE, profile_texts
-from pipeline.delta.foreign import marked
+from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline.delta.foreign import marked
 from pipeline.delta.log import exists
+from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.delta import parquet
-from pipeline.delta.foreign import marked
+from pipeline.delta.marks import marked
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import QUIET, DataFile, discard

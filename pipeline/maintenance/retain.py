@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
-from pipeline.delta.foreign import marked
 from pipeline.delta.log import is_plain, log_folder
+from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.delta.table import QUIET

@@ -16,8 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from sqlalchemy.exc import OperationalError
 
-from pipeline.delta.foreign import ForeignChange, foreign_commit, is_ours
+from pipeline.cli.doctor import look_at_logs
+from pipeline.delta.foreign import ForeignChange, foreign_commit
 from pipeline.delta.log import Action, commit_file, listed_commits, read_commit
+from pipeline.delta.marks import is_ours
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import run as maintenance
@@ -139,6 +141,9 @@ def test_a_game_in_a_bucket_stops_and_goes_on(in_bucket: World) -> None:
     in_bucket.streams[CHESS.key].accept_foreign()
     in_bucket.split()
     assert in_bucket.rows() == [(number, 0) for number in range(1, 5)]
+    looked = look_at_logs(in_bucket.paths)
+    assert [(each.state, each.subject) for each in looked] == [("optional", f"table {CHESS.key}")] * 2
+    assert ["OPTIMIZE" in looked[0].detail, "RESTORE" in looked[1].detail] == [True, True]
 
 
 @pytest.mark.proves("G237")
