@@ -22,7 +22,7 @@ UNTRIED: Final = "./turnout try-managed CATALOG.SCHEMA"
 
 @dataclass(frozen=True, slots=True)
 class CatalogCheck:
-    """One thing that the catalog says; `remedy` is empty where nothing is to be done."""
+    """One thing that the catalog says; `remedy` is empty where the check found no fault."""
 
     outcome: Outcome
     subject: str

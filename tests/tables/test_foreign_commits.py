@@ -387,7 +387,7 @@ def test_a_commit_costs_no_further_request(counted: tuple[Proxy, str]) -> None:
         {},
     ],
 )
-def test_what_another_writer_says_of_itself_is_cut_and_shown_on_one_line(info: object) -> None:
+def test_the_words_of_another_writer_are_cut_and_on_one_line(info: object) -> None:
     """Texts of a foreign commit reach pages and logs: no control character, no long text, no exception."""
     found = foreign_commit(3, [{"commitInfo": info}, {"add": {"path": "x"}}], lambda: None)
     assert found is not None

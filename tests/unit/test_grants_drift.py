@@ -231,7 +231,7 @@ def test_more_than_was_declared_is_broader(privilege: str) -> None:
 @pytest.mark.parametrize("privilege", ["MODIFY", "ALL_PRIVILEGES"])
 @pytest.mark.parametrize("where", [CATALOG, SCHEMA, table_of("chess")])
 def test_who_may_write_to_a_table_in_an_object_store_is_a_risk(where: Securable, privilege: str) -> None:
-    """Nobody else may commit where no lock is shared: a right to write there is found, and in a folder it is none."""
+    """Nobody else may commit where no lock is shared: a right to write there is drift, in a folder not."""
     plain = changed(catalog_snapshot(), where, "ann@x", add=privilege)
     for location, risky in (("s3://bucket/tables/", True), ("file:///tables/", False), ("", False)):
         tables = {key: replace(each, location=location and location + key) for key, each in plain.tables.items()}

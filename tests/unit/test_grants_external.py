@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -26,27 +26,29 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from tests.unit.catalog_world import UC, Recorder, recorder
 
+Writer = Literal["direct", "spark"]
+
 CHESS = str(game_key("Chess"))
 TABLE = GameTable(CHESS, Securable(("main", "games", CHESS)), "1", None)
 PLACE = f"s3://bucket/prod/tables/{CHESS}"
 
 
+CASES: Final[list[tuple[GameTable | None, Writer, str | None, str]]] = [
+    (None, "direct", None, ""),
+    (replace(TABLE, location=f"{PLACE}/"), "direct", None, ""),
+    (replace(TABLE, location=PLACE), "spark", None, ""),
+    (TABLE, "direct", None, ""),  # the catalog does not tell
+    (replace(TABLE, is_managed=True), "direct", "refused", "external location above s3://bucket/prod/tables/"),
+    (replace(TABLE, is_managed=True), "spark", "untried", "turnout try-managed"),
+    (replace(TABLE, location="s3://other/x"), "direct", "refused", "lies at s3://other/x"),
+    (replace(TABLE, location="s3://other/x"), "spark", "refused", "lies at s3://other/x"),
+]
+
+
 @pytest.mark.proves("G239")
-@pytest.mark.parametrize(
-    ("table", "writer", "outcome", "words"),
-    [
-        (None, "direct", None, ""),
-        (replace(TABLE, location=f"{PLACE}/"), "direct", None, ""),
-        (replace(TABLE, location=PLACE), "spark", None, ""),
-        (TABLE, "direct", None, ""),  # the catalog does not tell
-        (replace(TABLE, is_managed=True), "direct", "refused", "external location above s3://bucket/prod/tables/"),
-        (replace(TABLE, is_managed=True), "spark", "untried", "turnout try-managed"),
-        (replace(TABLE, location="s3://other/x"), "direct", "refused", "lies at s3://other/x"),
-        (replace(TABLE, location="s3://other/x"), "spark", "refused", "lies at s3://other/x"),
-    ],
-)
+@pytest.mark.parametrize(("table", "writer", "outcome", "words"), CASES)
 def test_a_table_of_the_catalog_is_the_games_own_or_says_why_not(
-    table: GameTable | None, writer: Literal["direct", "spark"], outcome: str | None, words: str
+    table: GameTable | None, writer: Writer, outcome: str | None, words: str
 ) -> None:
     """A managed table is refused with `direct`, with the reason and the way, and untried with `spark`."""
     found = judged(table, PLACE, writer)
@@ -98,7 +100,7 @@ def test_a_game_is_onboarded_over_its_own_table_or_none(environment: Path, monke
         assert "nobody has tried that" in note
 
 
-def test_a_catalog_without_an_answer_is_said_and_refuses_nothing(
+def test_a_catalog_without_an_answer_gives_a_note_and_refuses_nothing(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown is no refusal: the game is onboarded with a note."""
