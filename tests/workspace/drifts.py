@@ -131,7 +131,7 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
     _job("ingest", lambda settings: _cluster(settings).update(num_workers=9)),
     _job("ingest", lambda settings: _cluster(settings)["spark_conf"].update({"spark.x": "1"})),
     _job("ingest", lambda settings: _cluster(settings)["spark_env_vars"].pop("TURNOUT_ENVIRONMENT")),
-    _job("ingest", lambda settings: settings["tasks"][0].update(max_retries=4)),
+    _job("maintenance", lambda settings: settings["tasks"][0].update(max_retries=4)),
     _job("ingest", lambda settings: settings["tasks"][0].update(libraries=[])),
     _job("controller", lambda settings: settings["tasks"][0]["python_wheel_task"]["parameters"].append("--help")),
     _job("controller", lambda settings: settings.update(timeout_seconds=60)),

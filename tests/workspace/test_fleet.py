@@ -65,7 +65,7 @@ def once_each(admin: WorkspaceClient) -> bool:
     return {count for each in census(admin).values() for count in each.values()} == {1}
 
 
-@pytest.mark.parametrize("hits", [pytest.param((2, 4, 3) * 60, marks=pytest.mark.long), (3, 8, 22, 46)])
+@pytest.mark.parametrize("hits", [pytest.param((2, 4, 3, 6) * 45, marks=pytest.mark.long), (3, 8, 22, 46)])
 @pytest.mark.timeout(600)
 def test_an_apply_that_is_killed_goes_on(
     fresh: Target, admin: WorkspaceClient, hits: tuple[int, ...], tmp_path: Path
