@@ -67,7 +67,7 @@ class Fleet:
             Refused: the workspace refuses a step; the steps before it are done.
             Transient: it does not answer; apply again.
         """
-        self.journal.settle()  # also after applies of which none came to its end
+        self.journal.settle()  # also after applies of which none ended in order
         for step in steps:
             self._do(step)
             if restart and step.restarts and step.id is not None:

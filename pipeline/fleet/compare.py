@@ -1,7 +1,7 @@
 """Compares what should be with what is: pure, on plain values as they stand in JSON.
 
 What a definition states must be so. What it leaves out must be as the server fills it in, so that a value which
-a person set there by hand is found, and what the server adds by itself is no difference.
+a person set there is found, and what the server adds by itself is no difference.
 """
 
 from collections.abc import Mapping, Sequence

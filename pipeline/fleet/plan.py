@@ -79,7 +79,7 @@ def plan(
     `resources` are in order, with the references put in whose ids are known.
 
     Raises:
-        Refused: something of ours would have to be replaced that holds data, or a name is taken.
+        Refused: something of ours would have to be replaced that holds data, or a foreign thing has a name of ours.
     """
     steps = [
         _step(each, kinds[each.kind], observed.get(each.address, Observed()), journal.get(each.address))
@@ -128,8 +128,8 @@ def _step(resource: Resource, kind: Kind, seen: Observed, entry: Entry | None) -
     fixed = sorted({each.path for each in found if each.path.split(".")[0].split("[")[0] in kind.fixed})
     if fixed:
         raise Refused(
-            f"{resource.address} ({label}) cannot change {', '.join(fixed)} in place. Set it back in the bundle, or "
-            "remove the thing by hand first."
+            f"{resource.address} ({label}) would have to be replaced, as {', '.join(fixed)} cannot change. Set it "
+            "back in the bundle, or remove the thing by hand first."
         )
     return replace(step, what="update", changes=found, why=f"{len(found)} difference(s)")
 

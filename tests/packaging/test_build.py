@@ -27,9 +27,14 @@ def checkout(tmp_path: Path) -> Path:
     for folder in (*build._PACKAGES, *build._DOCUMENTS):
         (root / folder).mkdir(parents=True)
         (root / folder / "__init__.py").write_text("")
-    names = ["LICENSE", "pyproject.toml", "app.yaml", "requirements-app.lock"]
-    for file in (*(ROOT / name for name in names), *ROOT.glob("requirements*.in")):
-        shutil.copy(file, root)
+    for file in (
+        "LICENSE",
+        "pyproject.toml",
+        "app.yaml",
+        "requirements-app.lock",
+        *map(str, ROOT.glob("requirements*.in")),
+    ):
+        shutil.copy(ROOT / file, root)
     return root
 
 

@@ -1,4 +1,4 @@
-"""What somebody else may change in a workspace that turnout was installed in: a field of a resource, by the API."""
+"""Changes that another person may make in a workspace with turnout: a field of a resource, by the API."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -104,7 +104,7 @@ def _board(act: Callable[[WorkspaceClient, str, str], object]) -> Change:
 
 
 def _no_member(admin: WorkspaceClient) -> object:
-    """Take the drivers' membership, as somebody with rights in the database may."""
+    """Take the drivers' membership away, in the database."""
     drivers = next(
         str(each.application_id) for each in admin.service_principals.list() if each.display_name == "drivers"
     )

@@ -165,8 +165,8 @@ def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.long)])
-def test_what_others_change_is_found_and_reverted(target: Target, admin: WorkspaceClient, count: int) -> None:
-    """A field of a resource that somebody changes is in `drift` and in the plan, and an apply sets it back."""
+def test_a_change_by_others_is_found_and_reverted(target: Target, admin: WorkspaceClient, count: int) -> None:
+    """A field of a resource that another person changes is in `drift` and in the plan; an apply sets it back."""
     draw = random.Random(38)
     drifts = draw.sample(DRIFTS, len(DRIFTS)) * (count // len(DRIFTS) + 1)
     for address, change in drifts[:count]:
@@ -180,7 +180,7 @@ def test_what_others_change_is_found_and_reverted(target: Target, admin: Workspa
     assert once_each(admin)
 
 
-def test_a_thing_of_somebody_else_is_refused_and_can_be_adopted(target: Target, admin: WorkspaceClient) -> None:
+def test_a_foreign_thing_is_refused_and_can_be_adopted(target: Target, admin: WorkspaceClient) -> None:
     """A plan refuses a job of our name without our tag; `adopt` takes that very job."""
     remove_job(admin, "turnout dev ingest")
     theirs = admin.jobs.create(name="turnout dev ingest").job_id
@@ -218,7 +218,7 @@ def test_no_secret_is_shown(workspace: StandIn, target: Target, admin: Workspace
 
 
 def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target: Target) -> None:
-    """Who may see nothing is refused before anything is changed, with a sentence of one line."""
+    """A person without rights is refused before anything is changed, with a sentence of one line."""
     patch = sign_in(workspace, workspace.add_principal("nobody"))
     try:
         with pytest.raises(Refused) as refused:

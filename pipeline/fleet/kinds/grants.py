@@ -8,7 +8,7 @@ from pipeline.workspace.client import Workspace
 _API: Final = "/api/2.1/unity-catalog/permissions"
 
 READABLE: Final = ("BROWSE", "EXECUTE", "READ_VOLUME", "SELECT", "USE_SCHEMA")
-"""What lets somebody read, and nothing more: `turnout grants` and the dashboard give these to people."""
+"""Privileges that only let people read; `turnout grants` and the dashboard give them."""
 
 
 def flat(grants: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ _OWNER: Final = "IS_OWNER"
 def read_permissions(workspace: Workspace, thing: str, maker: str = "") -> list[dict[str, str]]:
     """Return who has what directly on a thing, such as `jobs/7`, in the shape of a bundle.
 
-    Without its owner, and without the right that the workspace gives whoever makes an app, an alert or a dashboard.
+    Without its owner, and without the right that the workspace gives the maker of an app, an alert or a dashboard.
     """
     return [each for each in _read(workspace, thing) if not _is_makers(each, maker)]
 

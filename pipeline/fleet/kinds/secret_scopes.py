@@ -102,7 +102,7 @@ class SecretScopes:
                 continue
 
     def _given(self, scope: Scope, name: str) -> list[tuple[str, str]]:
-        """Return who holds what by a bundle, or by somebody's hand."""
+        """Return the rights that a bundle or a person gave."""
         others = {(_me(scope), _MANAGE), *((each, "READ") for each in _apps_of(scope, name))}
         return [pair for pair in _held(scope, name) if pair not in others]
 
@@ -132,7 +132,7 @@ def _held(scope: Scope, name: str) -> list[tuple[str, str]]:
 def _apps_of(scope: Scope, name: str) -> set[str]:
     """Return the principals of our apps, and of apps with a secret of the scope as a resource, which lets them read it.
 
-    Either is enough: an app that somebody has changed must not lose its secrets before it is set back.
+    Either is enough: an app that a person has changed must not lose its secrets before it is set back.
     """
     query: dict[str, Any] = {}
     found: set[str] = set()
