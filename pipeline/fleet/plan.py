@@ -6,13 +6,16 @@ Applying a plan and planning again gives nothing to do.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Final, Literal
 
 from pipeline.errors import Refused
 from pipeline.fleet.bundle import Resource, unresolved
 from pipeline.fleet.compare import Change, changes
 from pipeline.fleet.journal import Entry
 from pipeline.fleet.kinds.kind import Found, Kind, State
+
+_LATE: Final = {"jobs": 1, "dashboards": 2, "alerts": 3}
+"""Kinds after all others: a continuous job starts at once and looks for the store, and alerts for its rows."""
 
 What = Literal["create", "update", "adopt", "delete", "keep", "nothing"]
 
@@ -51,7 +54,7 @@ class Step:
 
 
 def in_order(resources: Sequence[Resource]) -> list[Resource]:
-    """Return resources so that each comes after what it refers to.
+    """Return resources so that each stands after what it refers to, and jobs, which may start at once, near the end.
 
     Raises:
         Refused: a reference leads nowhere, or two resources refer to each other.
@@ -61,11 +64,20 @@ def in_order(resources: Sequence[Resource]) -> list[Resource]:
         missing = sorted(each.needs - known.keys())
         if missing:
             raise Refused(f"{each.address} in the bundle refers to {missing[0]}, which the bundle does not have.")
+    sorter = TopologicalSorter({each.address: sorted(each.needs) for each in resources})
     try:
-        order = list(TopologicalSorter({each.address: sorted(each.needs) for each in resources}).static_order())
+        sorter.prepare()
     except CycleError as error:
         raise Refused(f"Resources of the bundle refer to each other: {', '.join(error.args[1])}.") from error
-    return [known[address] for address in order]
+    places = {each.address: (_LATE.get(each.kind, 0), place) for place, each in enumerate(resources)}
+    ready: list[str] = []
+    order = []
+    while sorter.is_active():
+        ready = sorted((*ready, *sorter.get_ready()), key=lambda address: places[address])
+        first = ready.pop(0)
+        order.append(known[first])
+        sorter.done(first)
+    return order
 
 
 def plan(

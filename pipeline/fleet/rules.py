@@ -199,13 +199,13 @@ def _of_types(resource: Resource) -> Iterator[str]:
     beside = _OF_BUNDLE | {"file_path", "serialized_dashboard", "parent", "project_id", "role_id", "database_id"}
     beside |= {"embed_credentials", "dataset_catalog", "dataset_schema"}
     given = {key: value for key, value in resource.definition.items() if key not in beside}
-    yield from _lost(given, judge, "")
+    yield from lost(given, judge, "")
     if resource.kind == "apps":
         from databricks.sdk.service.apps import AppDeployment
 
         config = resource.definition.get("config", {})
         deployment = {"command": config.get("command"), "env_vars": config.get("env")}
-        yield from _lost({key: value for key, value in deployment.items() if value}, AppDeployment, "config")
+        yield from lost({key: value for key, value in deployment.items() if value}, AppDeployment, "config")
 
 
 def _judges() -> Mapping[str, Any]:
@@ -224,7 +224,8 @@ def _judges() -> Mapping[str, Any]:
     }
 
 
-def _lost(given: Mapping[str, Any], judge: Any, path: str) -> Iterator[str]:
+def lost(given: Mapping[str, Any], judge: Any, path: str) -> Iterator[str]:
+    """Yield what a dataclass of the SDK does not keep of a body: unknown fields, and values of enumerations."""
     try:
         kept = judge.from_dict(_plain(given)).as_dict()
     except (AttributeError, KeyError, TypeError, ValueError) as error:

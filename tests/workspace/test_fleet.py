@@ -8,22 +8,33 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import requests
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.apps import AppDeployment
+from sqlalchemy import text
 
 from pipeline import failpoints
 from pipeline.errors import Refused
 from pipeline.fleet import limits
+from pipeline.settings import load
+from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server
 from tests.workspace.drifts import DRIFTS
 from tests.workspace.fixtures import until
 from tests.workspace.fleets import SENTINEL, Target, census, copy_bundle, prepare, sign_in
 from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
+
+REQUESTS: Final = (
+    "/workspace/import", "/external-locations", "/external_location/turnout_dev", "/schemas",
+    "/schema/main.turnout_dev", "/scopes/create", "/secrets/put", "/acls/put", "/postgres/projects", "/roles",
+    "/databases", "/api/2.0/apps", "/permissions/apps/turnout-dev", "/turnout-dev/start", "/deployments",
+    "/jobs/create", "/lakeview/dashboards", "/published", "/api/2.0/alerts",
+)  # fmt: skip
+"""Ends of the paths of what an installation sends, in its order."""
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +76,33 @@ def once_each(admin: WorkspaceClient) -> bool:
     return {count for each in census(admin).values() for count in each.values()} == {1}
 
 
-@pytest.mark.parametrize("hits", [pytest.param((2, 4, 3, 6) * 45, marks=pytest.mark.long), (3, 8, 22, 46)])
+def test_an_apply_that_is_killed_in_a_creation_goes_on(fresh: Target, admin: WorkspaceClient, tmp_path: Path) -> None:
+    """An apply killed right after any kind of request is completed by the next, and makes nothing twice."""
+    for each in REQUESTS:
+        assert ends_at(1, fresh.apply, tmp_path / "log", of_requests=each) is not None, each
+    fresh.apply()
+    assert fresh.changes() == []
+    assert once_each(admin)
+
+
+@pytest.mark.parametrize(
+    ("of_requests", "hits"),
+    [
+        pytest.param(None, (2, 4, 3, 6) * 45, marks=pytest.mark.long, id="points"),
+        pytest.param("", (2, 3, 4, 5, 6, 1, 9) * 30, marks=pytest.mark.long, id="requests"),
+        pytest.param(None, (3, 8, 22), id="some points"),
+    ],
+)
 @pytest.mark.timeout(600)
 def test_an_apply_that_is_killed_goes_on(
-    fresh: Target, admin: WorkspaceClient, hits: tuple[int, ...], tmp_path: Path
+    fresh: Target, admin: WorkspaceClient, of_requests: str | None, hits: tuple[int, ...], tmp_path: Path
 ) -> None:
     """An apply killed at any point is completed by the next, and makes nothing twice."""
     if fresh.fleet().journal.entries:
         uninstall(fresh)
-    killed = Counter(itertools.takewhile(bool, (ends_at(hit, fresh.apply, tmp_path / "log") for hit in hits)))
-    assert 4 <= killed.total() < 180
+    ends = (ends_at(hit, fresh.apply, tmp_path / "log", of_requests=of_requests) for hit in hits)
+    killed = Counter(itertools.takewhile(bool, ends))
+    assert killed.total() == len(hits) or killed.total() > len(census(admin))
     fresh.apply()
     assert fresh.changes() == []
     assert once_each(admin)
@@ -107,6 +135,14 @@ def test_updates_that_are_killed_go_on(target: Target, admin: WorkspaceClient, t
     assert source.endswith("/beef01")
 
 
+def test_jobs_are_made_after_the_store(target: Target) -> None:
+    """A continuous job starts once it is there, so everything that it looks for is there before it."""
+    steps = [step.address.partition(".")[0] for step in target.fleet().plan()]
+    first = steps.index("jobs")
+    assert {"store_roles", "postgres_databases", "secret_scopes", "external_locations", "schemas"} <= set(steps[:first])
+    assert set(steps[first:]) == {"jobs", "dashboards", "alerts"}
+
+
 def test_the_app_has_its_variables(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:
     """The bundle's variables reach the app, by value and by resource; a changed one makes a new deployment."""
     shown = variables_of(workspace, admin)
@@ -120,6 +156,27 @@ def test_the_app_has_its_variables(workspace: StandIn, target: Target, admin: Wo
     target.apply()
     assert "EXTRA" not in variables_of(workspace, admin)
     assert target.changes() == []
+
+
+def test_the_store_opens_for_those_who_need_it(workspace: StandIn, target: Target, tmp_path: Path) -> None:
+    """After an apply the controller migrates the store, and drivers and the app read and write its rows."""
+    assert target.changes() == []
+    url = "lakebase://projects/turnout-dev/branches/production/endpoints/primary/turnout"
+    found = {}
+    for name in ("controller", "drivers"):
+        patch = sign_in(workspace, workspace.identity(name).token)
+        patch.setenv("TURNOUT_STORE__URL", url)
+        try:
+            engine = open_store(*load(tmp_path))
+            with engine.begin() as connection:
+                found[name] = connection.execute(text("SELECT pg_has_role('turnout_user', 'MEMBER')")).scalar_one()
+                owner = connection.execute(text("SELECT tableowner FROM pg_tables WHERE tablename = 'games'"))
+                assert owner.scalar_one() == "turnout_owner"
+                connection.execute(text("UPDATE games SET game_key = game_key"))
+            engine.dispose()
+        finally:
+            patch.undo()
+    assert found["drivers"]
 
 
 def test_a_lost_answer_makes_nothing_twice(workspace: StandIn, target: Target, admin: WorkspaceClient) -> None:
@@ -213,8 +270,8 @@ def test_no_secret_is_shown(workspace: StandIn, target: Target, admin: Workspace
     shown += [str(step) for step in target.apply()]
     for each in admin.workspace.list("/Workspace/Shared/turnout/dev/journal"):
         shown.append(base64.b64decode(admin.workspace.export(str(each.path)).content or "").decode())
-    assert any("XDG_STATE_HOME" in text for text in shown)
-    assert not [text for text in shown if SENTINEL in text or workspace.admin_token in text]
+    assert any("XDG_STATE_HOME" in each for each in shown)
+    assert not [each for each in shown if SENTINEL in each or workspace.admin_token in each]
 
 
 def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target: Target) -> None:
