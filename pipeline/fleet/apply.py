@@ -156,8 +156,13 @@ class Fleet:
         return bool(unresolved(label) or unresolved(resource.definition.get("parent", "")))
 
     def _recorded(self, address: str) -> Observed:
-        """Return what the workspace has of something that the journal names: by its id, else by its name."""
+        """Return what the workspace has of something that the journal names: by its id, else by its name.
+
+        What holds data stays whatever it is, so nobody looks at it: the store may be away.
+        """
         entry = self.journal.entries[address]
+        if self.kinds[entry.kind].holds_data:
+            return Observed(entry.id)
         if entry.id is not None:
             state = self.kinds[entry.kind].read(self.scope, entry.id)
             if state is not None:

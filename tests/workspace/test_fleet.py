@@ -17,8 +17,9 @@ from databricks.sdk.service.apps import AppDeployment
 from sqlalchemy import text
 
 from pipeline import failpoints
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.fleet import limits
+from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server
@@ -284,6 +285,19 @@ def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target
         patch.undo()
     assert "\n" not in str(refused.value)
     assert "permi" in str(refused.value)
+
+
+def test_an_uninstall_needs_no_store(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the store is away, an uninstall still says what it removes; a plan says that the store is away."""
+    expected = [str(step) for step in target.fleet().uninstall_plan()]
+
+    def away(*_: Any) -> None:
+        raise Transient("the store is away")
+
+    monkeypatch.setattr(StoreRoles, "read", away)
+    assert [str(step) for step in target.fleet().uninstall_plan()] == expected
+    with pytest.raises(Transient, match="the store is away"):
+        target.fleet().plan()
 
 
 @pytest.mark.parametrize("hits", [(3, 17), pytest.param((1, 2, 3, 4, 5) * 40, marks=pytest.mark.long)])

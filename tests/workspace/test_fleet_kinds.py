@@ -145,9 +145,16 @@ def test_an_app_of_somebody_else_is_not_taken(target: Target, admin: WorkspaceCl
 
 @pytest.mark.parametrize(
     ("text", "is_ours"),
-    [("a (turnout_env=dev)", True), ("turnout_env=dev", True), ("turnout_env=dev2", False), ("turnout_env=dev-eu", False),
-     ("my_turnout_env=dev", False), ("turnout_env=prod", False), (None, False)],
-)  # fmt: skip
+    [
+        ("a (turnout_env=dev)", True),
+        ("turnout_env=dev", True),
+        ("turnout_env=dev2", False),
+        ("turnout_env=dev-eu", False),
+        ("my_turnout_env=dev", False),
+        ("turnout_env=prod", False),
+        (None, False),
+    ],
+)
 def test_a_mark_is_a_whole_word(text: str | None, is_ours: bool) -> None:
     """The mark of an environment is not part of the mark of another."""
     assert carries(text, "dev") is is_ours
