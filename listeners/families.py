@@ -243,7 +243,7 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
     yield _gauge("outbox_items", "Events waiting to be published.", (), [((), own.outbox_items)])
     yield _counter("metrics_flush_failures", "Failed writes of the metrics tables.", (), [((), own.flush_failures)])
     yield _counter(
-        "metrics_push_failures", "Failed pushes to the Pushgateway or the OTLP endpoint.", (), [((), own.push_failures)]
+        "metrics_push_failures", "Failed pushes to the Pushgateway or by OTLP.", (), [((), own.push_failures)]
     )
 
 

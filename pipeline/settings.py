@@ -283,8 +283,8 @@ class Maintenance:
     versions, but none of the last hour. 40 hold about two hours of a game that commits every second."""
 
     series_days: Annotated[int, Range(2, 400)] = 7
-    """Whole days for which the metrics tables `stream_minute` and `ingest_minute` keep their rows. Pages show at most
-    24 hours, which reach into the day before; a week lets you compare with the same hour a week ago."""
+    """Whole days for which the metrics tables `stream_minute`, `ingest_minute` and `process_sample` keep their rows.
+    Pages show at most 24 hours, which reach into the day before; a week lets you compare with the same hour a week ago."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
-from listeners.metrics_schema import MINUTES, TABLES, moment
+from listeners.metrics_schema import MINUTES, PROCESS_SAMPLE, TABLES, moment
 from pipeline import names
 from pipeline.delta.log import exists, is_plain
 from pipeline.delta.opening import DeltaTable, open_table
@@ -90,7 +90,7 @@ def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough:
     for table in TABLES:
         folder = paths.metrics / table.name
         merge = _small(folder, table.order, settings.maintenance)
-        if table in MINUTES:
+        if table in (*MINUTES, PROCESS_SAMPLE):
             merge = _expiring(folder, moment(now).date() - timedelta(settings.maintenance.series_days), merge)
         yield _Job(folder, f"metrics/{table.name}", merge, is_skipped=True)
 

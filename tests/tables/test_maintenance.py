@@ -25,6 +25,7 @@ from listeners.sample import (
     StatusEvent,
     StreamMinute,
 )
+from listeners.totals import ProcessSample, SelfCounts
 from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
@@ -332,8 +333,8 @@ def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> Non
     assert before == [each() for each in read]
 
 
-def test_minutes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
-    """Minute tables keep the days of the setting; the dashboard reads the kept ones as before, from merged files."""
+def test_minutes_and_samples_of_processes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
+    """These tables keep the days of the setting; the dashboard reads the kept ones as before, from merged files."""
     paths, today = Paths(tmp_path), time.time() // DAY * DAY
     writer = MetricsTables(paths.metrics, "a")
     wanted = dataclasses.replace(SETTINGS, maintenance=dataclasses.replace(WANTED, small_files=2, series_days=2))
@@ -344,6 +345,7 @@ def test_minutes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
             writer.add(IngestMinute(at, 1, 0, 1))
             assert writer.flush()
         writer.add(GroupSample("a", today - days * DAY, 1, 1, 0, None))
+        writer.add(ProcessSample("group", "a", "p", today - days * DAY, None, None, {}, SelfCounts()))
     assert writer.flush()
     maintain(paths, after=today - time.time(), settings=wanted)
     for name in ("stream_minute", "ingest_minute"):
@@ -353,6 +355,7 @@ def test_minutes_expire_by_whole_days_and_no_others(tmp_path: Path) -> None:
         )
         assert len(live(Path(paths.metrics / name))) == 3
     assert len(content(Path(paths.metrics / "group_sample"))) == 5
+    assert len(content(Path(paths.metrics / "process_sample"))) == 3
     again = maintain(paths, after=today - time.time(), settings=wanted)
     assert [report.rows_removed for report in again.tables if report.rows_removed] == []
 

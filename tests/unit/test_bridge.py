@@ -132,7 +132,12 @@ def test_a_driver_whose_rows_do_not_come_is_late(world: BridgeWorld, watched: Wa
     world.beat()
     key = ("turnout_metrics_serve_driver_late", frozenset({("kind", "group"), ("cluster_group", GROUP)}))
     watched.bridge._row_limit = 0.5
-    until(lambda: (world.beat(), watched.scrape().get(key) == 1)[1], "nobody is late")
+
+    def is_late() -> bool:
+        world.beat()
+        return watched.scrape().get(key) == 1
+
+    until(is_late, "nobody is late")
     assert ("turnout_group_passes_total", frozenset({("cluster_group", GROUP)})) not in watched.scrape()
 
 
@@ -151,7 +156,7 @@ def test_rows_count_once_through_a_merge_and_a_doubled_file(world: BridgeWorld, 
     version = DeltaTable(str(world.paths.metrics / STREAM_BATCH.name)).version()
     passes = watched.bridge._tables[0]
     began = passes._began
-    until(lambda: watched.scrape() and passes._began > began + 0.5, "it is never read again")
+    until(lambda: bool(watched.scrape()) and passes._began > began + 0.5, "it is never read again")
     assert version >= 3
     assert watched.scrape()[key] == 2
 
