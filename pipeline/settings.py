@@ -284,7 +284,8 @@ class Maintenance:
 
     series_days: Annotated[int, Range(2, 400)] = 7
     """Whole days for which the metrics tables `stream_minute`, `ingest_minute` and `process_sample` keep their rows.
-    Pages show at most 24 hours, which reach into the day before; a week lets you compare with the same hour a week ago."""
+    Pages show at most 24 hours, which reach into the day before; a week lets you compare with the same hour a week
+    ago."""
 
 
 @dataclass(frozen=True, slots=True)

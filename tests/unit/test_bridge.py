@@ -118,6 +118,20 @@ def test_a_fleet_that_falls_silent_vanishes(
     assert problems["turnout_fleet_problems", frozenset({("problem", "group")})] == 1
 
 
+def test_an_old_reading_shows_nothing_old(world: BridgeWorld, watched: Watched) -> None:
+    """While no reading succeeds, what was read grows old and vanishes by itself: rows by their own time."""
+    world.beat()
+    until(lambda: bool(watched.scrape()) and bool(watched.bridge.known(time.time()).own), "no sample is read")
+    later = watched.bridge.known(time.time() + watched.bridge._row_limit + 1)
+    assert (later.own, later.snapshot.queries) == ({}, {})
+    assert watched.bridge.known(time.time()).snapshot.states
+    for place in watched.bridge._places:
+        place.close()
+    watched.bridge._place_limit = 0.0
+    gone = watched.bridge.known(time.time())
+    assert (gone.own, gone.snapshot.states, gone.snapshot.fleet, gone.are_passes_known) == ({}, None, None, False)
+
+
 def left(watched: Watched) -> set[str]:
     return {name for name, _ in watched.drivers()}
 

@@ -27,6 +27,7 @@ from listeners.sample import (
     StatusEvent,
     StreamMinute,
 )
+from listeners.totals import GroupTotals, ProcessSample, SelfCounts
 from pipeline.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05
@@ -233,6 +234,7 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
     tables.add(StreamMinute(NOW, "chess_a", "eu-1", 0, 0, 0, 0, (), None, None))
     tables.add(IngestMinute(NOW, 0, 0, 0))
+    tables.add(ProcessSample("group", "eu-1", "p", NOW, GroupTotals(), None, {}, SelfCounts()))
     assert tables.flush()
     for table in TABLES:
         delta = DeltaTable(tmp_path / table.name)

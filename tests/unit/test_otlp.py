@@ -47,6 +47,11 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(receiver.answer)
 
+            def do_GET(self) -> None:  # as urllib follows a redirect, with all headers
+                receiver.paths.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+
             def log_message(self, *_: object) -> None:
                 pass
 
