@@ -28,8 +28,8 @@ GROUP: Final = "eu-1"
 class BridgeWorld:
     """An environment whose drivers are this process: each reports to its own `/metrics`, the tables and the store."""
 
-    def __init__(self, folder: Path, games: Sequence[str] = ("chess", "go", HOSTILE)) -> None:
-        self.settings, self.paths = Settings(metrics=Metrics(flush_seconds=0.5)), Paths(folder)
+    def __init__(self, folder: Path, games: Sequence[str] = ("chess", "go", HOSTILE), storage: str = "") -> None:
+        self.settings, self.paths = Settings(metrics=Metrics(flush_seconds=0.5)), Paths(folder, storage)
         self.engine = open_store(self.settings, self.paths)
         self.games = games
         self._batch = 0
