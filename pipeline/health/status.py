@@ -146,7 +146,7 @@ def _judge_driver(facts: StreamFacts) -> StatusVerdict | None:
     if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
         return StatusVerdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
     if facts.lane == Lane.QUARANTINED:
-        return StatusVerdict("FAILED", f"The stream is parked after its retries were used up: {reason}.")
+        return StatusVerdict("FAILED", f"The stream is parked until a person retries it: {reason}.")
     if not facts.driver_active and facts.last_run_failed is not None:
         return StatusVerdict("FAILED", f"The group's query has ended with an error: {reason}.")
     if not facts.driver_active:

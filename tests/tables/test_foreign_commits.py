@@ -130,7 +130,7 @@ def commits(world: World) -> list[list[Action]]:
     return [actions for actions in read if actions]
 
 
-@pytest.mark.proves("G237")
+@pytest.mark.proves("A30", "G237")
 def test_a_game_in_a_bucket_stops_and_goes_on(in_bucket: World) -> None:
     """Law L5, on a real object store: a compaction stops the game, and after RESTORE each row is there once."""
     table_of(in_bucket).optimize.compact()
@@ -243,7 +243,7 @@ def fail(world: World, roster: Roster) -> None:
     roster.settle({CHESS.key: failure_of(refused.value)}, [GO.key], 2)
 
 
-@pytest.mark.proves("G237")
+@pytest.mark.proves("A30", "G237")
 def test_the_game_is_parked_at_once_until_a_person_retries_it(far: World) -> None:
     """Law L6: it waits for a person after the first failure, others go on, and a retry accepts what is there then."""
     roster = carried(far)
