@@ -4,6 +4,7 @@ Every commit of ours has a mark. An object store has no lock that a workspace an
 writer there is a fault of rights; in a folder it is none (law L4).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
 from pipeline.delta.log import Action, is_plain, listed_commits, read_commit
@@ -19,6 +20,8 @@ from pipeline.delta.marks import info_of, is_ours, moves_cursor
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
+
+_log = logging.getLogger("turnout")
 
 _MOST: Final = 20  # commits that are read to find the last of a driver
 _NEWEST: Final = 5
@@ -142,6 +145,60 @@ def newest_foreign(table: Location, most: int) -> list[ForeignCommit]:
     return [commit for commit in each if commit is not None]
 
 
+class Guard:
+    """Judges the commits to a game's table that its driver reads for other reasons. For one thread at a time."""
+
+    def __init__(self, table: Location) -> None:
+        """Begin before the table's first commit."""
+        self._table = table
+        self._found: list[ForeignCommit] = []  # not yet judged
+        self.accepts = False
+        """Whether a person has decided to go on behind what the table has when it is next judged."""
+
+    def read(self, version: int, actions: Sequence[Action], before: DeltaTable) -> None:
+        """Take a commit, and the table as it was before."""
+        found = foreign_commit(version, actions, lambda: before)
+        self._found += [] if found is None else [found]
+
+    def unread(self, newest: int, seen: int) -> None:
+        """Look at the commits between two versions, which the driver skips: it has read the table as a whole."""
+        self._found += commits_of_others(self._table, newest, seen)
+
+    def judge(self, table: DeltaTable) -> None:
+        """Log the foreign commits since the last call.
+
+        Raises:
+            ForeignChange: one has changed files, schema or protocol, or the table has a feature of another writer.
+        """
+        found, self._found = self._found, []
+        accepted, self.accepts = self.accepts, False
+        for each in found:
+            _log.warning("%s: foreign commit: %s", self._table.name, each)
+        changes = [each for each in found if each.changes]
+        if changes and not accepted:
+            raise refusal(self._table, changes)
+        if (refused := refused_features(self._table, table)) is not None:
+            raise refused
+
+
+def open_own(table: Location) -> DeltaTable:
+    """Open a game's table that nobody else may write to.
+
+    Raises:
+        ForeignChange: a feature of another writer keeps delta-rs from opening it.
+        DeltaError: see `open_table`.
+    """
+    try:
+        return open_table(table)
+    except TableNotFoundError:
+        raise
+    except DeltaError as error:
+        refused = _refused_protocol(table, None)
+        if refused is None:
+            raise
+        raise refused from error
+
+
 def refusal(table: Location, commits: Sequence[ForeignCommit]) -> ForeignChange:
     """Return why a game's driver does not go on, from foreign commits that change something."""
     first, more = commits[0], len(commits) - 1
@@ -168,11 +225,6 @@ def refused_features(table: Location, opened: DeltaTable) -> ForeignChange | Non
         "writerFeatures": protocol.writer_features,
     }
     return _refused_protocol(table, _features(stated))
-
-
-def refused_opening(table: Location) -> ForeignChange | None:
-    """Return why delta-rs cannot open a table, where a feature of another writer is the cause."""
-    return _refused_protocol(table, None)
 
 
 def _refused_protocol(table: Location, features: tuple[str, ...] | None) -> ForeignChange | None:

@@ -5,7 +5,6 @@ what was read to what the caller says, or fails with `TableConflict` (law L4).
 """
 
 import json
-import logging
 import threading
 import time
 import uuid
@@ -17,20 +16,19 @@ from typing import Any, Final, Literal, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from pipeline.delta import foreign, parquet
+from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_when_due
+from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
 from pipeline.delta.marks import ENGINE, marked
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
-
-_log = logging.getLogger("turnout")
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
@@ -124,9 +122,7 @@ class CursorTable:
     ) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
-        self._guarded = guarded
-        self._foreign: list[foreign.ForeignCommit] = []  # that were read, and not yet judged
-        self._accepts = False
+        self._guard = Guard(path) if guarded else None
         # A commit's number follows from the last read, so commits are numbered one after the other.
         self._lock = threading.RLock()
         self._app_id = app_id
@@ -141,8 +137,8 @@ class CursorTable:
         self._seen_at = 0.0
         self._held: dict[int, Sequence[Action]] = {}
         self._adopt(table)
-        if guarded:
-            self._foreign = foreign.commits_of_others(path, self._version, 0)
+        if self._guard is not None:
+            self._guard.unread(self._version, 0)
 
     @classmethod
     def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10, *, guarded: bool = False) -> Self | None:
@@ -154,7 +150,9 @@ class CursorTable:
             ForeignChange: a feature of another writer keeps delta-rs from opening a guarded table.
         """
         try:
-            return cls(path, _opened(path, guarded=guarded), app_id, checkpoint_interval, guarded=guarded)
+            return cls(
+                path, open_own(path) if guarded else open_table(path), app_id, checkpoint_interval, guarded=guarded
+            )
         except TableNotFoundError:
             return None
 
@@ -225,33 +223,25 @@ class CursorTable:
         Raises:
             ForeignChange: another writer has changed files, schema or protocol.
         """
-        if not self._guarded:
+        if self._guard is None:
             return
         with self._lock:
-            if self._accepts:
+            if self._guard.accepts:
                 self._follow()
-            found, self._foreign = self._foreign, []
-            accepted, self._accepts = self._accepts, False
-            for each in found:
-                _log.warning("%s: foreign commit: %s", self.path.name, each)
-            changes = [each for each in found if each.changes]
-            if changes and not accepted:
-                raise foreign.refusal(self.path, changes)
-            if not self._plain and (refused := foreign.refused_features(self.path, self._table)) is not None:
-                raise refused
+            self._guard.judge(self._table)
 
     def accept_foreign(self) -> None:
         """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
-        self._accepts = True
+        if self._guard is not None:
+            self._guard.accepts = True
 
     def _follow(self) -> None:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
             self._adopt_newest()
             return
         for version, actions in commits_after(self.path, self._version):
-            if self._guarded:
-                commit = foreign.foreign_commit(version, actions, lambda: self._table)
-                self._foreign += [] if commit is None else [commit]
+            if self._guard is not None:
+                self._guard.read(version, actions, self._table)
             if any("metaData" in action or "protocol" in action for action in actions):
                 self._adopt_newest(version)
                 return
@@ -265,9 +255,9 @@ class CursorTable:
     def _adopt_newest(self, seen: int | None = None) -> None:
         """Read the table as it is now, and of a guarded one the commits after `seen`, by default its version here."""
         seen = self._version if seen is None else seen
-        self._adopt(_opened(self.path, guarded=self._guarded))
-        if self._guarded:
-            self._foreign += foreign.commits_of_others(self.path, self._version, seen)
+        self._adopt(open_own(self.path) if self._guard is not None else open_table(self.path))
+        if self._guard is not None:
+            self._guard.unread(self._version, seen)
 
     def _hold(self, version: int, actions: Sequence[Action]) -> None:
         """Keep a commit for the next checkpoint, where each that is read again costs a request."""
@@ -412,18 +402,6 @@ class CursorTable:
             self._adopt(open_table(self.path))
             with effect("write_checkpoint"):
                 self._table.create_checkpoint()
-
-
-def _opened(path: Location, *, guarded: bool) -> DeltaTable:
-    try:
-        return open_table(path)
-    except TableNotFoundError:
-        raise
-    except DeltaError as error:
-        refused = foreign.refused_opening(path) if guarded else None
-        if refused is None:
-            raise
-        raise refused from error
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
