@@ -1,0 +1,190 @@
+"""A fleet in a workspace, from `turnout fleet apply` to `uninstall`: real jobs, app, bucket and PostgreSQL."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+import pytest
+import requests
+from databricks.sdk import WorkspaceClient
+
+from pipeline.actor import current_user
+from tests.postgres import postgres_server
+from tests.storage.served import served
+from tests.workspace.fixtures import client
+from tests.workspace.fleets import census
+from tests.workspace.running import StandIn
+from tests.workspace.server.boards import WAREHOUSE
+from tests.workspace.server.processes import ROOT
+from tests.workspace.server.state import ADMIN
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(1200),
+]  # a cluster of this machine takes 20 s to start
+
+_SECONDS: Final = 240.0
+_GAMES: Final = 6
+
+
+class Deployment:
+    """A person at a machine with a checkout, whose environment is in a bucket."""
+
+    def __init__(self, workspace: StandIn, url: str, folder: Path) -> None:
+        self.workspace, self.url = workspace, url
+        self.admin: WorkspaceClient = client(workspace)
+        self.admin.catalogs.create("main")
+        for name in ("drivers", "controller"):
+            workspace.add_principal(name)
+        self.reader = "reader@turnout.example"
+        workspace.add_principal(self.reader, kind="user")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "TURNOUT_"))}
+        self.environ = {**kept, **workspace.variables(), "XDG_STATE_HOME": str(folder / "state")}
+        variables = {
+            "storage_credential": "turnout", "warehouse": WAREHOUSE, "notify": workspace.admin_name,
+            "drivers": workspace.identity("drivers").name, "controller": workspace.identity("controller").name,
+        }  # fmt: skip
+        self.bundle = [word for name, value in variables.items() for word in ("--var", f"{name}={value}")]
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """Run a command as the person; return what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *words, "--env-dir", self.url], cwd=ROOT, env=self.environ,
+            capture_output=True, text=True, timeout=_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}\n{self.logs()}"
+        return done.stdout + done.stderr
+
+    def fleet(self, verb: str, *words: str, code: int = 0) -> str:
+        return self.run("fleet", verb, *words, *self.bundle, code=code)
+
+    def deploy(self) -> None:
+        """Follow docs/deploy/databricks.md."""
+        said = self.fleet("apply", "--yes", code=2)
+        assert "databricks secrets put-secret turnout-dev aws_access_key_id" in said
+        for key, value in (("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")):
+            self.admin.secrets.put_secret("turnout-dev", key, string_value=value)
+        assert "Made the group main" in self.fleet("apply", "--yes")
+        store = "lakebase://projects/turnout-dev/branches/production/endpoints/primary/turnout"
+        self.environ |= {"TURNOUT_STORE__URL": store, "TURNOUT_ENVIRONMENT": "dev"}
+
+    def status(self) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", "status", "--json", "--env-dir", self.url], cwd=ROOT, env=self.environ,
+            capture_output=True, text=True, timeout=_SECONDS,
+        )  # fmt: skip
+        return json.loads(done.stdout) if done.stdout.startswith("{") else {"drivers": [], "games": []}
+
+    def until(self, what: str, seen: Callable[[Any], bool]) -> None:
+        """Wait until the status shows something."""
+        deadline = time.monotonic() + _SECONDS
+        while not seen(status := self.status()):
+            assert time.monotonic() < deadline, f"{what}: {status}\n{self.logs()}"
+
+    def drivers_run(self, *names: str) -> None:
+        def seen(status: Any) -> bool:
+            states = {each["name"] if each["kind"] == "group" else each["kind"]: each["state"]
+                      for each in status["drivers"]}  # fmt: skip
+            return bool(states) and all(states.get(name) == "running" for name in names)
+
+        self.until(f"{names} do not run", seen)
+
+    def games_run(self) -> None:
+        def seen(status: Any) -> bool:
+            return [each["status"] for each in status["games"]].count("RUNNING") >= _GAMES
+
+        self.until("the games do not run", seen)
+
+    def events(self, count: int) -> None:
+        self.run("simulate", "--events", str(count), "--games", str(_GAMES))
+
+    def verified(self) -> str:
+        """Wait until every row is in its table, and return what verify says."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            done = subprocess.run(
+                [sys.executable, "-m", "pipeline", "verify", "--complete", "--env-dir", self.url], cwd=ROOT,
+                env=self.environ, capture_output=True, text=True, timeout=_SECONDS,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return done.stdout
+            assert time.monotonic() < deadline, done.stdout + done.stderr + self.logs()
+
+    def logs(self) -> str:
+        """Return the ends of what runs and the app have printed."""
+        files = sorted(self.workspace.folder.glob("runs/*.log")) + sorted(self.workspace.folder.glob("apps/*.log"))
+        return "\n".join(f"--- {file.name}\n{file.read_text('utf-8', 'replace')[-1500:]}" for file in files[-8:])
+
+
+def put_settings(url: str) -> None:
+    """Write the environment's settings beside its tables."""
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    text = (
+        '[access]\ncatalog = "databricks"\ncatalog_name = "main"\nschema_name = "turnout_dev"\n'
+        f'[access.identities]\n{current_user()} = "{ADMIN}"\n[maintenance]\nbackend = "databricks"\n'
+    )
+    boto3.client("s3").put_object(Bucket=bucket, Key=f"{prefix}/turnout.toml", Body=text.encode())
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployment]:
+    with (
+        served(tmp_path / "objects") as url,
+        postgres_server() as postgres,
+        StandIn(tmp_path / "workspace", f"postgresql://{postgres._address}") as workspace,
+    ):
+        put_settings(url)
+        made = Deployment(workspace, url, tmp_path)
+        made.deploy()
+        yield made
+
+
+def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deployed: Deployment) -> None:
+    """From apply to uninstall no row is lost or doubled, whatever moved, was repaired or started again meanwhile."""
+    deployed.drivers_run("ingest", "controller", "main")
+    deployed.run("groups", "create", "b", "--backend", "databricks", "--reason", "two")
+    assert "jobs.group_b" in deployed.fleet("apply", "--yes")
+    deployed.run("groups", "restart", "b", "--no-wait", "--reason", "it had no job")
+    deployed.drivers_run("b")
+    deployed.events(2_000)
+    deployed.games_run()
+    assert "OK" in deployed.verified()
+
+    page = requests.get(
+        deployed.admin.apps.get("turnout-dev").url or "",
+        headers={"Authorization": f"Bearer {deployed.workspace.admin_token}"}, timeout=30,
+    )  # fmt: skip
+    assert page.status_code == 200, "the dashboard is an app that runs"
+
+    names = [each["game_key"] for each in deployed.status()["games"]]
+    deployed.run("move", *names[:2], "--to", "b", "--reason", "a test")
+    deployed.events(1_000)
+    deployed.run("repair", "rebuild", names[0], "--reason", "a test")
+    assert "OK" in deployed.verified()
+
+    deployed.run("grants", "apply", "--grant", names[0], "--principal", deployed.reader, "--reason", "a test")
+    assert deployed.reader in deployed.run("grants", "why", names[0], deployed.reader)
+
+    assert "nothing to do" in deployed.fleet("plan")
+    job = next(iter(deployed.admin.jobs.list(name="turnout dev group main")))
+    deployed.admin.api_client.do(
+        "POST", "/api/2.2/jobs/update", body={"job_id": job.job_id, "new_settings": {"max_concurrent_runs": 7}}
+    )
+    assert "jobs.group_main" in deployed.fleet("drift", code=1)
+    deployed.fleet("apply", "--yes")
+    assert "nothing to do" in deployed.fleet("plan")
+
+    deployed.events(500)
+    assert "OK" in deployed.verified()
+    said = deployed.fleet("uninstall", "--yes")
+    assert "postgres_projects.store" in said
+    left = census(deployed.admin)
+    assert not left["jobs"]
+    assert not left["apps"]
+    assert "OK" in deployed.verified(), "the data stays whole"
