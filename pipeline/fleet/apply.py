@@ -1,6 +1,7 @@
 """Looks at a workspace and carries a plan out: each change is in the journal before the request, its id after it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -14,6 +15,8 @@ from pipeline.fleet.kinds.kind import Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
 from pipeline.workspace.jobs import cancel_run
+
+_AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
 
 _AT_ONCE: Final = ("permissions", "tags", "timeout_seconds", "continuous", "schedule", "max_concurrent_runs")
 """Changes of a job that no run has to start again for."""
@@ -39,6 +42,7 @@ class Fleet:
     journal: Journal
     groups: Groups | None = None  # None: the control store cannot be reached
     attributes: dict[str, str] = field(default_factory=dict)  # of things that are there, by their references
+    _seen: dict[str, State | None] = field(default_factory=dict)  # for one plan
 
     def plan(self) -> list[Step]:
         """Look at everything and return what an apply does.
@@ -48,12 +52,14 @@ class Fleet:
             Transient: the workspace does not answer.
         """
         known = [each for each in self.resources if each.kind in self.kinds]
+        self._seen = self._read_all({each.address for each in known})
         observed, resolved = {}, []
         for resource in in_order(self.resources):
             if resource in known:
                 now = self._resolved(resource)
                 resolved.append(now)
                 observed[resource.address] = self._observe(now, self.journal.entries.get(resource.address))
+        self._seen = {}
         wanted = {each.address for each in resolved}
         observed |= {each: self._recorded(each) for each in self.journal.entries if each not in wanted}
         steps = plan(resolved, self.kinds, observed, self.journal.entries)
@@ -79,12 +85,12 @@ class Fleet:
     def drift(self) -> list[Step]:
         """Return what differs from its last apply, with the differences."""
         drifted = []
-        for address, entry in self.journal.entries.items():
-            kind = self.kinds.get(entry.kind)
-            if kind is None or entry.id is None or entry.applied is None:
+        for address, state in self._read_all(set(self.journal.entries)).items():
+            entry = self.journal.entries[address]
+            if entry.applied is None:
                 continue
+            kind = self.kinds[entry.kind]
             resource = Resource(entry.kind, address.partition(".")[2], entry.applied)
-            state = kind.read(self.scope, entry.id)
             found = () if state is None else tuple(differences(resource, kind, state, entry))
             why = "it is gone" if state is None else ""
             if found or why:
@@ -130,13 +136,25 @@ class Fleet:
         if not any(step.what == "keep" and "mark" in step.why for step in steps):
             self.journal.forget()
 
+    def _read_all(self, addresses: set[str]) -> dict[str, State | None]:
+        """Return what those of the addresses are now whose ids the journal has, in its order; several at a time."""
+        entries = {
+            address: (self.kinds[entry.kind], entry.id)
+            for address, entry in self.journal.entries.items()
+            if address in addresses and entry.kind in self.kinds and entry.id is not None
+        }
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            states = pool.map(lambda each: each[0].read(self.scope, each[1]), entries.values())
+            return dict(zip(entries, states, strict=True))
+
     def _resolved(self, resource: Resource) -> Resource:
         return replace(resource, definition=put(resource.definition, self.attributes))
 
     def _observe(self, resource: Resource, entry: Entry | None) -> Observed:
         kind = self.kinds[resource.kind]
         if entry is not None and entry.id is not None:
-            state = kind.read(self.scope, entry.id)
+            seen = self._seen
+            state = seen[resource.address] if resource.address in seen else kind.read(self.scope, entry.id)
             if state is not None:
                 self._remember(resource.address, state)
                 return Observed(entry.id, state)
