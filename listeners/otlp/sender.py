@@ -1,4 +1,4 @@
-"""Sends a registry to an OTLP endpoint periodically, on a thread of its own; losing it touches nothing else.
+"""Sends metrics to an OTLP endpoint periodically, on a thread of its own; losing it touches nothing else.
 
 Headers may hold secrets: they, and what a server answers, appear in no log and no error.
 """
@@ -9,13 +9,13 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
 from typing import Final
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 
 from listeners.otlp.encoding import requests_of
 
@@ -50,21 +50,21 @@ def read_headers(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class OtlpSender:
-    """Sends a registry until `stop`.
+    """Sends metrics until `stop`.
 
     Args:
-        registry: what is sent; a state that is newer replaces what could not be sent.
+        collect: returns what is sent; a state that is newer replaces what could not be sent.
         endpoint: the address without `/v1/metrics`.
         headers: sent with each request.
         instance: tells this process from the others, as `service.instance.id`.
         labels: attributes that each data point gets unless it has them.
-        counts_since: when the registry's counters began (Unix seconds); None: at several times.
+        counts_since: when the counters began (Unix seconds); None: at several times.
         every_seconds: the time between two sendings.
     """
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        collect: Callable[[], Iterable[Metric]],
         endpoint: str,
         headers: Mapping[str, str],
         instance: str,
@@ -73,7 +73,7 @@ class OtlpSender:
         counts_since: float | None,
         every_seconds: float = SEND_SECONDS,
     ) -> None:
-        self._registry, self._labels = registry, dict(labels)
+        self._collect, self._labels = collect, dict(labels)
         self._url = f"{endpoint.rstrip('/')}/v1/metrics"
         self._headers = {**headers, "Content-Type": "application/json"}
         self._resource = {"service.name": "turnout", "service.instance.id": instance}
@@ -105,7 +105,7 @@ class OtlpSender:
     def _try(self) -> None:
         try:
             now = time.time()
-            for body in requests_of(self._registry.collect(), self._resource, self._labels, self._since, now):
+            for body in requests_of(self._collect(), self._resource, self._labels, self._since, now):
                 self._post(body)
         except Exception as error:  # noqa: BLE001 - the thread's edge: a lost sending never stops the next one
             self._failures += 1
@@ -132,7 +132,7 @@ def send(
     registry: CollectorRegistry, endpoint: str, headers: Mapping[str, str], instance: str, labels: Mapping[str, str]
 ) -> OtlpSender:
     """Send a process's registry, whose counters begin now, periodically, until `stop()` of the result."""
-    return OtlpSender(registry, endpoint, headers, instance, labels, counts_since=time.time())
+    return OtlpSender(registry.collect, endpoint, headers, instance, labels, counts_since=time.time())
 
 
 def _refused_points(answer: bytes) -> int:

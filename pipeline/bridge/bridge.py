@@ -42,7 +42,9 @@ from pipeline.store.fleet import Fleet, GameRow, read_fleet
 
 CONTROL_STORE: Final = "control_store"
 
-_WAIT_SECONDS: Final = 5.0  # a scrape has ten by default
+WAIT_SECONDS: Final = 5.0
+"""So long a scrape waits for a reading; it has ten by default."""
+
 _EVERY_SECONDS: Final = 10.0  # between two readings at least, as drivers are silent after fifteen
 _LANES: Final = frozenset(Lane)
 
@@ -84,13 +86,12 @@ class Bridge(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of one scrape, after a reading where one is due."""
-        self.refresh()
+        """Yield the metric families of what was read last; `refresh` reads."""
         yield from bridge_families(self.known(time.time()))
 
-    def refresh(self) -> None:
-        """Read what is due; waits for a place that hangs for five seconds at most, all together."""
-        until = time.monotonic() + _WAIT_SECONDS
+    def refresh(self, wait_seconds: float = WAIT_SECONDS) -> None:
+        """Read what is due; waits so long at most, all together, for places that hang."""
+        until = time.monotonic() + wait_seconds
         for place in self._places:
             place.want()
         for place in self._places:

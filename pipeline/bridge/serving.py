@@ -3,13 +3,13 @@
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
 from listeners.otlp.sender import OtlpSender
-from pipeline.bridge.bridge import Bridge
+from pipeline.bridge.bridge import WAIT_SECONDS, Bridge
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.telemetry import otlp_headers, remove_target, write_target
@@ -17,6 +17,7 @@ from pipeline.telemetry import otlp_headers, remove_target, write_target
 KIND = "bridge"
 """The target label `kind` of a bridge, by which the rules of drivers leave it out."""
 
+_TIMEOUT: Final = "HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS"
 _Start = Callable[..., Any]
 
 
@@ -43,6 +44,11 @@ def serve(
     except BaseException:
         bridge.close()
         raise
+
+    def fresh() -> Iterable[Metric]:
+        bridge.refresh()
+        return registry.collect()
+
     address = f"{bind}:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="serve-metrics")
     sender = None
@@ -51,7 +57,7 @@ def serve(
     try:
         if settings.metrics.otlp_endpoint:
             endpoint = settings.metrics.otlp_endpoint
-            sender = OtlpSender(registry, endpoint, headers, KIND, {"kind": KIND}, counts_since=None)
+            sender = OtlpSender(fresh, endpoint, headers, KIND, {"kind": KIND}, counts_since=None)
         write_target(target, address, {"kind": KIND})
         said(f"metrics of all drivers: http://{address}/metrics")
         stop.wait()
@@ -72,13 +78,21 @@ def _answering(bridge: Bridge, registry: CollectorRegistry) -> Callable[[dict[st
     def answer(environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         if environ.get("PATH_INFO") not in {"/metrics", "/"}:
             return _said(start, "404 Not Found", "Metrics are at /metrics.")
-        bridge.refresh()
+        bridge.refresh(_patience(environ))
         if (failure := bridge.failure()) is not None:
             return _said(start, "503 Service Unavailable", failure)
         body: Iterable[bytes] = metrics(environ, start)
         return body
 
     return answer
+
+
+def _patience(environ: dict[str, Any]) -> float:
+    """Return how long a scrape may wait for a reading: half of what Prometheus gives it, as its header says."""
+    try:
+        return min(WAIT_SECONDS, max(0.0, float(environ[_TIMEOUT]) / 2))
+    except (KeyError, ValueError):
+        return WAIT_SECONDS
 
 
 def _said(start: _Start, status: str, sentence: str) -> Iterable[bytes]:

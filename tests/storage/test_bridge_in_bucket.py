@@ -24,10 +24,11 @@ def test_counters_of_a_bucket_vanish_while_it_is_away_and_go_on(
         world = BridgeWorld(tmp_path, storage=f"{url}/env")
         registry = CollectorRegistry()
         bridge = Bridge(world.settings, world.paths, registry)
-        bridge._place_limit = 3.0
+        bridge._place_limit = 1.5
 
         def scrape() -> Scrape:
             world.beat()
+            bridge.refresh()
             return parsed(generate_latest(registry).decode())
 
         world.work()

@@ -4,6 +4,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -88,8 +89,8 @@ class BridgeWorld:
         return found
 
     def close(self) -> None:
-        self.group.close()
-        self.ingest.close()
+        with ThreadPoolExecutor() as pool:  # each waits half a second for its server
+            list(pool.map(Telemetry.close, (self.group, self.ingest)))
         self.engine.dispose()
 
 

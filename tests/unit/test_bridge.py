@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.bridge.counting import LATE_SECONDS
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH
 from pipeline.bridge.bridge import Bridge
-from pipeline.bridge.serving import serve
+from pipeline.bridge.serving import _patience, serve
 from pipeline.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Paths, Settings
@@ -40,6 +40,7 @@ class Watched:
         self.bridge = Bridge(settings, paths, self.registry)
 
     def scrape(self) -> Scrape:
+        self.bridge.refresh()
         return parsed(generate_latest(self.registry).decode())
 
     def drivers(self) -> Scrape:
@@ -130,6 +131,25 @@ def test_an_old_reading_shows_nothing_old(world: BridgeWorld, watched: Watched) 
     watched.bridge._place_limit = 0.0
     gone = watched.bridge.known(time.time())
     assert (gone.own, gone.snapshot.states, gone.snapshot.fleet, gone.are_passes_known) == ({}, None, None, False)
+
+
+def test_a_place_that_hangs_keeps_no_scrape(world: BridgeWorld, watched: Watched) -> None:
+    """While the control store hangs a scrape has the rest in time, and the store is down once its reading is old."""
+    ends = threading.Event()
+    watched.bridge._store._read = lambda: ends.wait() and None  # type: ignore[assignment,return-value]
+    watched.bridge._place_limit = 1.0
+    up = ("turnout_metrics_serve_up", frozenset({("place", "control_store")}))
+    world.beat()
+
+    def is_down() -> bool:
+        began = time.monotonic()
+        watched.bridge.refresh(0.1)
+        assert time.monotonic() - began < 2
+        return parsed(generate_latest(watched.registry).decode())[up] == 0
+
+    until(is_down, "the store is never down")
+    assert {name for name, _ in watched.bridge.known(time.time()).own} == {"group", "ingest"}
+    ends.set()
 
 
 def left(watched: Watched) -> set[str]:
@@ -240,3 +260,10 @@ def test_an_address_that_cannot_be_used_is_one_sentence(tmp_path: Path, bind: st
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Refused, match="--bind"):
         serve(Settings(), Paths(tmp_path), bind, taken.getsockname()[1], threading.Event(), lambda _: None)
     assert not Paths(tmp_path).targets.exists()
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("1", 0.5), ("10", 5.0), ("60", 5.0), ("-3", 0.0), ("soon", 5.0)])
+def test_a_scrape_waits_for_half_of_its_time(header: str, seconds: float) -> None:
+    """A scrape that ends after a second gets its answer before, so that a slow place does not make `up` 0."""
+    assert _patience({"HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS": header}) == seconds
+    assert _patience({}) == 5.0

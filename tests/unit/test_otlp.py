@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.bridge.families import labels_of
 from listeners.otlp.encoding import requests_of
 from listeners.otlp.sender import HEADERS_VARIABLE, OtlpSender, read_headers
+from listeners.prometheus import Exposition
 from pipeline.errors import Refused
 from pipeline.settings import Metrics, Paths, load
 from pipeline.telemetry import Telemetry
@@ -108,14 +109,20 @@ def with_target(scrape: Scrape, labels: dict[str, str]) -> Scrape:
     return {(name, frozenset({**labels, **dict(own)}.items())): value for (name, own), value in scrape.items()}
 
 
-@pytest.mark.parametrize("points", [1, 7, 5_000])
-def test_a_request_has_the_series_of_a_scrape(tmp_path: Path, points: int) -> None:
-    """Each series of a scrape, with the labels of its target, is one data point of one request, hostile names too."""
-    world = BridgeWorld(tmp_path)
+@pytest.fixture(scope="module")
+def exposition(tmp_path_factory: pytest.TempPathFactory) -> Exposition:
+    """The series of a driver at work."""
+    world = BridgeWorld(tmp_path_factory.mktemp("env"))
     world.work()
     world.beat()
-    until(lambda: len(world.group._outbox) == 0, "the results are not published")
-    exposition, labels = world.group.exposition, labels_of("group", GROUP)
+    world.close()  # what waits is published
+    return world.group.exposition
+
+
+@pytest.mark.parametrize("points", [1, 7, 5_000])
+def test_a_request_has_the_series_of_a_scrape(exposition: Exposition, points: int) -> None:
+    """Each series of a scrape, with the labels of its target, is one data point of one request, hostile names too."""
+    labels = labels_of("group", GROUP)
     bodies = list(requests_of(exposition.collect(), {"service.name": "turnout"}, labels, SECONDS - 60, SECONDS, points))
     registry = CollectorRegistry()
     registry.register(exposition)
@@ -127,14 +134,11 @@ def test_a_request_has_the_series_of_a_scrape(tmp_path: Path, points: int) -> No
         merged |= part
     assert merged == scraped
     assert any(HOSTILE in dict(each).values() for _, each in merged)
-    world.close()
 
 
-def test_times_say_since_when_counters_count(tmp_path: Path) -> None:
+def test_times_say_since_when_counters_count(exposition: Exposition) -> None:
     """Data points have the time of the sending; counters of one process have its beginning, and gauges none."""
-    world = BridgeWorld(tmp_path)
-    world.beat()
-    (body,) = requests_of(world.group.exposition.collect(), {}, {}, SECONDS - 60, SECONDS)
+    (body,) = requests_of(exposition.collect(), {}, {}, SECONDS - 60, SECONDS)
     points = [
         (metric.HasField("gauge"), point.start_time_unix_nano, point.time_unix_nano)
         for metric in read(body).resource_metrics[0].scope_metrics[0].metrics
@@ -142,7 +146,6 @@ def test_times_say_since_when_counters_count(tmp_path: Path) -> None:
     ]
     at = int(SECONDS * 1e9)
     assert set(points) == {(True, 0, at), (False, at - 60_000_000_000, at)}
-    world.close()
 
 
 def test_a_driver_sends_where_the_setting_says(
@@ -175,7 +178,7 @@ def test_a_refusal_is_counted_and_shows_no_secret(
 
     Gauge("turnout_x", "x", registry=registry).set(1)
     with caplog.at_level(logging.DEBUG):
-        sender = OtlpSender(registry, receiver.address, {"Authorization": SECRET}, "i", {}, counts_since=None)
+        sender = OtlpSender(registry.collect, receiver.address, {"Authorization": SECRET}, "i", {}, counts_since=None)
         until(lambda: sender.failures == 1, "the refusal is not counted")
         sender.stop()
     assert set(receiver.paths) == {"/otlp/v1/metrics"}
