@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
-from pipeline.delta.log import Action, is_plain, listed_commits, read_commit
+from pipeline.delta.log import Action, listed_commits, read_commit
 from pipeline.delta.marks import info_of, is_ours, moves_cursor
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
@@ -164,8 +164,8 @@ class Guard:
         """Look at the commits between two versions, which the driver skips: it has read the table as a whole."""
         self._found += commits_of_others(self._table, newest, seen)
 
-    def judge(self, table: DeltaTable) -> None:
-        """Log the foreign commits since the last call.
+    def judge(self, table: DeltaTable, *, plain: bool) -> None:
+        """Log the foreign commits since the last call; `plain` says that the table has no features.
 
         Raises:
             ForeignChange: one has changed files, schema or protocol, or the table has a feature of another writer.
@@ -177,7 +177,7 @@ class Guard:
         changes = [each for each in found if each.changes]
         if changes and not accepted:
             raise refusal(self._table, changes)
-        if (refused := refused_features(self._table, table)) is not None:
+        if not plain and (refused := refused_features(self._table, table)) is not None:
             raise refused
 
 
@@ -211,13 +211,11 @@ def refusal(table: Location, commits: Sequence[ForeignCommit]) -> ForeignChange:
 
 
 def refused_features(table: Location, opened: DeltaTable) -> ForeignChange | None:
-    """Return why a table with features is not written to, None where the features are ours.
+    """Return why a table that is not plain is not written to, None where its features are ours.
 
     Raises:
         DeltaError: a commit is damaged.
     """
-    if is_plain(opened):
-        return None
     protocol = opened.protocol()
     stated = {
         "minWriterVersion": protocol.min_writer_version,

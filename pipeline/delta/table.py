@@ -150,9 +150,8 @@ class CursorTable:
             ForeignChange: a feature of another writer keeps delta-rs from opening a guarded table.
         """
         try:
-            return cls(
-                path, open_own(path) if guarded else open_table(path), app_id, checkpoint_interval, guarded=guarded
-            )
+            table = open_own(path) if guarded else open_table(path)
+            return cls(path, table, app_id, checkpoint_interval, guarded=guarded)
         except TableNotFoundError:
             return None
 
@@ -228,7 +227,7 @@ class CursorTable:
         with self._lock:
             if self._guard.accepts:
                 self._follow()
-            self._guard.judge(self._table)
+            self._guard.judge(self._table, plain=self._plain)
 
     def accept_foreign(self) -> None:
         """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
