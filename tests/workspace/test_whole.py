@@ -42,7 +42,7 @@ class Deployment:
         self.admin.catalogs.create("main")
         for name in ("drivers", "controller"):
             workspace.add_principal(name)
-        self._let_use_catalog(workspace.identity("controller").name)
+        self.let_use_catalog(workspace.identity("controller").name, "MANAGE")
         self.reader = "reader@turnout.example"
         workspace.add_principal(self.reader, kind="user")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "TURNOUT_"))}
@@ -53,9 +53,9 @@ class Deployment:
         }  # fmt: skip
         self.bundle = [word for name, value in variables.items() for word in ("--var", f"{name}={value}")]
 
-    def _let_use_catalog(self, principal: str) -> None:
+    def let_use_catalog(self, principal: str, *more: str) -> None:
         """Do what docs/deploy/databricks.md asks an administrator for."""
-        change = {"changes": [{"principal": principal, "add": ["USE_CATALOG"]}]}
+        change = {"changes": [{"principal": principal, "add": ["USE_CATALOG", *more]}]}
         self.admin.api_client.do("PATCH", "/api/2.1/unity-catalog/permissions/catalog/main", body=change)
 
     def run(self, *words: str, code: int = 0) -> str:
@@ -162,7 +162,7 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
     deployed.games_run()
     assert "OK" in deployed.verified()
 
-    deployed._let_use_catalog(deployed.admin.apps.get("turnout-dev").service_principal_client_id or "")
+    deployed.let_use_catalog(deployed.admin.apps.get("turnout-dev").service_principal_client_id or "")
     page = requests.get(
         deployed.admin.apps.get("turnout-dev").url or "",
         headers={"Authorization": f"Bearer {deployed.workspace.admin_token}"}, timeout=30,
