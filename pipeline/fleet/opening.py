@@ -29,10 +29,12 @@ from pipeline.fleet.kinds.secret_scopes import SecretScopes
 from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.fleet.rules import Parses, require_rules
 from pipeline.lists import join_limited
-from pipeline.settings import Settings, load
+from pipeline.settings import Paths, Settings, load
+from pipeline.setup.catalog_checks import require_writable
 from pipeline.storage_settings import read_link
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
+from pipeline.store.games import known_games
 from pipeline.store.groups import Group, create, open_runs, read_groups, submit_stop
 from pipeline.workspace.client import open_workspace
 
@@ -41,7 +43,10 @@ _ALL: Final[tuple[Kind, ...]] = (
     Jobs(), Alerts(), Dashboards(),
 )  # fmt: skip
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _ALL}
-_SETTINGS: Final = frozenset({"TURNOUT_ENVIRONMENT", "TURNOUT_STORE__URL"})
+_SETTINGS: Final = frozenset(
+    f"TURNOUT_{name}"
+    for name in ("ENVIRONMENT", "STORE__URL", "ACCESS__CATALOG", "ACCESS__CATALOG_NAME", "ACCESS__SCHEMA_NAME")
+)
 _PATIENCE_SECONDS: Final = 10
 
 
@@ -65,13 +70,21 @@ class Opened:
 class StoredGroups:
     """The groups of a control store; see `pipeline.fleet.apply.Groups`."""
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    def __init__(self, settings: Settings, paths: Paths, engine: Engine) -> None:
         """Read and ask in this store."""
-        self._settings, self._engine = settings, engine
+        self._settings, self._paths, self._engine = settings, paths, engine
 
     def names(self) -> list[str]:
         """Return the groups whose drivers are jobs."""
         return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
+
+    def require_writable(self) -> list[str]:
+        """Return notes about the games' tables in the catalog.
+
+        Raises:
+            Refused: one of them is a table that turnout cannot write, such as a managed one.
+        """
+        return require_writable(self._settings, self._paths, sorted(map(str, known_games(self._engine))))
 
     def ensure(self, name: str) -> str:
         """Make a group whose driver is a job, where there is no group yet; return what was done."""
@@ -126,6 +139,8 @@ def open_fleet(
     require_rules(bundle, wanted, parses)
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
     journal = Journal.read(workspace, bundle.root_path)
+    if groups is not None and out is not None:
+        notes = (*notes, *groups.require_writable())
     if groups is None:
         known = [key.removeprefix("jobs.group_") for key in journal.entries if key.startswith("jobs.group_")]
         bundle, wanted = desired(folder, target, given, known, built)
@@ -161,7 +176,7 @@ def _groups(
         settings, paths = load(env_dir, environ)
         if not is_new:
             require_store(settings, paths)
-        return StoredGroups(settings, open_store(settings, paths)), ()
+        return StoredGroups(settings, paths, open_store(settings, paths)), ()
     except (Refused, SQLAlchemyError) as error:
         reason = str(error).splitlines()[0]
         return None, (f"The control store is not read, so the groups are those of the last apply. {reason}",)

@@ -37,6 +37,7 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
     "catalog serve", "setup", "fleet build",
     # by their own rights in the workspace; the group of a new store passes the gate: fleet/opening.py
     "fleet plan", "fleet diff", "fleet apply", "fleet drift", "fleet adopt", "fleet uninstall",
+    "metrics serve", "try-managed",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -122,10 +123,27 @@ class Deployment:
                 return done.stdout
             assert time.monotonic() < deadline, done.stdout + done.stderr + self.logs()
 
+    def active_runs(self) -> set[int]:
+        """Return the ids of runs of drivers that have not ended."""
+        return {int(each.run_id or 0) for each in self.admin.jobs.list_runs(active_only=True)}
+
     def logs(self) -> str:
         """Return the ends of what runs and the app have printed."""
         files = sorted(self.workspace.folder.glob("runs/*.log")) + sorted(self.workspace.folder.glob("apps/*.log"))
         return "\n".join(f"--- {file.name}\n{file.read_text('utf-8', 'replace')[-1500:]}" for file in files[-8:])
+
+
+def newer_checkout(folder: Path) -> Path:
+    """Return a copy of this checkout with another content, of which another wheel is built."""
+    for name in ("app", "docs", "grants", "listeners", "pipeline", "protos", "resources"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (*ROOT.glob("requirements*"), *(ROOT / name for name in ("LICENSE", "pyproject.toml"))):
+        shutil.copyfile(file, folder / file.name)
+    for name in ("app.yaml", "databricks.yml"):
+        shutil.copyfile(ROOT / name, folder / name)
+    with (folder / "pipeline" / "__init__.py").open("a", encoding="utf-8") as module:
+        module.write("# a newer version\n")
+    return folder
 
 
 def put_settings(url: str) -> None:
@@ -187,8 +205,13 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
     deployed.fleet("apply", "--yes")
     assert "nothing to do" in deployed.fleet("plan")
 
+    runs = deployed.active_runs()
+    said = deployed.fleet("apply", "--yes", "--bundle", str(newer_checkout(deployed.workspace.folder / "newer")))
+    assert "its run has to start again: its 4 streams stand still" in said
+    deployed.until("the old runs go on", lambda _: not runs & deployed.active_runs())
+    deployed.drivers_run("ingest", "controller", "main", "b")
     deployed.events(500)
-    assert "OK" in deployed.verified()
+    assert "OK" in deployed.verified(), "an upgrade loses nothing"
     said = deployed.fleet("uninstall", "--yes")
     assert "postgres_projects.store" in said
     left = census(deployed.admin)
