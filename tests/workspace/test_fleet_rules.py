@@ -1,5 +1,7 @@
 """Guards the rules of the bundle: the committed one breaks none, and each rule is found broken. No workspace."""
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -153,3 +155,14 @@ def test_app_yaml_and_the_bundle_have_the_same_variables(tmp_path: Path) -> None
         "app.yaml: value_from is ignored there; write valueFrom",
         "config.env of the app lacks LOST",
     ]
+
+
+def test_every_command_of_the_document_is_one() -> None:
+    """Law: docs/deploy/databricks.md names no command, option or argument that turnout does not have."""
+    text = (ROOT / "docs" / "deploy" / "databricks.md").read_text("utf-8")
+    named = re.findall(r"\./turnout ([a-z][^`\n]*)", text)
+    assert len(named) > 10
+    for words in named:
+        given = shlex.split(words.replace("--var ...", "--var a=b"))
+        if given != ["setup"]:
+            assert parse(given) is None, words
