@@ -121,7 +121,7 @@ class Deployment:
             )  # fmt: skip
             if done.returncode == 0:
                 return done.stdout
-            assert time.monotonic() < deadline, done.stdout + done.stderr + self.logs()
+            assert time.monotonic() < deadline, f"{done.stdout}{done.stderr}{self.status()}\n{self.logs()}"
 
     def active_runs(self) -> set[int]:
         """Return the ids of runs of drivers that have not ended."""
