@@ -21,10 +21,8 @@ from pipeline.workspace.client import host_of_run
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder
 
 
-def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str], *, user_token: str | None = None) -> Catalog:
+def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str]) -> Catalog:
     """Open the client of the catalog that the settings name.
-
-    With `user_token`, statements on Databricks run with it, in that user's name.
 
     Raises:
         Refused: a variable of the environment is missing, or something named there cannot be used.
@@ -38,7 +36,7 @@ def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str], *, us
         members = Members(Path(access.members_file) if access.members_file else None)
         return Unity(rest, members, UnityKey(Path(key)) if key else None)
     rest = _workspace(access, environ)
-    return Databricks(rest, warehouse=_warehouse(access, environ, user_token), prober=_prober(access, environ))
+    return Databricks(rest, warehouse=_warehouse(access, environ), prober=_prober(access, environ))
 
 
 def embedded(access: Access, paths: Paths) -> Embedded:
@@ -54,11 +52,10 @@ def embedded(access: Access, paths: Paths) -> Embedded:
     return Embedded(Rest(f"http://127.0.0.1:{access.port}", token, shared_token=token))
 
 
-def _warehouse(access: Access, environ: Mapping[str, str], user_token: str | None) -> Warehouse | None:
+def _warehouse(access: Access, environ: Mapping[str, str]) -> Warehouse | None:
     if not access.sql_grants:
         return None
-    named = {**environ, "DATABRICKS_TOKEN": user_token} if user_token else environ
-    return Warehouse(_workspace(access, named), access.warehouse)
+    return Warehouse(_workspace(access, environ), access.warehouse)
 
 
 def _prober(access: Access, environ: Mapping[str, str]) -> tuple[str, Warehouse] | None:
