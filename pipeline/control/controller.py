@@ -172,9 +172,8 @@ def _backends(
     settings: Settings, paths: Paths, driver: Callable[[Duty, int], Sequence[str]] | None
 ) -> dict[str, Backend]:
     """Return what this controller starts things with: in a workspace nothing beside itself, on its own cluster."""
-    backends: dict[str, Backend] = {
-        "databricks": Databricks(settings.environment, partial(open_workspace, patience_seconds=_PATIENCE_SECONDS))
-    }
+    connect = partial(open_workspace, patience_seconds=_PATIENCE_SECONDS, answer_seconds=_PATIENCE_SECONDS)
+    backends: dict[str, Backend] = {"databricks": Databricks(settings.environment, connect)}
     if not is_databricks(os.environ):
         backends["local"] = Local(paths.logs, driver or _driver(paths), os.environ)
     return backends

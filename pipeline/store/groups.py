@@ -35,6 +35,9 @@ from pipeline.store.processes.liveness import RUN_COLUMNS, Run, drivers_in
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""
 
+RELEASED: Final = "turnout does not run it: the group has no backend"
+"""How a run ends that the controller lets go: its driver runs on, and is a person's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -344,9 +347,10 @@ def _begin_run(
         return run_id
 
 
-def record_process(engine: Engine, run_id: int, reference: str) -> None:
-    """Keep by what a backend finds the process of a run again."""
-    _change_run(engine, run_id, reference=reference)
+def record_process(engine: Engine, run_id: int, reference: str, *, begins_now: bool = False) -> None:
+    """Keep by what a backend finds the process of a run again; `begins_now` where earlier tries had no answer."""
+    values = {"started_at": store_now()} if begins_now else {}
+    _change_run(engine, run_id, reference=reference, **values)
 
 
 def submit_stop(engine: Engine, run_id: int) -> None:
@@ -357,8 +361,9 @@ def submit_stop(engine: Engine, run_id: int) -> None:
 
 
 def is_wanted(engine: Engine, run_id: int) -> bool:
-    """Tell a driver whether its run goes on: it is known, has not been ended, and nobody has asked it to end."""
-    own_row = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
+    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end."""
+    goes_on = group_runs.c.ended_at.is_(None) | (group_runs.c.exit_message == RELEASED)
+    own_row = (group_runs.c.run_id == run_id) & goes_on
     query = select(group_runs.c.run_id).where(own_row, group_runs.c.stop_requested_at.is_(None))
     with engine.connect() as connection:
         return connection.scalar(query) is not None

@@ -67,12 +67,12 @@ class Workspace:
         return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
 
 
-def open_workspace(*, patience_seconds: int = 20) -> Workspace:
-    """Return a client of the workspace that the environment names; sends nothing yet.
+def open_workspace(*, patience_seconds: int = 20, answer_seconds: int = _ANSWER_SECONDS) -> Workspace:
+    """Return a client of the workspace that the environment names, which has answered at least once.
 
     Whose rights count follows the SDK's order: DATABRICKS_HOST with DATABRICKS_TOKEN or a service principal's
     DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET, a profile, or the identity of the run inside a job. The SDK tries
-    for `patience_seconds` again what got no answer.
+    for `patience_seconds` again what got no answer within `answer_seconds`.
 
     Raises:
         Refused: the environment names no workspace, or contradicts itself.
@@ -84,7 +84,7 @@ def open_workspace(*, patience_seconds: int = 20) -> Workspace:
     try:
         config = Config(
             retry_timeout_seconds=max(1, patience_seconds),  # 0 means 300 to the SDK
-            http_timeout_seconds=_ANSWER_SECONDS,
+            http_timeout_seconds=answer_seconds,
             product="turnout",
             product_version="0.1.0",
         )

@@ -49,6 +49,7 @@ class JobRun:
     has_begun: bool  # its task may run
     ending: str  # how it ended, as a clause, or its state
     page: str  # its address for people; empty where none is known
+    was_skipped: bool = False  # it never began, as another run of its job was active
 
 
 def find_job(workspace: Workspace, name: str, environment: str) -> Job | None:
@@ -99,7 +100,10 @@ def read_run(workspace: Workspace, run_id: int) -> JobRun:
     said = str(status.get("state") or older.get("life_cycle_state") or "")
     is_over = True if said in _OVER else False if said in _OPEN else None
     ending = _ending(status.get("termination_details", {}), older) if is_over else f"its run is {said or 'unknown'}"
-    return JobRun(run_id, is_over, said not in _BEFORE, ending, str(found.get("run_page_url") or ""))
+    is_skipped = "SKIPPED" in {older.get("life_cycle_state"), status.get("termination_details", {}).get("code")}
+    is_skipped |= status.get("termination_details", {}).get("code") == "MAX_CONCURRENT_RUNS_EXCEEDED"
+    page = str(found.get("run_page_url") or "")
+    return JobRun(run_id, is_over, said not in _BEFORE, ending, page, was_skipped=is_skipped)
 
 
 def cancel_run(workspace: Workspace, run_id: int) -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.control.processes.backends import RunState
+from pipeline.control.processes.backends import Limits, RunState
+from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.duties import Duty, Upkeep
-from pipeline.control.supervision import restart_policy
+from pipeline.control.processes.local import Local
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
 from pipeline.health.condition import Conditions, judge_group, judge_groups
 from pipeline.health.liveness import Driver, DriverFacts, ProcessRun
@@ -35,6 +36,8 @@ class Seen:
     is_reported: bool = False  # by the run's process
     ended: tuple[ProcessRun, ...] = ()
     silent_seconds: float = 0.0
+    has_reported: bool = True
+    limits: Limits = Local.limits
 
     @property
     def key(self) -> tuple[str, str]:
@@ -45,6 +48,7 @@ ALIVE, ENDED = RunState(is_alive=True), RunState(is_alive=False)
 ELSEWHERE, UNKNOWN = RunState(is_alive=None, by_lease=True), RunState(is_alive=None, about="the workspace is away")
 IDLE = Seen()
 RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, exit_message=None)
+JOB_RUN, JOB_GROUP = replace(RUN, backend="databricks"), replace(GROUP, backend="databricks")
 RUNNING = Seen(run=RUN, state=ALIVE, holds=True, is_reported=True)
 
 
@@ -70,7 +74,8 @@ def judged(groups: list[Seen]) -> tuple[Conditions, list[GroupObservation]]:
     observed = [
         GroupObservation(
             each.group, each.run, each.state, each.holds, each.is_held, each.holder,
-            judge_group(facts, each.group.name, each.group.kind), each.silent_seconds, starts_once=each.starts_once,
+            judge_group(facts, each.group.name, each.group.kind),
+            each.silent_seconds, each.has_reported, each.limits, starts_once=each.starts_once,
         )
         for each in groups
     ]  # fmt: skip
@@ -113,10 +118,20 @@ CASES = {
         replace(RUNNING, state=UNKNOWN, holds=False),
         "wait",
     ),
-    "nor is it stopped or killed until it is known": (
+    "nor is it killed until it is known": (
         replace(RUNNING, state=UNKNOWN, run=replace(RUN, stop_requested_at=NOW - 999)),
         "wait",
     ),
+    "it can be asked to end all the same: the control store reaches its driver": (
+        replace(RUNNING, state=UNKNOWN, group=replace(GROUP, desired="stopped")),
+        "stop",
+    ),
+    "a run of a backend that this controller has not lives as long as its lease": (
+        replace(RUNNING, state=None, run=JOB_RUN, group=JOB_GROUP),
+        "wait",
+    ),
+    "and has ended with it": (replace(RUNNING, state=None, holds=False, run=JOB_RUN, group=JOB_GROUP), "ended"),
+    "a run of an earlier backend is asked to end": (replace(RUNNING, group=JOB_GROUP), "stop"),
     "a start without an answer is repeated where that gives the same run": (
         replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 31), starts_once=True),
         "start",
@@ -298,4 +313,31 @@ def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dea
         for each in seen
     ]
     assert not begun & set(starts(planned(after)))
-    assert len(begun) <= restart_policy._AT_ONCE
+    assert len(begun) <= Local.limits.starts_at_once
+
+
+def test_a_cluster_that_starts_for_minutes_does_not_hang() -> None:
+    """Law: a run whose driver has not reported yet may be silent for as long as its backend takes to start."""
+    of_job = replace(RUNNING, silent_seconds=900.0, limits=Databricks.limits, run=JOB_RUN, group=JOB_GROUP)
+    assert planned([replace(of_job, has_reported=False)], 300.0) == []
+    assert [each.what for each in planned([of_job], 300.0)] == ["kill"]
+    late = replace(of_job, has_reported=False, silent_seconds=1201.0)
+    assert [each.what for each in planned([late], 300.0)] == ["kill"]
+
+
+def test_a_start_that_another_run_was_in_the_way_of_is_no_death() -> None:
+    """Law: a run that the workspace skipped costs no death of the group's budget."""
+    skipped = replace(RUNNING, holds=False, state=RunState(is_alive=False, about="skipped", is_harmless=True))
+    (ended,) = planned([skipped])
+    assert (ended.what, ended.died) == ("ended", False)
+
+
+def test_jobs_that_start_for_minutes_do_not_hold_up_processes() -> None:
+    """Law: how many may start at once is counted by backend."""
+    young = replace(JOB_RUN, started_at=NOW - 5)
+    pending = [
+        replace(IDLE, group=replace(JOB_GROUP, name=f"j{number}"), run=young, state=ALIVE, limits=Databricks.limits)
+        for number in range(4)
+    ]
+    job = replace(IDLE, group=replace(JOB_GROUP, name="k"), limits=Databricks.limits)
+    assert sorted(starts(planned([*pending, IDLE, job]))) == [IDLE.group.name, "k"]

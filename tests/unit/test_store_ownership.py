@@ -12,7 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
 from pipeline.store.database import migrate
-from pipeline.store.database.engine import open_store, refused_write, writing
+from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
 from pipeline.store.database.tables import groups
 from pipeline.store.games import register_group
 from pipeline.store.groups import begin_run
@@ -213,3 +213,18 @@ revision, down_revision, branch_labels, depends_on = "r9000", "{base}", None, No
 def upgrade():
     op.create_table("added", sa.Column("x", sa.Integer))
 """
+
+
+def test_a_primary_that_only_reads_is_a_store_that_is_away(grouped: Roles) -> None:
+    """Law: a server that was demoted in a fail-over answers and writes nothing, which is an outage and no other error.
+
+    The connection is let go, so that the next call comes to the server that took its place.
+    """
+    store = grouped.open(grouped.add("driver", "turnout_owner"))
+    start_driver(store, "group", "a", None)
+    with store.connect() as connection:
+        connection.execute(text("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"))
+        connection.commit()
+    with pytest.raises(STORE_AWAY, match="read-only transaction"):
+        heartbeat(store, "group", "a", "running", 1)
+    heartbeat(store, "group", "a", "running", 1)

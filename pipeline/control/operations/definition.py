@@ -65,11 +65,16 @@ class StepDefinition:
 
     name: str
     act: Act
-    seconds: float  # it may wait so long before a person is asked
+    seconds: float  # it may wait so long before a person is asked, without a `patience`
     verifies: bool = False  # it only looks whether what was done has its effect
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
     reports: bool = False  # its last message stands in the outcome
     seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
+    patience: Callable[[ControlContext, Operation], float] | None = None  # how long it may wait, by what it is about
+
+    def limit(self, context: ControlContext, operation: Operation) -> float:
+        """Return for how many seconds it may wait before a person is asked."""
+        return self.seconds if self.patience is None else self.patience(context, operation)
 
 
 @dataclass(frozen=True, slots=True)

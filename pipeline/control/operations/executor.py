@@ -143,22 +143,26 @@ def _look(
     if not looking:
         return waiting, arrived
     now, together = store_time(context.engine), replace(context, shared={})
-    for operation, line, seconds, look in looking:
+    for operation, line, step, look in looking:
         progress = _attempt_look(together, look, operation)
         if operation.is_stuck:
             arrived |= {operation.operation_id} if progress is not None and progress.state == "done" else set()
-        elif progress is not None and progress.state == "waiting" and now - line.started_at <= seconds:
+        elif _is_in_time(progress, now - line.started_at, step.limit(together, operation)):
             waiting.add(operation.operation_id)
-            if progress.message != line.detail:
+            if progress is not None and progress.message != line.detail:
                 notes.append((operation.operation_id, line.number, progress.message))
     note_waits(context.engine, notes)
     return waiting, arrived
 
 
+def _is_in_time(progress: StepResult | None, waited: float, limit: float) -> bool:
+    return progress is not None and progress.state == "waiting" and waited <= limit
+
+
 def _unseen(
     kinds: Mapping[str, OperationDefinition], operation: Operation, journal: Sequence[Step]
-) -> tuple[Step, float, Act] | None:
-    """Return the line in which an operation waits, or has waited too long, its time, and what looks for its effect."""
+) -> tuple[Step, StepDefinition, Act] | None:
+    """Return the line in which an operation waits, or has waited too long, its step, and what looks for its effect."""
     done = {each.name for each in journal if each.state == "done"}
     kind = kinds.get(operation.kind)
     step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
@@ -168,7 +172,7 @@ def _unseen(
     is_late = operation.is_stuck
     look = step.act if step.looks else step.seen if is_late else None
     # Where its time is over the step has failed; where it broke it still runs, and a person is to look why.
-    return None if look is None or line.state != ("failed" if is_late else "running") else (line, step.seconds, look)
+    return None if look is None or line.state != ("failed" if is_late else "running") else (line, step, look)
 
 
 def _attempt_look(context: ControlContext, look: Act, operation: Operation) -> StepResult | None:
@@ -339,7 +343,7 @@ def _wait(
     """Note what a step waits for; after its time ask a person, who finds the step ended and may let it begin again."""
     journal = {each.number: each for each in steps(context.engine, operation.operation_id)}
     waited = store_time(context.engine) - journal[number].started_at
-    if waited <= step.seconds:
+    if waited <= step.limit(context, operation):
         end_step(context.engine, operation, number, "running", progress.message)
         return operation
     message = f"{progress.message} It was waited for {waited:.0f} s."

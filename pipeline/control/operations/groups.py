@@ -18,6 +18,9 @@ from pipeline.control.operations.definition import (
     intent_of,
 )
 from pipeline.control.operations.facts import GameFacts, GroupFacts
+from pipeline.control.processes.backends import Limits
+from pipeline.control.processes.databricks import Databricks
+from pipeline.control.processes.local import Local
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
@@ -38,6 +41,7 @@ from pipeline.store.operations import Operation, lock_operation
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
+_LIMITS: Final = {"local": Local.limits, "databricks": Databricks.limits}
 intent: Final = partial(intent_of, "group")
 
 
@@ -184,6 +188,22 @@ def _end_old_and_see_running(context: ControlContext, operation: Operation) -> S
     return _see_running(context, operation)
 
 
+def _longest(context: ControlContext, operation: Operation) -> Limits:
+    """Return the limits of the slowest backend of an operation's groups."""
+    registered = context.read(read_groups)
+    backends = {registered[name].backend for name in operation.preview if name in registered}
+    known = [_LIMITS[each] for each in backends if each in _LIMITS] or [Local.limits]
+    return max(known, key=lambda limits: limits.start_seconds)
+
+
+def _until_stopped(context: ControlContext, operation: Operation) -> float:
+    return _longest(context, operation).stop_seconds + 60.0
+
+
+def _until_running(context: ControlContext, operation: Operation) -> float:
+    return _longest(context, operation).start_seconds + 60.0
+
+
 def _done(verb: str, operation: Operation) -> str:
     return f"{verb} and seen: {join_limited(operation.parameters['groups'])}."
 
@@ -227,8 +247,12 @@ def _define(
 
 
 _DECIDES: Final = StepDefinition("decide", _decide, 30.0)
-_RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
+_RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True, patience=_until_running)
 _RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)
+_ENDS: Final = StepDefinition(
+    "verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True, patience=_until_stopped
+)
+_ENDS_OLD: Final = StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended, patience=_until_stopped)
 START: Final = _define(
     OperationKind.START, Role.MOVER, "Started", "is set to run already",
     lambda facts: f"The controller starts its driver; its {len(facts.games)} games go on from their cursors.",
@@ -237,14 +261,14 @@ START: Final = _define(
 STOP: Final = _define(
     OperationKind.STOP, Role.MOVER, "Stopped", "is stopped already",
     lambda facts: f"{_they_stand(facts)} still until it is started again.", OperationKind.START,
-    (_DECIDES, StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True)),
+    (_DECIDES, _ENDS),
     OperationKind.START,
 )  # fmt: skip
 RESTART: Final = replace(
     _define(
         OperationKind.RESTART, Role.OPERATOR, "Restarted", "is stopped",
         lambda facts: f"{_they_stand(facts)} still while its driver starts; no row is lost or doubled.",
-        OperationKind.START, (StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended), _RUNS_AGAIN),
+        OperationKind.START, (_ENDS_OLD, _RUNS_AGAIN),
     ),
     of_game=Offer(_obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True),
 )  # fmt: skip

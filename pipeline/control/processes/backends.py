@@ -19,6 +19,7 @@ class RunState:
     is_alive: bool | None  # None: it cannot be known now
     about: str = ""  # how it ended, as far as anybody can know, or why that cannot be known
     by_lease: bool = False  # nothing here will ever know: it lives as long as its driver has the lease
+    is_harmless: bool = False  # it ended without having begun, since another run was in its way: no death
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Limits:
 
     start_seconds: float
     """From the start until the driver reports."""
+
+    starts_at_once: int
+    """So many may be starting at the same time."""
 
 
 class Backend(Protocol):

@@ -21,7 +21,7 @@ from pipeline.store.processes.leases import Process
 class Local:
     """Runs each duty as a process beside the controller; see `Backend`."""
 
-    limits: Final = Limits(STOP_SECONDS, START_LIMIT_SECONDS)
+    limits: Final = Limits(STOP_SECONDS, START_LIMIT_SECONDS, starts_at_once=3)
     starts_once: Final = False
 
     def __init__(self, logs: Path, command: Callable[[Duty, int], Sequence[str]], environ: Mapping[str, str]) -> None:
@@ -58,8 +58,8 @@ class Local:
         self._signal(reference, signal.SIGKILL)
 
     def find(self, process: Process) -> str | None:
-        """See `Backend`; ourselves nobody ends."""
-        return None if process == Process.this() else reference_of(process)
+        """See `Backend`; ourselves nobody ends, and nobody here ends what is elsewhere."""
+        return None if process == Process.this() or not process.is_here() else reference_of(process)
 
     def _observe(self, reference: str) -> RunState:
         child = self._children.get(reference)

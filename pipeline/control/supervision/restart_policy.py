@@ -5,7 +5,8 @@ What died is started again later and later, and seldom enough; where many die at
 
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -14,12 +15,12 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local
 from pipeline.health.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.liveness import ProcessRun
+from pipeline.store.groups import RELEASED
 from pipeline.store.processes.liveness import Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0
 _HEALTHY_SECONDS: Final = 600.0  # a run that lived so long is no death in a row
-_AT_ONCE: Final = 3  # groups that start at the same time
 _UNSEEN_SECONDS: Final = 30.0  # a start whose process nobody knows is given up then
 _PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
 
@@ -36,6 +37,7 @@ class GroupObservation:
     holder: str | None  # its reference, where it is of no run or that run has none yet, and its backend could end it
     condition: GroupCondition
     silent_seconds: float = 0.0  # since the run's driver gave its last sign of life, as far as we have watched it
+    has_reported: bool = True  # the run's driver
     limits: Limits = Local.limits
     starts_once: bool = False  # a start that nobody knows the result of can be repeated
 
@@ -75,7 +77,9 @@ def plan(
         for seen, action in planned
         if action is not None
     ]
-    starting = sum(seen.run is not None and seen.condition.liveness.state == "starting" for seen in groups)
+    starting: Counter[str] = Counter(
+        seen.run.backend for seen in groups if seen.run is not None and seen.condition.liveness.state == "starting"
+    )
     deaths = [run.ended_at or 0.0 for seen in groups for run in seen.condition.deaths]
     newest_death = max((at for at in deaths if is_within(at, _PROBE_SECONDS, now)), default=None)
     if _is_over(groups, max(deaths, default=now)):
@@ -84,7 +88,7 @@ def plan(
         if not _wants_start(seen):
             continue
         action = _start(seen, now, starting, alarm, newest_death)
-        starting += action.what == "start"
+        starting[seen.group.backend] += int(action.what == "start")
         actions.append(replace(action, kind=seen.group.kind))
     return actions
 
@@ -118,26 +122,33 @@ def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | N
     if run is None:
         return _of_other(seen) if seen.is_held else None
     if group.backend == "none":
-        return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
+        return Action("ended", group.name, RELEASED, run.run_id)
     if run.reference is None:
         return _of_unknown(seen, run, now)
-    state = seen.state or RunState(is_alive=None, about="this controller has not its backend")
+    state = seen.state or RunState(is_alive=None, by_lease=True)  # this controller has not its backend
     if state.is_alive is False or (state.is_alive is None and state.by_lease and not seen.holds):
         why = run.exit_message or state.about  # the first of a run that was killed
-        return Action("ended", group.name, why, run.run_id, run.reference, died=run.stop_requested_at is None)
+        died = run.stop_requested_at is None and not state.is_harmless
+        return Action("ended", group.name, why, run.run_id, run.reference, died=died)
+    if run.stop_requested_at is None and (unwanted := _unwanted(group, run)):  # the store reaches it wherever it is
+        return Action("stop", group.name, unwanted, run.run_id, run.reference)
     if state.is_alive is None:
         elsewhere = "its process is on another machine: look there"
         return Action("wait", group.name, elsewhere if state.by_lease else state.about)
     if run.stop_requested_at is None:
-        if run.backend != group.backend:
-            return Action("stop", group.name, f"its backend is {group.backend} now", run.run_id, run.reference)
-        if group.desired != "stopped":
-            return None if seen.silent_seconds <= max_silent else _kill(seen, run)
-        return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
+        patience = max_silent if seen.has_reported else max(max_silent, seen.limits.start_seconds)
+        return None if seen.silent_seconds <= patience else _kill(seen, run)
     if is_within(run.stop_requested_at, seen.limits.stop_seconds, now):
         return Action("stop", group.name, "it has to end", run.run_id, run.reference)
     reason = f"it has not ended {seen.limits.stop_seconds:.0f} s after its stop was requested"
     return Action("kill", group.name, reason, run.run_id, run.reference)
+
+
+def _unwanted(group: Duty, run: Run) -> str | None:
+    """Return why a run should end, as a clause; None where it should go on."""
+    if run.backend != group.backend:
+        return f"its backend is {group.backend} now"
+    return f"it is set to {group.desired}" if group.desired == "stopped" else None
 
 
 def _of_unknown(seen: GroupObservation, run: Run, now: float) -> Action:
@@ -170,8 +181,10 @@ def _wants_start(seen: GroupObservation) -> bool:
     return idle and group.backend != "none" and group.desired != "stopped"
 
 
-def _start(seen: GroupObservation, now: float, starting: int, alarm: str | None, newest_death: float | None) -> Action:
-    """Return a start, or what it has to wait for."""
+def _start(
+    seen: GroupObservation, now: float, starts: Mapping[str, int], alarm: str | None, newest_death: float | None
+) -> Action:
+    """Return a start, or what it has to wait for; `starts` counts those that are starting, by backend."""
     name, condition = seen.group.name, seen.condition
     if len(condition.deaths) >= MOST_DEATHS:
         hint = f", then `turnout groups restart {name}`" if seen.group.kind == "group" else ""
@@ -181,9 +194,9 @@ def _start(seen: GroupObservation, now: float, starting: int, alarm: str | None,
         pause = pause_after(condition.ended)
         if is_within(ended_at, pause, now):
             return Action("wait", name, f"it died: {condition.ended[0].message}", until=ended_at + pause)
-    if alarm is not None and (starting or newest_death is not None):
+    if alarm is not None and (any(starts.values()) or newest_death is not None):
         return Action("wait", name, alarm, until=None if newest_death is None else newest_death + _PROBE_SECONDS)
-    if starting >= _AT_ONCE:
+    if (starting := starts.get(seen.group.backend, 0)) >= seen.limits.starts_at_once:
         return Action("wait", name, f"{starting} others are starting")
     return Action("start", name, f"it is set to {seen.group.desired}")
 

@@ -146,7 +146,10 @@ class Supervisor:
         backend = self.backends.get(action.backend or duty.backend)
         if action.what == "ended" and run_id is not None:
             group = duty if isinstance(duty, Group) and action.died else None
-            active_games = None if group is None else self.active_games(group.name)
+            is_here = action.backend == "local"  # else what lies on this machine is of an earlier driver
+            active_games = None if group is None or not is_here else self.active_games(group.name)
+            if action.reference is None and backend is not None and backend.starts_once:
+                self._cancel(duty, backend, run_id)
             store.end_run(self.engine, run_id, action.about, died=action.died, active_games=active_games)
             if group is not None:
                 self._isolate(group, now)
@@ -167,6 +170,7 @@ class Supervisor:
 
     def _start(self, duty: Duty, backend: Backend, run_id: int | None) -> None:
         """Start a run, or once more the one whose start had no answer."""
+        is_again = run_id is not None
         if run_id is None:
             run_id = store.begin_run(self.engine, duty.name, duty.kind, duty.backend, backend.limits.start_seconds)
         token = None if run_id is None else store.token_of(self.engine, run_id)
@@ -182,7 +186,12 @@ class Supervisor:
         except Exception as error:  # raised again, and the next start rests as after any death
             store.end_run(self.engine, run_id, f"{type(error).__name__}: {error}", died=True)
             raise
-        store.record_process(self.engine, run_id, reference)
+        store.record_process(self.engine, run_id, reference, begins_now=is_again)
+
+    def _cancel(self, duty: Duty, backend: Backend, run_id: int) -> None:
+        """End a run whose start had no answer and that is given up: the same start finds it."""
+        if (token := store.token_of(self.engine, run_id)) is not None:
+            backend.kill(backend.start(duty, run_id, token))
 
     def _isolate(self, group: Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
@@ -238,7 +247,9 @@ def observe(
                 state = None if run is None else states.get(run.run_id)
                 seen = _observe_one(duty, run, state, condition, driving.get(duty.name), backend)
                 since = max(watched_since, _last_sign(run, facts.drivers.get((kind, duty.name)), facts.now))
-                observed.append(replace(seen, silent_seconds=facts.now - since))
+                driver = facts.drivers.get((kind, duty.name))
+                has_reported = run is not None and driver is not None and driver.run_id == run.run_id
+                observed.append(replace(seen, silent_seconds=facts.now - since, has_reported=has_reported))
     return observed
 
 

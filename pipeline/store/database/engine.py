@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, inspect, make_url
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
@@ -26,6 +26,8 @@ _STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
 _CONNECTIONS: Final = 5
 DRIVER_CONNECTIONS: Final = 2
 """Hundreds of drivers share what a server has: Lakebase's smallest takes 104 connections, its largest 4,000."""
+
+_READ_ONLY: Final = "25006"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 
 STORE_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
 """How a call ends whose store is away or whose connection is cut; the next call takes a new connection."""
@@ -48,6 +50,8 @@ def open_store(settings: Settings, paths: Paths, *, connections: int = _CONNECTI
             _require_strict_tables()
             _make_private(_file_of(engine))
             event.listen(engine, "connect", _tune_sqlite)
+        else:
+            event.listen(engine, "handle_error", _away_where_read_only)
         _make_ready(engine)
     except (SQLAlchemyError, ImportError, OSError, Transient) as error:
         reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
@@ -149,6 +153,18 @@ def _make_private(database: Path) -> None:
     for suffix in ("-wal", "-shm"):
         if (beside := Path(f"{database}{suffix}")).exists():
             private_files.make_file(beside)
+
+
+def _away_where_read_only(context: ExceptionContext) -> OperationalError | None:
+    """Take a server that only reads for a store that is away, and let its connection go.
+
+    So a primary is while another takes its place: the next connection leads to that one.
+    """
+    original = context.original_exception
+    if getattr(original, "sqlstate", None) != _READ_ONLY:
+        return None
+    context.is_disconnect = True
+    return OperationalError(context.statement, None, original)
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:
