@@ -93,8 +93,8 @@ def _without_turns() -> list[Change]:
     """Two threads number their commits from one view of a table, and count it on each by itself."""
     begin, publish = CursorTable.__init__, CursorTable._publish
 
-    def begun(self: CursorTable, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def begun(self: CursorTable, *arguments: Any, **more: Any) -> None:
+        begin(self, *arguments, **more)
         self._lock = _NoLock()  # type: ignore[assignment]
 
     def published(

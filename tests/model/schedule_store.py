@@ -330,8 +330,10 @@ class DeltaTable:
         retries = commit_properties.max_commit_retries
         self._commit(made, set(applications), _RETRIES if retries is None else retries)
 
-    def add_columns(self, fields: Sequence[Any], post_commithook_properties: object = None) -> None:
-        del post_commithook_properties
+    def add_columns(
+        self, fields: Sequence[Any], commit_properties: object = None, post_commithook_properties: object = None
+    ) -> None:
+        del commit_properties, post_commithook_properties
         held = json.loads(self._state.metadata["schemaString"])
         have = {field["name"] for field in held["fields"]}
         held["fields"] += [json.loads(field.to_json()) for field in fields if field.name not in have]

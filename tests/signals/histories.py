@@ -102,8 +102,9 @@ class Reporting(Telemetry):
     def __init__(self, into: MetricsTables, kind: str) -> None:
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
-        self._tables, self._pusher, self._joiner = into, None, Joiner(30.0)
+        self._tables, self._pushers, self._joiner = into, [], Joiner(30.0)
         self._minutes, self._is_ingest = Minutes(), kind == "ingest"
+        self._kind, self._name, self._process = kind, "main", "1"
         self._outbox = _AtOnce(self._publish)  # type: ignore[assignment]
 
     def finish(self) -> None:
