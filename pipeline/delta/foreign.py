@@ -4,6 +4,7 @@ Every commit of ours has a mark. An object store has no lock that a workspace an
 writer there is a fault of rights; in a folder it is none (law L4).
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
 from pipeline.delta.log import Action, listed_commits, read_commit
-from pipeline.delta.marks import info_of, is_ours, moves_cursor
+from pipeline.delta.marks import has_judged, info_of, is_ours
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
@@ -102,13 +103,13 @@ def foreign_commit(
 def commits_of_others(table: Location, newest: int, seen: int) -> list[ForeignCommit]:
     """Return the foreign commits up to `newest` that no driver has followed yet, in order.
 
-    They are those above `seen` and above the last commit with a cursor of ours: its driver had read the ones before. A
-    request for each commit, as a rule for one; at most 20, and none below the end of a log that was cut.
+    They are those above `seen` and above the last commit that says that the ones before were judged. A request for
+    each commit, as a rule for one; at most 20, and none below the end of a log that was cut.
     """
     found = []
     for version in range(newest, max(seen, 0, newest - _MOST), -1):
         actions = read_commit(table, version)
-        if actions is None or (is_ours(actions) and moves_cursor(actions)):
+        if actions is None or has_judged(actions):
             break
         each = foreign_commit(version, actions, lambda: _opened(table, version - 1))  # noqa: B023 - called at once
         found += [] if each is None else [each]
@@ -151,9 +152,8 @@ class Guard:
     def __init__(self, table: Location) -> None:
         """Begin before the table's first commit."""
         self._table = table
-        self._found: list[ForeignCommit] = []  # not yet judged
-        self.accepts = False
-        """Whether a person has decided to go on behind what the table has when it is next judged."""
+        self._found: list[ForeignCommit] = []  # not yet logged
+        self._refused: list[ForeignCommit] = []  # until a person has accepted them
 
     def read(self, version: int, actions: Sequence[Action], before: DeltaTable) -> None:
         """Take a commit, and the table as it was before."""
@@ -168,17 +168,25 @@ class Guard:
         """Log the foreign commits since the last call; `plain` says that the table has no features.
 
         Raises:
-            ForeignChange: one has changed files, schema or protocol, or the table has a feature of another writer.
+            ForeignChange: one has changed files, schema or protocol, and no person has accepted it since; or the table
+                has a feature of another writer.
         """
-        found, self._found = self._found, []
-        accepted, self.accepts = self.accepts, False
-        for each in found:
-            _log.warning("%s: foreign commit: %s", self._table.name, each)
-        changes = [each for each in found if each.changes]
-        if changes and not accepted:
-            raise refusal(self._table, changes)
+        self._log_found()
+        if self._refused:
+            raise refusal(self._table, self._refused)
         if not plain and (refused := refused_features(self._table, table)) is not None:
             raise refused
+
+    def accept(self) -> None:
+        """Take the commits so far as accepted by a person. A feature of another writer is refused all the same."""
+        self._log_found()
+        self._refused = []
+
+    def _log_found(self) -> None:
+        found, self._found = self._found, []
+        for each in found:
+            _log.warning("%s: foreign commit: %s", self._table.name, each)
+        self._refused += [each for each in found if each.changes]
 
 
 def open_own(table: Location) -> DeltaTable:
@@ -257,9 +265,25 @@ def _has_other_schema(metadata: Mapping[str, Any], before: DeltaTable | None) ->
     held = before.metadata()
     same = metadata.get("id") == str(held.id) and list(metadata.get("partitionColumns") or []) == held.partition_columns
     try:
-        return not same or Schema.from_json(metadata["schemaString"]) != before.schema()
+        return not same or _without_comments(Schema.from_json(metadata["schemaString"])) != _without_comments(
+            before.schema()
+        )
     except (KeyError, TypeError, ValueError, DeltaError):
         return True
+
+
+def _without_comments(schema: Schema) -> Schema:
+    def bare(part: Any) -> Any:
+        if isinstance(part, list):
+            return [bare(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        kept = {name: bare(value) for name, value in part.items() if name != "metadata"}
+        if "metadata" in part:
+            kept["metadata"] = {name: value for name, value in part["metadata"].items() if name != "comment"}
+        return kept
+
+    return Schema.from_json(json.dumps(bare(json.loads(schema.to_json()))))
 
 
 def _features(protocol: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The mark of our commits, which sets them apart from those of others. It can be imitated, so it proves nothing."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -8,7 +9,12 @@ from deltalake import CommitProperties, Transaction
 ENGINE: Final = "turnout"
 """The engine that our own commits name, and the key of our mark in those that delta-rs writes for us."""
 
+ACCEPTED: Final = "foreign commits accepted"
+"""The mark of a commit by which a person's decision gets into the log: the foreign ones below it stay."""
+
 _APPS: Final = "turnout/"  # how the names of our Delta transactions begin
+_CURSOR: Final = re.compile(r"turnout/[^/]+/[^/]+/[0-9]+")  # see `names.stream_app_id`
+_GAP: Final = "/gap/"  # see `names.gap_app_id`
 
 
 def marked(note: str, transactions: Mapping[str, int] | None = None, **more: Any) -> CommitProperties:
@@ -32,9 +38,23 @@ def is_ours(actions: Sequence[Mapping[str, Any]]) -> bool:
     info = info_of(actions)
     if info.get("engineInfo") == ENGINE or ENGINE in info or str(info.get("userMetadata", "")).startswith(ENGINE):
         return True
-    return info.get("operation") == "WRITE" and moves_cursor(actions)
+    return info.get("operation") == "WRITE" and any(each.startswith(_APPS) for each in _apps(actions))
 
 
-def moves_cursor(actions: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a commit has a transaction of a turnout's, as a driver's commits have."""
-    return any(str(each["txn"].get("appId", "")).startswith(_APPS) for each in actions if "txn" in each)
+def has_judged(actions: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a commit of ours says that the foreign ones below it were judged.
+
+    A driver's commit does, by a stream's cursor, as does a rebuild, which takes all rows from bronze again; an
+    acceptance does. A replay and an accepted gap do not: a repair judges nothing. The cut log of `repair table` does.
+    """
+    if not is_ours(actions):
+        return False
+    if info_of(actions).get(ENGINE) == ACCEPTED:
+        return True
+    apps = _apps(actions)
+    is_repair = any(_GAP in each for each in apps) and not any("protocol" in each for each in actions)
+    return not is_repair and any(_CURSOR.fullmatch(each) for each in apps)
+
+
+def _apps(actions: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(each["txn"].get("appId", "")) for each in actions if "txn" in each]

@@ -24,7 +24,7 @@ from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
-from pipeline.delta.marks import ENGINE, marked
+from pipeline.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
@@ -216,8 +216,8 @@ class CursorTable:
     def require_own(self) -> None:
         """Check that no other writer has changed a guarded table, by the commits that were read for other reasons.
 
-        Foreign commits that change nothing are logged. Those that do are reported once: the caller parks the game, and
-        goes on only after a person's decision. A table with features of another writer is refused each time.
+        Foreign commits that change nothing are logged. Those that do are refused until a person has accepted them; a
+        feature of another writer is refused always.
 
         Raises:
             ForeignChange: another writer has changed files, schema or protocol.
@@ -225,14 +225,27 @@ class CursorTable:
         if self._guard is None:
             return
         with self._lock:
-            if self._guard.accepts:
-                self._follow()
             self._guard.judge(self._table, plain=self._plain)
 
     def accept_foreign(self) -> None:
-        """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
-        if self._guard is not None:
-            self._guard.accepts = True
+        """Go on behind the foreign commits that the table has now, and none later: a person has decided so.
+
+        An empty commit notes it right behind them, so the next process that opens the table knows of it, too.
+
+        Raises:
+            ForeignChange: the table has a feature of another writer, or one committed at this moment.
+        """
+        if self._guard is None:
+            return
+        with self._lock:
+            self._follow()
+            self._guard.accept()
+            self.require_own()
+            info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "engineInfo": ENGINE, ENGINE: ACCEPTED}
+            actions: list[Action] = [{"commitInfo": info}]  # no feature of ours needs more in a commit without files
+            while not publish_commit(self.path, version := self._version + 1, actions):
+                self.refresh()
+            self._published(version, actions)
 
     def _follow(self) -> None:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
@@ -284,22 +297,25 @@ class CursorTable:
 
         Raises:
             CommitFailedError: the columns cannot be written, or other writers were first each time.
+            ForeignChange: another writer has changed a guarded table; no column was added.
         """
         with self._lock:
             retries = _COLUMN_RETRIES
-            while missing := {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}:
-                table = open_table(self.path)
+            if self._missing(target):
+                self._adopt_newest()
+            while missing := self._missing(target):
+                self.require_own()
                 hit("in_schema_change")
                 fields = [field for field in Schema.from_arrow(target).fields if field.name in missing]
                 try:
                     with effect("add_columns"):
-                        table.alter.add_columns(
+                        self._table.alter.add_columns(
                             fields,
                             commit_properties=marked("columns added"),
                             post_commithook_properties=QUIET,
                         )
                 except CommitFailedError:
-                    seen = table.version()
+                    seen = self._version
                     self._adopt_newest()
                     if retries == 0 or self._version == seen:
                         raise  # no other writer was first: storage or the table's features are the cause
@@ -309,6 +325,9 @@ class CursorTable:
                 self._adopt_newest()
                 return True
             return False
+
+    def _missing(self, target: pa.Schema) -> set[str]:
+        return {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}
 
     def commit(
         self,
@@ -371,8 +390,11 @@ class CursorTable:
             if not self._plain:
                 self._write(files, note, transactions)
                 return
-        self._version = version
         self._followed.update(transactions)
+        self._published(version, actions)
+
+    def _published(self, version: int, actions: Sequence[Action]) -> None:
+        self._version = version
         self._seen_at = time.time()
         self._hold(version, actions)
         self._checkpoint_when_due()

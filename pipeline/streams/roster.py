@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from sqlalchemy import Engine
 
@@ -229,9 +230,10 @@ class Roster:
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)
             stream.decision = decisions.get(key, StreamControl())
-            if key in foreign and stream.decision.parked_at is None and stream.unrecorded is None:
-                stream.accept_foreign()
+            stream.retried = stream.unrecorded is None and (stream.retried or key in foreign)
+            if stream.retried and not stream.unreadable:
                 failures.pop(key, None)
+                failures.update(self._accepted(stream, now))
             stream.held_up = stream.held_up or not lanes.may_run(stream.decision, now)
         # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
@@ -259,6 +261,23 @@ class Roster:
             stream.unreadable = stream.behind = True
             return stream, failure_of(error)
         return stream, None
+
+    def _accepted(self, stream: Stream, now: float) -> dict[str, Failure]:
+        """Let a stream that a person has retried go on behind foreign commits; return why it cannot.
+
+        The retry of a paused one counts at once: it accepts nothing that is committed in the pause.
+        """
+        if stream.decision.parked_at is not None or stream.table is None:
+            stream.retried = False
+        if not stream.retried or not lanes.may_run(replace(stream.decision, desired="running"), now):
+            return {}
+        try:
+            stream.accept_foreign()
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
+            _log.warning("%s: its retry waits: %s", stream.game_key, first_line(error))
+            return {stream.game_key: failure_of(error)}
+        stream.retried = False
+        return {}
 
     def _release(self, reader: str) -> None:
         with self._lock:

@@ -59,6 +59,7 @@ class Stream:
     # Rows with an earlier source time waited until this driver took the stream on, or for an outage of it to end.
     read_since: float = -math.inf
     held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
+    retried: bool = False  # a person lets it go on behind foreign commits, and its table's log lacks that yet
     unrecorded: Failure | None = None  # a failure that parks it, and that the control store may not have yet
 
     @property
@@ -128,8 +129,8 @@ class Stream:
             raise TableConflict(
                 f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}"
             )
-        table.add_missing_columns(target)
         try:
+            table.add_missing_columns(target)
             table.commit(files, expected.cursor or None, cursor)
         except (TableConflict, ForeignChange):
             self._read_cursor()
@@ -138,7 +139,11 @@ class Stream:
         self.waits = None
 
     def accept_foreign(self) -> None:
-        """Go on behind what other writers have committed: a person has let the parked stream run again."""
+        """Go on behind what other writers have committed: a person has let the parked stream run again.
+
+        Raises:
+            ForeignChange: see `CursorTable.accept_foreign`.
+        """
         if self.table is not None:
             self.table.accept_foreign()
 

@@ -9,16 +9,18 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from pipeline.cli.doctor import look_at_logs
 from pipeline.delta.foreign import ForeignChange, foreign_commit
-from pipeline.delta.log import Action, commit_file, listed_commits, read_commit
+from pipeline.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
 from pipeline.delta.marks import is_ours
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
@@ -28,6 +30,7 @@ from pipeline.settings import Maintenance, Settings
 from pipeline.storage.folder import Folder
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
+from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import decided, submit_retry
 from pipeline.streams.lanes import failure_of
@@ -344,12 +347,223 @@ def test_a_feature_of_a_workspace_parks_its_game_alone(far: World, name: str) ->
     for _ in range(2):
         with pytest.raises(ForeignChange, match=told):
             far.split()
-        far.streams[CHESS.key].accept_foreign()
+        with pytest.raises(ForeignChange, match=told):
+            far.streams[CHESS.key].accept_foreign()
     roster = Roster(far.settings, far.paths, far.engine, "a", lease=None)
     evidence = decided(far.engine)[CHESS.key].evidence
     assert evidence is not None
     assert name in evidence
     assert list(roster.for_pass(0)) == [GO.key]
+    retry(far, roster)
+    assert parked(far)
+
+
+def parked(world: World) -> bool:
+    decision = decided(world.engine).get(CHESS.key)
+    return decision is not None and decision.parked_at is not None
+
+
+def retry(world: World, roster: Roster) -> None:
+    """Let a person retry the game, and its driver notice it."""
+    submit_retry(world.engine, CHESS.key, "ann")
+    roster.sync()
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", ["append", "delete", "column"])
+def test_a_retry_accepts_what_the_table_has_then_and_nothing_later(far: World, name: str) -> None:
+    """Law L6: the acceptance ends with the retry, so a change days later parks a game without new rows once more."""
+    table_of(far).optimize.compact()
+    roster = carried(far)
+    retry(far, roster)
+    roster.sync()
+    assert not parked(far)
+    HARMFUL[name][0](table_of(far))
+    far.ingest(good(4), good(4, GO))
+    before = versions(far)
+    with pytest.raises(ForeignChange, match=HARMFUL[name][1]) as refused:
+        far.split()
+    assert "OPTIMIZE" not in str(refused.value)
+    assert versions(far) == before
+    roster.settle({CHESS.key: failure_of(refused.value)}, [], 2)
+    retry(far, roster)
+    far.split()
+    assert far.rows()[-1] == (4, 0)
+
+
+@pytest.mark.proves("G237")
+def test_a_change_at_the_moment_of_a_retry_is_not_accepted(far: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The acceptance takes the version after those it has read: who commits first there parks the game again."""
+    table_of(far).optimize.compact()
+    roster = carried(far)
+    act = [lambda: table_of(far).delete("_seq = 1")]
+
+    def first(*args: Any) -> bool:
+        while act:
+            act.pop()()
+        return publish_commit(*args)
+
+    monkeypatch.setattr("pipeline.delta.table.publish_commit", first)
+    retry(far, roster)
+    assert parked(far)
+    assert "DELETE" in str(decided(far.engine)[CHESS.key].evidence)
+
+
+@pytest.mark.proves("G237")
+def test_an_accepted_change_parks_no_game_at_a_later_start(far: World) -> None:
+    """Law L6: the table's log keeps the decision, so a driver that starts before the next row goes on."""
+    table_of(far).optimize.compact()
+    retry(far, carried(far))
+    for _ in range(2):
+        carried(far)
+        assert not parked(far)
+    far.ingest(good(4))
+    far.split()
+    assert far.rows() == [(number, 0) for number in range(1, 5)]
+    table_of(far).delete("_seq = 1")
+    carried(far)
+    assert parked(far)
+
+
+def test_a_retry_waits_for_storage(far: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L6: where storage is away at the retry, the driver accepts when it is back, and no other game waits."""
+    table_of(far).optimize.compact()
+    roster = carried(far)
+
+    def away(*_: object) -> None:
+        raise OSError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.delta.table.publish_commit", away)
+        retry(far, roster)
+    assert decided(far.engine)[CHESS.key].evidence == "OSError: away"
+    assert not parked(far)
+    assert list(roster.for_pass(0)) == [GO.key]
+    roster.end_pass()
+    with far.engine.begin() as connection:
+        connection.execute(update(stream_control).values(retry_at=0.0))
+    roster.sync()
+    far.ingest(good(4))
+    far.split()
+    assert far.rows()[-1] == (4, 0)
+
+
+@pytest.mark.parametrize("note", ["repair", "gap/1/through"])
+def test_a_repair_hides_no_foreign_commit_from_a_driver_that_starts(far: World, note: str) -> None:
+    """A repair has not judged the commits before its own: a driver that starts looks behind it."""
+    path = far.paths.table(CHESS.key)
+    app = far.stream(CHESS).app_id
+    table_of(far).delete("_seq = 1")
+    repair = CursorTable.open(path, app if note.startswith("gap") else f"turnout/test/{CHESS.key}/repair")
+    assert repair is not None
+    repair.commit([], repair.cursor, 9, also={f"turnout/test/{CHESS.key}/{note}": 9} if note != "repair" else None)
+    table = CursorTable.open(path, app, guarded=True)
+    assert table is not None
+    with pytest.raises(ForeignChange, match="DELETE"):
+        table.require_own()
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_parks_a_game_that_gets_a_new_column(far: World, name: str) -> None:
+    """A new schema version changes no column of a table with a feature of another writer: the game is parked first."""
+    roster = carried(far)
+    add_feature(far.paths.table(CHESS.key), name, 4)
+    far.register(message=SECOND)
+    far.ingest(early(4))
+    with pytest.raises(ForeignChange, match=rf"SET TBLPROPERTIES by Databricks.*DROP FEATURE .*{name}") as refused:
+        far.split()
+    roster.settle({CHESS.key: failure_of(refused.value)}, [], 2)
+    assert parked(far)
+    assert max(listed_commits(far.paths.table(CHESS.key))) == 4
+
+
+@pytest.mark.proves("G237")
+def test_mapped_columns_park_a_game_that_gets_a_new_column(far: World) -> None:
+    """A protocol of before features, with metadata in the same commit, is refused before delta-rs fails over it."""
+    carried(far)
+
+    def mapped(schema: Any, properties: dict[str, str]) -> None:
+        for number, field in enumerate(schema["fields"], 1):
+            field["metadata"] |= {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
+        properties["delta.columnMapping.mode"] = "name"
+
+    change_metadata(far, mapped, {"minReaderVersion": 2, "minWriterVersion": 5})
+    far.register(message=SECOND)
+    far.ingest(early(4))
+    with pytest.raises(ForeignChange, match=r"DROP FEATURE .*columnMapping"):
+        far.split()
+    assert versions(far) == 4
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", ["delete", "column"])
+def test_a_change_parks_a_game_that_gets_a_new_column(far: World, name: str) -> None:
+    """No column of ours lands on top of a foreign commit, also where that comes just before ours."""
+    carried(far)
+    act, told = HARMFUL[name]
+    act(table_of(far))
+    far.register(message=SECOND)
+    far.ingest(early(4))
+    with pytest.raises(ForeignChange, match=told):
+        far.split()
+    assert versions(far) == 4
+
+
+def change_metadata(
+    world: World, change: Callable[[Any, dict[str, str]], object], protocol: Action | None = None
+) -> None:
+    """Commit a table's metadata as a workspace writes it, with `change` of its schema and properties."""
+    table = table_of(world)
+    held, schema = table.metadata(), json.loads(table.schema().to_json())
+    properties = dict(held.configuration)
+    change(schema, properties)
+    metadata = {
+        "id": str(held.id),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": held.partition_columns,
+        "configuration": properties,
+        "createdTime": 1,
+    }
+    info = {"operation": "CHANGE COLUMN", "engineInfo": "Databricks-Runtime/18.0.x"}
+    actions: list[Action] = [{"commitInfo": info}, {"metaData": metadata}]
+    actions += [] if protocol is None else [{"protocol": protocol}]
+    path = world.paths.table(CHESS.key)
+    commit_file(path, table.version() + 1).put("\n".join(map(json.dumps, actions)).encode())
+
+
+def commented(schema: Any, _properties: dict[str, str]) -> None:
+    schema["fields"][-1]["metadata"]["comment"] = "points of a player"
+
+
+def required(schema: Any, _properties: dict[str, str]) -> None:
+    schema["fields"][0]["nullable"] = False
+
+
+def generated(schema: Any, _properties: dict[str, str]) -> None:
+    schema["fields"][-1]["metadata"] |= {"comment": "x", "delta.generationExpression": "_seq"}
+
+
+def test_a_comment_of_a_column_is_logged(far: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A comment in a column's metadata changes no row, so the game goes on and a line names it."""
+    carried(far)
+    change_metadata(far, commented)
+    far.ingest(good(4))
+    with caplog.at_level(logging.WARNING, "turnout"):
+        far.split()
+    assert far.rows()[-1] == (4, 0)
+    assert [each.getMessage() for each in caplog.records if "CHANGE COLUMN" in each.getMessage()] != []
+
+
+@pytest.mark.parametrize("change", [required, generated])
+def test_other_changes_of_a_column_park_the_game(far: World, change: Callable[[Any, dict[str, str]], object]) -> None:
+    """What a column requires or computes is part of the schema, with or without a comment."""
+    carried(far)
+    change_metadata(far, change)
+    far.ingest(good(4))
+    with pytest.raises(ForeignChange, match="changed the schema"):
+        far.split()
 
 
 @pytest.fixture

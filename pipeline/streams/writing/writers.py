@@ -41,10 +41,18 @@ class GameTable(Protocol):
         """
 
     def accept_foreign(self) -> None:
-        """Go on behind the foreign commits that the table has before its next commit: a person has decided so."""
+        """Go on behind the foreign commits that the table has now, and none later: a person has decided so.
+
+        Raises:
+            ForeignChange: the table has a feature of another writer, or one committed at this moment.
+        """
 
     def add_missing_columns(self, target: pa.Schema, /) -> bool:
-        """Add the target's columns and struct members that the table lacks; return whether it lacked any."""
+        """Add the target's columns and struct members that the table lacks; return whether it lacked any.
+
+        Raises:
+            ForeignChange: another writer has changed the table; no column was added.
+        """
 
     def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int, /) -> None:
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
