@@ -246,6 +246,8 @@ class CursorTable:
             while not publish_commit(self.path, version := self._version + 1, actions):
                 self.refresh()
             self._published(version, actions)
+            if not self._plain:
+                self._adopt_newest()
 
     def _follow(self) -> None:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
@@ -354,12 +356,7 @@ class CursorTable:
             if self._plain:
                 self._publish(files, note or {}, transactions, expected)
                 return
-            try:
-                self._write(files, note or {}, transactions)
-            except CommitFailedError:
-                self.refresh()
-                self._require(expected)
-                raise
+            self._write_expected(files, note or {}, transactions, expected)
 
     def append(self, files: Sequence[DataFile]) -> None:
         """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
@@ -388,7 +385,7 @@ class CursorTable:
             self.refresh()
             self._require(expected)
             if not self._plain:
-                self._write(files, note, transactions)
+                self._write_expected(files, note, transactions, expected)
                 return
         self._followed.update(transactions)
         self._published(version, actions)
@@ -399,10 +396,32 @@ class CursorTable:
         self._hold(version, actions)
         self._checkpoint_when_due()
 
+    def _write_expected(
+        self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int], expected: int | None
+    ) -> None:
+        """Commit through delta-rs; of a guarded table judge who was first, then try the next version."""
+        retries = 0 if self._guard is None else _COMMIT_RETRIES
+        while True:
+            seen = self._version
+            try:
+                self._write(files, note, transactions)
+            except CommitFailedError:
+                self.refresh()
+                self._require(expected)
+                if retries == 0 or self._version == seen:
+                    raise
+                retries -= 1
+            else:
+                return
+
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
-        """Commit through delta-rs, which supports every protocol."""
+        """Commit through delta-rs, which supports every protocol.
+
+        delta-rs would rebase the commit on foreign ones of a guarded table, so there it takes the next version or none.
+        """
         now_ms = int(time.time() * 1000)
-        properties = marked("rows added", transactions, custom_metadata=dict(note), max_commit_retries=_COMMIT_RETRIES)
+        retries = _COMMIT_RETRIES if self._guard is None else 0
+        properties = marked("rows added", transactions, custom_metadata=dict(note), max_commit_retries=retries)
         with effect("commit_by_delta_rs"):
             self._table.create_write_transaction(
                 [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],
@@ -411,7 +430,7 @@ class CursorTable:
                 commit_properties=properties,
                 post_commithook_properties=QUIET,
             )
-        self._adopt(open_table(self.path))
+        self._adopt_newest(self._version + 1)  # of a guarded table that is ours
         self._checkpoint_when_due()
 
     def _checkpoint_when_due(self) -> None:
@@ -420,7 +439,7 @@ class CursorTable:
                 if write_when_due(self.path, self._version, self._held):
                     self._held.clear()
                 return
-            self._adopt(open_table(self.path))
+            self._adopt_newest()
             with effect("write_checkpoint"):
                 self._table.create_checkpoint()
 

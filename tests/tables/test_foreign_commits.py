@@ -18,10 +18,11 @@ from deltalake.schema import Field, PrimitiveType
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from pipeline import failpoints
 from pipeline.cli.doctor import look_at_logs
 from pipeline.delta.foreign import ForeignChange, foreign_commit
 from pipeline.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
-from pipeline.delta.marks import is_ours
+from pipeline.delta.marks import is_ours, marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import run as maintenance
@@ -202,6 +203,48 @@ def test_a_driver_that_starts_finds_the_commits_of_others(far: World) -> None:
     assert table is not None
     with pytest.raises(ForeignChange, match="OPTIMIZE"):
         table.require_own()
+
+
+@pytest.mark.proves("G237")
+def test_a_table_with_a_feature_of_ours_is_guarded_as_well(far: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """delta-rs commits to a table with local times, and would rebase: a foreign commit stops it, maintenance does not.
+
+    A retry accepts what is there, and the next opening finds that. A foreign commit right behind ours is found, too.
+    """
+    path, app = located(f"{far.paths.tables}/local"), "turnout/test/local/1"
+    columns = pa.schema([("_seq", pa.int64()), ("at", pa.timestamp("us"))])
+    table = CursorTable.create(path, columns, app, guarded=True)
+    assert not table.is_plain
+
+    def commit(number: int) -> None:
+        rows = pa.table({"_seq": [number], "at": [None]}, columns)
+        table.commit([write_file(rows, path)], table.cursor, number)
+
+    for number in (1, 2):
+        commit(number)
+    open_table(path).optimize.compact(commit_properties=marked("files merged"))
+    commit(3)
+    open_table(path).optimize.compact()
+    with pytest.raises(ForeignChange, match="OPTIMIZE"):
+        commit(4)
+    assert table.cursor == 3
+    table.accept_foreign()
+    again = CursorTable.open(path, app, guarded=True)
+    assert again is not None
+    again.require_own()
+    commit(4)
+    write = DeltaTable.create_write_transaction
+
+    def followed(*args: Any, **more: Any) -> None:
+        write(*args, **more)
+        open_table(path).delete("_seq = 1")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", followed)
+        commit(5)
+    with pytest.raises(ForeignChange, match="DELETE"):
+        commit(6)
+    assert sorted(open_table(path).to_pyarrow_table()["_seq"].to_pylist()) == [2, 3, 4, 5]
 
 
 def test_a_table_that_rested_long_is_judged_by_its_commits(far: World) -> None:
@@ -499,7 +542,7 @@ def test_mapped_columns_park_a_game_that_gets_a_new_column(far: World) -> None:
 @pytest.mark.proves("G237")
 @pytest.mark.parametrize("name", ["delete", "column"])
 def test_a_change_parks_a_game_that_gets_a_new_column(far: World, name: str) -> None:
-    """No column of ours lands on top of a foreign commit, also where that comes just before ours."""
+    """No column of ours lands on top of a foreign commit that the driver could have read before."""
     carried(far)
     act, told = HARMFUL[name]
     act(table_of(far))
@@ -508,6 +551,27 @@ def test_a_change_parks_a_game_that_gets_a_new_column(far: World, name: str) -> 
     with pytest.raises(ForeignChange, match=told):
         far.split()
     assert versions(far) == 4
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_change_while_columns_are_added_parks_the_game(
+    far: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """No row lands where another writer commits between the judgement and the new column, whoever is first."""
+    carried(far)
+    far.register(message=SECOND)
+    far.ingest(early(4))
+    acts = [HARMFUL[name][0]]
+
+    def on_hit(point: str) -> None:
+        if point == "before_add_columns" and acts:
+            acts.pop()(table_of(far))
+
+    monkeypatch.setattr(failpoints, "on_hit", on_hit)
+    with pytest.raises(ForeignChange, match=HARMFUL[name][1]):
+        far.split()
+    assert acts == []
+    assert table_of(far).transaction_version(far.streams[CHESS.key].app_id) == 3
 
 
 def change_metadata(
