@@ -78,7 +78,11 @@ class _Duty:
 
     def heed(self) -> None:
         """Stop where the controller wants this run to end: a signal reaches processes of its own machine alone."""
-        if self.run_id is not None and not self.stop.is_set() and not is_wanted(self.engine, self.run_id):
+        if (
+            self.run_id is not None
+            and not self.stop.is_set()
+            and not is_wanted(self.engine, self.kind, self.name, self.run_id)
+        ):
             _log.info("the controller wants this run to end")
             self.stop.set()
 

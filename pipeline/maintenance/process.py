@@ -173,7 +173,7 @@ def _heartbeat(
     while True:
         with tolerate_store_outage("this heartbeat is not recorded"):
             heartbeat(engine, "maintenance", "main", "running", None)
-            if run_id is not None and not is_wanted(engine, run_id):
+            if run_id is not None and not is_wanted(engine, "maintenance", "main", run_id):
                 stop.set()  # the controller wants this run to end
         if ended.wait(every_seconds):
             return

@@ -360,10 +360,13 @@ def submit_stop(engine: Engine, run_id: int) -> None:
         connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
 
 
-def is_wanted(engine: Engine, run_id: int) -> bool:
-    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end."""
+def is_wanted(engine: Engine, kind: str, name: str, run_id: int) -> bool:
+    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end.
+
+    A number alone may be another run's, where the store was restored from a copy.
+    """
     goes_on = group_runs.c.ended_at.is_(None) | (group_runs.c.exit_message == RELEASED)
-    own_row = (group_runs.c.run_id == run_id) & goes_on
+    own_row = _runs_of(kind, name) & (group_runs.c.run_id == run_id) & goes_on
     query = select(group_runs.c.run_id).where(own_row, group_runs.c.stop_requested_at.is_(None))
     with engine.connect() as connection:
         return connection.scalar(query) is not None

@@ -466,7 +466,7 @@ def test_a_driver_says_with_its_heartbeats_from_where_it_reads(tmp_path: Path) -
     assert said == [7, 7, 9]
 
 
-@pytest.mark.parametrize("how", ["stop requested", "run ended", "run forgotten"])
+@pytest.mark.parametrize("how", ["stop requested", "run ended", "run forgotten", "run of another group"])
 def test_a_driver_ends_in_order_where_its_run_is_not_wanted(tmp_path: Path, how: str) -> None:
     """Law: the control store alone stops a driver, as no signal reaches a job: also one whose run was given up."""
     settings, paths = load(tmp_path, {"TURNOUT_METRICS__HEARTBEAT_SECONDS": "0.5"})
@@ -488,9 +488,12 @@ def test_a_driver_ends_in_order_where_its_run_is_not_wanted(tmp_path: Path, how:
             submit_stop(engine, run_id)
         elif how == "run ended":
             end_run(engine, run_id, "what started it ended before its process was known", died=False)
-        else:
+        elif how == "run forgotten":
             with engine.begin() as connection:
                 connection.execute(group_runs.delete())
+        else:
+            with engine.begin() as connection:
+                connection.execute(group_runs.update().values(group_name="b"))
 
     query: Any = SimpleNamespace(isActive=True, exception=lambda: None, stop=lambda: None)
     assert driver.supervise(lambda: query, meanwhile, lambda: 0, once=False) == 0

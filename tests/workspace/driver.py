@@ -36,7 +36,11 @@ def main() -> int:
         start_driver(engine, "group", given.name, None, given.run_id)
         while not stop.wait(_BEAT_SECONDS):
             heartbeat(engine, "group", given.name, "running", None)
-            if mode != "stubborn" and given.run_id is not None and not is_wanted(engine, given.run_id):
+            if (
+                mode != "stubborn"
+                and given.run_id is not None
+                and not is_wanted(engine, "group", given.name, given.run_id)
+            ):
                 stop.set()
         heartbeat(engine, "group", given.name, "stopped", None)
     return 0
