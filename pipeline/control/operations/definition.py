@@ -73,7 +73,7 @@ class StepDefinition:
     patience: Callable[[ControlContext, Operation], float] | None = None  # how long it may wait, by what it is about
 
     def limit(self, context: ControlContext, operation: Operation) -> float:
-        """Return for how many seconds it may wait before a person is asked."""
+        """Return for how many seconds it may wait before a person has to look."""
         return self.seconds if self.patience is None else self.patience(context, operation)
 
 
