@@ -133,7 +133,9 @@ def open_fleet(
         built = Built(files, made.wheel.path, made.wheel.version)
     url = read_link(env_dir)
     given = {**({"root": url} if url else {}), **given}
-    environ = {**_environ(load_bundle(folder, target, given)), **os.environ}
+    bundle, wanted = desired(folder, target, given, [], built)
+    require_rules(bundle, wanted, parses)
+    environ = {**os.environ, **_environ(bundle)}
     groups, notes = _groups(env_dir, environ)
     bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
     require_rules(bundle, wanted, parses)

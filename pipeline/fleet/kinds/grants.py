@@ -25,12 +25,15 @@ def flat(grants: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def read_grants(workspace: Workspace, thing: str) -> list[dict[str, str]]:
-    """Return the direct grants on a thing, such as `schema/main.games`, as `flat` does."""
+    """Return the direct grants on a thing, such as `schema/main.games`, as `flat` does.
+
+    Unity Catalog lists what a deleted principal held under an empty name, which nobody can revoke from.
+    """
     query: dict[str, Any] = {"max_results": 0}
     found: list[Mapping[str, Any]] = []
     while True:
         page = workspace.get(f"{_API}/{thing}", query)
-        found += page.get("privilege_assignments", [])
+        found += [each for each in page.get("privilege_assignments", []) if each.get("principal")]
         if not page.get("next_page_token"):
             return flat(found)
         query["page_token"] = page["next_page_token"]
