@@ -30,10 +30,10 @@ from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
 
 REQUESTS: Final = (
-    "/workspace/import", "/external-locations", "/external_location/turnout_dev", "/schemas",
-    "/schema/main.turnout_dev", "/scopes/create", "/secrets/put", "/acls/put", "/postgres/projects", "/roles",
-    "/databases", "/api/2.0/apps", "/permissions/apps/turnout-dev", "/turnout-dev/start", "/deployments",
-    "/jobs/create", "/lakeview/dashboards", "/published", "/api/2.0/alerts",
+    "/workspace/import", "/external-locations", "/external_location/turnout_dev", "/scopes/create", "/secrets/put",
+    "/acls/put", "/postgres/projects", "/roles", "/databases", "/api/2.0/apps", "/permissions/apps/turnout-dev",
+    "/turnout-dev/start", "/deployments", "/schemas", "/schema/main.turnout_dev", "/jobs/create",
+    "/lakeview/dashboards", "/published", "/api/2.0/alerts",
 )  # fmt: skip
 """Ends of the paths of what an installation sends, in its order."""
 
