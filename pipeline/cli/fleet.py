@@ -86,8 +86,8 @@ _OUT: Final = Path("app-source")
 def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
     """Print what `turnout fleet apply` would do in the workspace, and change nothing there.
 
-    Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `notes` and `steps`,
-    each with `what`, `address`, `label`, `id`, `why`, `restarts` and `changes`.
+    Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `environment`,
+    `root`, `store`, `notes` and `steps`, each with `what`, `address`, `label`, `id`, `why`, `restarts` and `changes`.
     """
     _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=False)
 
@@ -176,6 +176,7 @@ def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bund
     """
     opened = _opened(env_dir, target, variables, bundle, build=False)
     steps = opened.fleet.uninstall_plan()
+    _say_head(opened)
     for step in steps:
         say(plain(str(step)))
     if not steps:
@@ -239,12 +240,20 @@ def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:
             }
             for step in steps
         ]  # fmt: skip
-        say_json({"target": opened.target, "notes": list(opened.notes), "steps": rows})
+        say_json({"target": opened.target, **opened.places, "notes": list(opened.notes), "steps": rows})
         return
     _say_steps(opened, steps, changes_too=changes_too)
 
 
+def _say_head(opened: "Opened") -> None:
+    """Say which places a command is about, before it lists anything or asks."""
+    words = {"environment": "environment", "root": "tables below", "store": "control store"}
+    said = ", ".join(f"{words[name]} {value}" for name, value in opened.places.items() if value)
+    say(plain(f"Target {opened.target}: {said}."))
+
+
 def _say_steps(opened: "Opened", steps: "Sequence[Step]", *, changes_too: bool) -> None:
+    _say_head(opened)
     for note in opened.notes:
         say(plain(note))
     for step in steps:

@@ -60,6 +60,83 @@ class Bundle:
         return self.variables["environment"]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a target's things are, as far as the bundle's files say it without values from outside."""
+
+    root_path: str
+    environment: str
+    root: str  # URL of the tables; empty where it is given on the command line
+
+
+def places(folder: Path) -> dict[str, Place]:
+    """Return the places of all targets, by name; references that nothing resolves are left in them.
+
+    Raises:
+        Refused: a file is missing or wrong.
+    """
+    top = _read(folder / FILE)
+    return {str(name): _place(top, name, {}) for name in mapping(top.get("targets"), "targets")}
+
+
+def place_of(folder: Path, target: str | None, given: Mapping[str, str]) -> Place:
+    """Return the place of a target, the default one where None, with the values that are `given`.
+
+    Raises:
+        Refused: a file is missing or wrong, or the target does not exist.
+    """
+    top = _read(folder / FILE)
+    return _place(top, _chosen(top, target), given)
+
+
+def _place(top: Mapping[str, Any], name: str, given: Mapping[str, str]) -> Place:
+    chosen = mapping(mapping(top.get("targets"), "targets")[name], f"target {name}")
+    defaults = {each: said.get("default") for each, said in _declared(top).items()}
+    values = {**defaults, **mapping(chosen.get("variables"), f"variables of target {name}"), **given}
+    known = {f"var.{each}": str(value) for each, value in values.items() if value is not None}
+    known |= {"bundle.target": str(name), "bundle.name": _name(top)}
+    root_path = mapping(chosen.get("workspace"), f"workspace of target {name}").get("root_path") or ""
+    parts = (str(root_path), known.get("var.environment", ""), known.get("var.root", ""))
+    return Place(*(_put(each, known) for each in parts))
+
+
+def _chosen(top: Mapping[str, Any], target: str | None) -> str:
+    targets = mapping(top.get("targets"), "targets")
+    name = target or _default_target(targets)
+    if name not in targets:
+        raise Refused(f"The bundle has no target {name!r}. Targets: {join_limited(sorted(map(str, targets)))}.")
+    return name
+
+
+def mapping(value: Any, place: str) -> dict[str, Any]:
+    """Return a mapping of a bundle's file; an empty one where nothing stands there.
+
+    Raises:
+        Refused: something else stands there.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Refused(f"The bundle's {place} must have keys, and is {shown(value)}. Correct the file.")
+    return value
+
+
+def shown(value: Any) -> str:
+    """Return what kind of value stands in a file."""
+    kinds = ((list, "a list"), (str, "a text"), (dict, "a mapping"), (type(None), "empty"))
+    return next((text for kind, text in kinds if isinstance(value, kind)), f"the value {value!r}")
+
+
+def _name(top: Mapping[str, Any]) -> str:
+    return str(mapping(top.get("bundle"), "bundle").get("name", ""))
+
+
+def _declared(top: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: mapping(each, f"variable {name}") for name, each in mapping(top.get("variables"), "variables").items()
+    }
+
+
 def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> Bundle:
     """Return the bundle of a folder for a target, the default one where None, with the values that are `given`.
 
@@ -67,23 +144,29 @@ def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> B
         Refused: a file is missing or wrong, the target does not exist, or a variable has no value.
     """
     top = _read(folder / FILE)
-    name = target or _default_target(top)
-    targets = top.get("targets", {})
-    if name not in targets:
-        raise Refused(f"The bundle has no target {name!r}. Targets: {join_limited(sorted(targets))}.")
-    chosen = targets[name] or {}
-    base = {"bundle.target": name, "bundle.name": str(top.get("bundle", {}).get("name", ""))}
-    values = _variables(top.get("variables", {}), {**chosen.get("variables", {}), **given}, base)
-    root_path = str(chosen.get("workspace", {}).get("root_path", ""))
+    name = _chosen(top, target)
+    chosen = mapping(mapping(top.get("targets"), "targets")[name], f"target {name}")
+    base = {"bundle.target": name, "bundle.name": _name(top)}
+    own = mapping(chosen.get("variables"), f"variables of target {name}")
+    for each, value in own.items():
+        if isinstance(value, dict | list):
+            raise Refused(f"The variable {each} of target {name} in the bundle must be a text, and is {shown(value)}.")
+    values = _variables(_declared(top), {**own, **given}, base)
+    root_path = str(mapping(chosen.get("workspace"), f"workspace of target {name}").get("root_path") or "")
     known = {**base, **{f"var.{each}": value for each, value in values.items()}}
     known["workspace.root_path"] = root_path = _put(root_path, known)
     resources: dict[tuple[str, str], Resource] = {}
     for path in [folder / FILE, *included(folder, top)]:
         tree = top if path == folder / FILE else _read(path)
-        for kind, things in tree.get("resources", {}).items():
-            for key, definition in things.items():
+        for kind, things in mapping(tree.get("resources"), f"resources in {path.name}").items():
+            for key, definition in mapping(things, f"{kind} in {path.name}").items():
                 if (kind, key) in resources:
                     raise Refused(f"{path} defines {kind}.{key} a second time. Remove one of the two.")
+                if not isinstance(definition, dict):
+                    raise Refused(
+                        f"{kind}.{key} in {path.name} of the bundle must have keys, and is {shown(definition)}. "
+                        "Correct the file."
+                    )
                 resources[kind, key] = Resource(kind, key, _placed(put(definition, known), path.parent))
     return Bundle(folder, name, root_path, values, tuple(resources.values()))
 
@@ -91,7 +174,7 @@ def load_bundle(folder: Path, target: str | None, given: Mapping[str, str]) -> B
 def _placed(definition: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return a definition whose file is named from the root; a bundle names it from the file that says it."""
     if "file_path" in definition:
-        definition["file_path"] = str((folder / definition["file_path"]).resolve())
+        definition["file_path"] = str((folder / str(definition["file_path"])).resolve())
     return definition
 
 
@@ -152,16 +235,19 @@ def _variables(declared: Mapping[str, Any], given: Mapping[str, Any], base: Mapp
     return values
 
 
-def _default_target(top: Mapping[str, Any]) -> str:
-    for name, target in top.get("targets", {}).items():
-        if (target or {}).get("default"):
+def _default_target(targets: Mapping[str, Any]) -> str:
+    for name, target in targets.items():
+        if mapping(target, f"target {name}").get("default"):
             return str(name)
     raise Refused("The bundle has no default target. Name one with --target.")
 
 
 def included(folder: Path, top: Mapping[str, Any]) -> list[Path]:
     """Return the files that a bundle includes, in their order."""
-    return sorted({path for pattern in top.get("include", []) for path in folder.glob(pattern)})
+    patterns = top.get("include") or []
+    if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+        raise Refused(f"The bundle's include must be a list of texts, and is {shown(patterns)}. Correct {FILE}.")
+    return sorted({path for pattern in patterns for path in folder.glob(pattern)})
 
 
 @lru_cache(maxsize=64)

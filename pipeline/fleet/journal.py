@@ -43,6 +43,8 @@ class Journal:
 
     workspace: Workspace
     folder: str
+    target: str  # of the bundle
+    environment: str
     entries: dict[str, Entry] = field(default_factory=dict)  # by address
     _number: int = 0
     _files: list[str] = field(default_factory=list)
@@ -50,14 +52,15 @@ class Journal:
     _writer: str = field(default_factory=lambda: uuid.uuid4().hex)  # two applies may have the same to say
 
     @classmethod
-    def read(cls, workspace: Workspace, folder: str) -> "Journal":
+    def read(cls, workspace: Workspace, folder: str, target: str, environment: str) -> "Journal":
         """Return the journal of a target's folder; an empty one where there is none.
 
         Raises:
-            Refused: we may not read there, or a file of it is none of ours.
+            Refused: we may not read there, a file of it is none of ours, or it is the journal of another target or
+                environment.
             Transient: the workspace does not answer.
         """
-        journal = cls(workspace, f"{folder}/journal")
+        journal = cls(workspace, f"{folder}/journal", target, environment)
         try:
             listed = workspace.get("/api/2.0/workspace/list", {"path": journal.folder})
         except Absent:
@@ -74,6 +77,7 @@ class Journal:
             if records[-1]["what"] == _STATE:
                 break
         for record in reversed(records):
+            journal._require_own(record)
             journal._take(record)
         journal._number = int(journal._files[-1].partition(".")[0]) if journal._files else 0
         return journal
@@ -114,7 +118,7 @@ class Journal:
         if self._is_new:
             self.workspace.send("POST", "/api/2.0/workspace/mkdirs", {"path": self.folder})
             self._is_new = False
-        record = {**said, "writer": self._writer}
+        record = {**said, "target": self.target, "environment": self.environment, "writer": self._writer}
         content = base64.b64encode(json.dumps(record, sort_keys=True).encode()).decode()
         name = f"{self._number + 1:06}.json"
         path = f"{self.folder}/{name}"
@@ -137,6 +141,16 @@ class Journal:
             self.workspace.send("POST", "/api/2.0/workspace/delete", {"path": self.folder, "recursive": True})
         except Absent:
             return
+
+    def _require_own(self, record: Mapping[str, Any]) -> None:
+        """Refuse a record of another target or environment; one of before has neither."""
+        target, environment = record.get("target", self.target), record.get("environment", self.environment)
+        if (target, environment) != (self.target, self.environment):
+            raise Refused(
+                f"The journal in {self.folder} is of target {target}, environment {environment}, not of target "
+                f"{self.target}, environment {self.environment}. Give this target a root_path of its own in "
+                "databricks.yml, or name the target that the journal belongs to."
+            )
 
     def _take(self, record: Mapping[str, Any]) -> None:
         if record["what"] == _STATE:

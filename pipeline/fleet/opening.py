@@ -15,7 +15,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
-from pipeline.fleet.bundle import Bundle, load_bundle, put
+from pipeline.fleet.bundle import Bundle, place_of, put
 from pipeline.fleet.desired import Built, desired
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.apps import Apps
@@ -43,6 +43,7 @@ _ALL: Final[tuple[Kind, ...]] = (
     Jobs(), Alerts(), Dashboards(),
 )  # fmt: skip
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _ALL}
+_STORE: Final = "TURNOUT_STORE__URL"
 _SETTINGS: Final = frozenset(
     f"TURNOUT_{name}"
     for name in ("ENVIRONMENT", "STORE__URL", "ACCESS__CATALOG", "ACCESS__CATALOG_NAME", "ACCESS__SCHEMA_NAME")
@@ -56,6 +57,7 @@ class Opened:
 
     fleet: Fleet
     target: str
+    places: Mapping[str, str]  # `environment`, `root` of the tables, `store`; empty where the bundle does not say it
     notes: tuple[str, ...]
     env_dir: Path
     environ: Mapping[str, str]
@@ -120,10 +122,11 @@ def open_fleet(
     """Open a target; with `out` the wheel and the app are built into that folder first.
 
     The bundle's rules come before anything is sent; `parses` judges the commands of jobs. The environment and its
-    control store are those of the bundle, where the settings name no other.
+    control store are those that the bundle gives to the controller.
 
     Raises:
-        Refused: the bundle is wrong, the wheel cannot be built, or the workspace refuses.
+        Refused: the bundle is wrong, a variable of this process or the environment's URL names another environment
+            than the bundle, the wheel cannot be built, or the workspace refuses.
         Transient: the workspace does not answer.
     """
     built = None
@@ -131,16 +134,16 @@ def open_fleet(
         made = build_app_source(folder, out)
         files = tuple(sorted(made.folder / name for name in made.bytes_by_file))
         built = Built(files, made.wheel.path, made.wheel.version)
-    url = read_link(env_dir)
-    given = {**({"root": url} if url else {}), **given}
+    given = _with_root(folder, target, given, read_link(env_dir))
     bundle, wanted = desired(folder, target, given, [], built)
     require_rules(bundle, wanted, parses)
-    environ = {**os.environ, **_environ(bundle)}
+    said = _environ(bundle)
+    environ = {**os.environ, **said}
     groups, notes = _groups(env_dir, environ)
     bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
     require_rules(bundle, wanted, parses)
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
-    journal = Journal.read(workspace, bundle.root_path)
+    journal = Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment)
     if groups is not None and out is not None:
         notes = (*notes, *groups.require_writable())
     if groups is None:
@@ -148,22 +151,53 @@ def open_fleet(
         bundle, wanted = desired(folder, target, given, known, built)
     scope = Scope(workspace, bundle.environment, bundle.root_path)
     fleet = Fleet(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)
-    return Opened(fleet, bundle.target, notes, env_dir, environ, bundle.variables["group"])
+    places = {
+        "environment": bundle.environment,
+        "root": bundle.variables.get("root", ""),
+        "store": said.get(_STORE, ""),
+    }
+    return Opened(fleet, bundle.target, places, notes, env_dir, environ, bundle.variables["group"])
+
+
+def _with_root(folder: Path, target: str | None, given: Mapping[str, str], url: str) -> dict[str, str]:
+    """Return the values with `root` among them, where the environment is at a URL.
+
+    Raises:
+        Refused: the bundle or a value names another URL.
+    """
+    if not url:
+        return dict(given)
+    stated = place_of(folder, target, given).root
+    if stated and stated.rstrip("/") != url.rstrip("/"):
+        raise Refused(
+            f"The environment is at {url}, and `root` of the bundle's target is {stated}. Name the target's "
+            f"environment with --env-dir {stated.rstrip('/')}, or the environment's target with --target."
+        )
+    return {**given, "root": stated or url}
 
 
 def _environ(bundle: Bundle) -> dict[str, str]:
-    """Return the settings that the bundle gives to the controller, as far as a person needs them."""
+    """Return the settings that the bundle gives to the controller, as far as a person needs them.
+
+    Raises:
+        Refused: a variable of this process differs from one of them: it is of another environment.
+    """
     ids = {
         f"resources.{each.address}.id": KINDS[each.kind].label(each.definition)
         for each in bundle.resources
         if each.kind == Projects.name
     }
-    for resource in bundle.resources:
-        if resource.address == "jobs.controller":
-            clusters = put(resource.definition, ids).get("job_clusters", [])
-            given = {name: str(value) for each in clusters for name, value in _variables(each).items()}
-            return {name: value for name, value in given.items() if name in _SETTINGS and "{{" not in value}
-    return {}
+    controllers = [each for each in bundle.resources if each.address == "jobs.controller"]
+    clusters = [each for found in controllers for each in put(found.definition, ids).get("job_clusters", [])]
+    given = {name: str(value) for each in clusters for name, value in _variables(each).items()}
+    said = {name: value for name, value in given.items() if name in _SETTINGS and "{{" not in value}
+    for name, value in sorted(said.items()):
+        if os.environ.get(name, value) != value:
+            raise Refused(
+                f"The variable {name} of this shell differs from what target {bundle.target} of the bundle gives to "
+                "the controller, so it is of another environment. Unset it, or name its target with --target."
+            )
+    return said
 
 
 def _variables(cluster: Mapping[str, Any]) -> Mapping[str, Any]:

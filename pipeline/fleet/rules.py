@@ -14,6 +14,7 @@ import yaml
 from pipeline.errors import Refused
 from pipeline.fleet.bundle import FILE, Bundle, Resource, included, unresolved
 from pipeline.fleet.kinds.kind import carries
+from pipeline.fleet.targets import problems_of_targets
 from pipeline.lists import first_lines
 from pipeline.workspace.jobs import ENVIRONMENT_TAG
 
@@ -50,7 +51,9 @@ def require_rules(bundle: Bundle, wanted: Sequence[Resource], parses: Parses | N
     Raises:
         Refused: something is wrong: all of it.
     """
-    problems = [*bundle_problems(bundle.folder), *target_problems(bundle, wanted, parses)]
+    problems = [
+        *bundle_problems(bundle.folder), *problems_of_targets(bundle), *target_problems(bundle, wanted, parses)
+    ]  # fmt: skip
     if problems:
         lines = "\n".join(f"  - {each}" for each in first_lines(problems, _MOST_PROBLEMS))
         raise Refused(f"The bundle has {len(problems)} problem(s). Correct them, nothing was sent:\n{lines}")

@@ -269,7 +269,7 @@ def test_no_secret_is_shown(workspace: StandIn, target: Target, admin: Workspace
     shown = target.changes() + [str(step) for step in target.apply()]
     target.edit("resources/app.yml", lambda tree: env_of(tree).pop())
     shown += [str(step) for step in target.apply()]
-    for each in admin.workspace.list("/Workspace/Shared/turnout/dev/journal"):
+    for each in admin.workspace.list("/Workspace/Applications/turnout/dev/journal"):
         shown.append(base64.b64decode(admin.workspace.export(str(each.path)).content or "").decode())
     assert any("XDG_STATE_HOME" in each for each in shown)
     assert not [each for each in shown if SENTINEL in each or workspace.admin_token in each]

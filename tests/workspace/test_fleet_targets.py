@@ -1,0 +1,157 @@
+"""Guards that a target of the bundle never touches what belongs to another one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databricks.sdk import WorkspaceClient
+
+from pipeline.cli.fleet import parse
+from pipeline.errors import Refused
+from pipeline.fleet import opening
+from pipeline.fleet.build import AppSource, Wheel
+from pipeline.fleet.rules import require_rules
+from pipeline.storage_settings import machine_folder
+from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
+from tests.workspace.running import StandIn
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    """A stand-in without PostgreSQL: the members of the store's roles are no part of this file."""
+    with StandIn(tmp_path_factory.mktemp("workspace")) as started:
+        prepare(started)
+        patch = sign_in(started)
+        yield started
+        patch.undo()
+
+
+@pytest.fixture
+def target(workspace: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    kinds = {name: kind for name, kind in opening.KINDS.items() if name != "store_roles"}
+    monkeypatch.setattr(opening, "KINDS", kinds)
+    monkeypatch.setattr("tests.workspace.fleets.KINDS", kinds)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("TURNOUT_STORE__URL", "TURNOUT_ENVIRONMENT", "TURNOUT_ENV_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    made = Target(workspace, copy_bundle(tmp_path / "bundle"))
+
+    def build(_: Path, out: Path) -> AppSource:
+        built = made.built()
+        return AppSource(out, Wheel(built.wheel, built.version, ""), {path.name: 1 for path in built.files})
+
+    monkeypatch.setattr(opening, "build_app_source", build)
+    return made
+
+
+def opened(target: Target, env_dir: Path, **given: str) -> opening.Opened:
+    given = {**target.variables(), **given}
+    return opening.open_fleet(env_dir, target.folder, target.name, given, target.folder / "app-source", parse)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TURNOUT_STORE__URL", "lakebase://projects/turnout-dev/branches/production/endpoints/primary/turnout"),
+        ("TURNOUT_STORE__URL", "postgresql://user:hidden@host/store"),
+        ("TURNOUT_ENVIRONMENT", "dev"),
+        ("TURNOUT_ACCESS__SCHEMA_NAME", "turnout_dev"),
+    ],
+)
+def test_a_variable_of_another_target_is_refused(
+    target: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
+) -> None:
+    """A shell with the store or environment of another target is refused before a request, without the value."""
+    target.name = "staging"
+    monkeypatch.setenv(name, value)
+    before = len(target.workspace.requests())
+    with pytest.raises(Refused, match=f"The variable {name} of this shell differs .*target staging") as refused:
+        opened(target, tmp_path)
+    assert "hidden" not in str(refused.value)
+    assert len(target.workspace.requests()) == before
+
+
+def test_the_same_variable_is_taken(target: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell that names the target's own environment changes nothing, and the places are those of the bundle."""
+    monkeypatch.setenv("TURNOUT_ENVIRONMENT", "dev")
+    found = opened(target, tmp_path)
+    assert found.places == {
+        "environment": "dev",
+        "root": "s3://tables/dev/",
+        "store": "lakebase://projects/turnout-dev/branches/production/endpoints/primary/turnout",
+    }
+    assert found.environ["TURNOUT_STORE__URL"] == found.places["store"]
+
+
+@pytest.mark.parametrize("stated", ["in the target", "as a value"])
+def test_an_environment_of_another_target_is_refused(target: Target, stated: str) -> None:
+    """Where the bundle or a value names another URL than --env-dir, neither wins: the refusal names both."""
+    target.name = "prod"
+    env_dir = machine_folder("s3://games/dev")
+    given = {key: value for key, value in target.variables().items() if key != "root"}
+    if stated == "as a value":
+        given["root"] = "s3://games/prod"
+    else:
+        own = {"root": "s3://games/${bundle.target}/"}
+        target.edit("databricks.yml", lambda top: top["targets"]["prod"].setdefault("variables", {}).update(own))
+    with pytest.raises(Refused, match=r"at s3://games/dev, and `root` .* is s3://games/prod"):
+        opening.open_fleet(env_dir, target.folder, "prod", given, target.folder / "app-source", parse)
+
+
+def _target(name: str, **more: Any) -> Callable[[Any], object]:
+    return lambda top: top["targets"][name].update(more)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_target("dev", workspace=None), "target dev: workspace.root_path is missing"),
+        (_target("dev", workspace={"root_path": "turnout/dev"}), "must be a folder below /Workspace"),
+        (_target("dev", workspace={"root_path": "/Workspace/a/../b"}), "must be a folder below /Workspace"),
+        (_target("dev", workspace={"root_path": "/Workspace/${x}/b"}), "must be a folder below /Workspace"),
+        (_target("dev", workspace={"root_path": "/Workspace/a/"}), "must be a folder below /Workspace"),
+        (_target("dev", workspace={"root_path": "/Workspace/Shared/a"}), "is below /Workspace/Shared"),
+        (_target("eu"), "targets dev and eu share the folder /Workspace/Applications/turnout/dev"),
+        (
+            _target("eu", workspace={"root_path": "/Workspace/Applications/turnout/dev/eu"}),
+            "targets dev and eu share the folder /Workspace/Applications/turnout/dev:",
+        ),
+        (_target("prod", variables={"environment": "staging"}), "targets staging and prod have the same environment"),
+        (_target("dev", variables={"environment": "prod"}), "targets dev and prod have the same environment"),
+    ],
+)  # fmt: skip
+def test_targets_that_would_share_are_refused(target: Target, change: Callable[[Any], object], said: str) -> None:
+    """No two targets share a folder or an environment, whichever is chosen, and no folder is one that all may write."""
+
+    def edit(top: Any) -> None:
+        top["targets"]["eu"] = {"workspace": {"root_path": "/Workspace/Applications/turnout/dev"}}
+        if "eu" not in said:
+            top["targets"].pop("eu")
+        change(top)
+
+    target.edit("databricks.yml", edit)
+    bundle, wanted = target.bundle()
+    with pytest.raises(Refused) as refused:
+        require_rules(bundle, wanted, parse)
+    assert said in str(refused.value)
+
+
+def test_a_given_environment_of_another_target_is_refused(target: Target, tmp_path: Path) -> None:
+    """A value of the command line does not make one target's environment that of another."""
+    with pytest.raises(Refused, match="have the same environment, prod"):
+        opened(target, tmp_path, environment="prod")
+
+
+def test_the_journal_of_another_target_is_refused(target: Target, admin: WorkspaceClient) -> None:
+    """A target whose folder has the journal of another one, or of another environment, reads nothing of it."""
+    target.apply()
+    path = "/Workspace/Applications/turnout/dev"
+    target.edit("databricks.yml", lambda top: top["targets"].update(eu={"workspace": {"root_path": path}}))
+    jobs = sorted(str(job.settings and job.settings.name) for job in admin.jobs.list())
+    with pytest.raises(Refused, match="is of target dev, environment dev, not of target eu, environment eu"):
+        Target(target.workspace, target.folder, "eu").fleet()
+    assert sorted(str(job.settings and job.settings.name) for job in admin.jobs.list()) == jobs
+    target.edit("databricks.yml", lambda top: top["variables"]["environment"].update(default="games"))
+    with pytest.raises(Refused, match="environment dev, not of target dev, environment games"):
+        target.fleet()
