@@ -1,5 +1,6 @@
 """What should be in the workspace: the bundle, a job for each group, and built files in the place of local paths."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ def desired(
     bundle = load_bundle(folder, target, given)
     wanted = [each for each in bundle.resources if (each.kind, each.key) != _TEMPLATE]
     wanted = [_with_content(each, bundle.root_path) for each in wanted]
-    wanted += _store_roles(bundle)
+    wanted = [_folder(bundle), *wanted, *_store_roles(bundle)]
     names = sorted({bundle.variables.get("group", "main"), *groups})
     for name in names:
         of_group = load_bundle(folder, target, {**given, "group": name})
@@ -50,11 +51,21 @@ def desired(
     content = built.version.rpartition("+")[2]
     place = f"{bundle.root_path}/files/{content}"
     wanted = [replace(each, definition=_with_files(each.definition, place, built)) for each in wanted]
-    files = [
-        Resource("files", f"{content}/{path.name}", {"path": f"{place}/{path.name}", "local": str(path)})
-        for path in built.files
-    ]
-    return bundle, [*files, *wanted]
+    files = [Resource("files", f"{content}/{path.name}", _file(path, place)) for path in built.files]
+    return bundle, [wanted[0], *files, *wanted[1:]]
+
+
+def _folder(bundle: Bundle) -> Resource:
+    """Return the target's folder: only admins write there, and those who run what is in it read."""
+    readers = [bundle.variables[each] for each in ("drivers", "controller") if each in bundle.variables]
+    permissions = [{"level": "CAN_MANAGE", "group_name": bundle.variables.get("admins", "admins")}]
+    permissions += [{"level": "CAN_READ", "service_principal_name": each} for each in dict.fromkeys(readers)]
+    return Resource("folders", "root", {"path": bundle.root_path, "permissions": permissions})
+
+
+def _file(path: Path, place: str) -> dict[str, str]:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {"path": f"{place}/{path.name}", "local": str(path), "sha256": digest}
 
 
 def _with_content(resource: Resource, root_path: str) -> Resource:

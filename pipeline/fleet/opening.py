@@ -22,6 +22,7 @@ from pipeline.fleet.kinds.apps import Apps
 from pipeline.fleet.kinds.boards import Alerts, Dashboards
 from pipeline.fleet.kinds.catalog import ExternalLocations, Schemas
 from pipeline.fleet.kinds.files import Files
+from pipeline.fleet.kinds.folders import Folders
 from pipeline.fleet.kinds.jobs import Jobs
 from pipeline.fleet.kinds.kind import Kind, Scope
 from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
@@ -39,8 +40,8 @@ from pipeline.store.groups import Group, create, open_runs, read_groups, submit_
 from pipeline.workspace.client import open_workspace
 
 _ALL: Final[tuple[Kind, ...]] = (
-    Files(), SecretScopes(), Schemas(), ExternalLocations(), Projects(), Roles(), Databases(), Apps(), StoreRoles(),
-    Jobs(), Alerts(), Dashboards(),
+    Folders(), Files(), SecretScopes(), Schemas(), ExternalLocations(), Projects(), Roles(), Databases(), Apps(),
+    StoreRoles(), Jobs(), Alerts(), Dashboards(),
 )  # fmt: skip
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _ALL}
 _STORE: Final = "TURNOUT_STORE__URL"

@@ -1,11 +1,13 @@
 """Guards that a target of the bundle never touches what belongs to another one."""
 
+import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from databricks.sdk import WorkspaceClient
+from databricks.sdk.errors import PermissionDenied
 
 from pipeline.cli.fleet import parse
 from pipeline.errors import Refused
@@ -13,6 +15,7 @@ from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.rules import require_rules
 from pipeline.storage_settings import machine_folder
+from tests.workspace.fixtures import client
 from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
 from tests.workspace.running import StandIn
 
@@ -155,3 +158,48 @@ def test_the_journal_of_another_target_is_refused(target: Target, admin: Workspa
     target.edit("databricks.yml", lambda top: top["variables"]["environment"].update(default="games"))
     with pytest.raises(Refused, match="environment dev, not of target dev, environment games"):
         target.fleet()
+
+
+def test_only_admins_write_where_the_wheel_is(target: Target, admin: WorkspaceClient) -> None:
+    """A plain user cannot replace the wheel or the journal; drivers, the controller and the app can read the wheel."""
+    target.apply()
+    eve = client(target.workspace, target.workspace.add_principal("eve", kind="user", groups=("users",)))
+    wheel = wheel_of(target)
+    content = base64.b64encode(b"eve").decode()
+    for path in (wheel, f"{target.bundle()[0].root_path}/journal/999999.json"):
+        with pytest.raises(PermissionDenied):
+            eve.workspace.import_(path, content=content, overwrite=True)
+    with pytest.raises(PermissionDenied):
+        eve.workspace.delete(target.bundle()[0].root_path, recursive=True)
+    for name in ("drivers", "controller"):
+        assert client(target.workspace, target.workspace.identity(name).token).workspace.export(wheel).content
+    folder = admin.workspace.get_status(wheel.rpartition("/")[0]).object_id
+    held = admin.permissions.get("directories", str(folder)).access_control_list or []
+    assert admin.apps.get("turnout-dev").service_principal_client_id in {each.service_principal_name for each in held}
+
+
+def test_a_right_on_the_folder_is_drift(target: Target, admin: WorkspaceClient) -> None:
+    """A right to write that somebody gives on the target's folder is drift, and the next apply takes it back."""
+    target.apply()
+    folder = admin.workspace.get_status(target.bundle()[0].root_path).object_id
+    body = {"access_control_list": [{"group_name": "users", "permission_level": "CAN_EDIT"}]}
+    admin.api_client.do("PATCH", f"/api/2.0/permissions/directories/{folder}", body=body)
+    assert [step.address for step in target.fleet().drift()] == ["folders.root"]
+    target.apply()
+    assert target.fleet().drift() == []
+    assert target.changes() == []
+
+
+def test_a_changed_wheel_is_drift(target: Target, admin: WorkspaceClient) -> None:
+    """A wheel whose content is another one than was applied is drift, and the next apply writes it again."""
+    target.apply()
+    wheel = wheel_of(target)
+    admin.workspace.import_(wheel, content=base64.b64encode(b"eve").decode(), overwrite=True)
+    assert [step.address for step in target.fleet().drift()] == [f"files.{'/'.join(wheel.rsplit('/', 2)[1:])}"]
+    target.apply()
+    assert base64.b64decode(admin.workspace.export(wheel).content or "") == target.content.encode()
+    assert target.fleet().drift() == []
+
+
+def wheel_of(target: Target) -> str:
+    return f"{target.bundle()[0].root_path}/files/{target.content}/{target.built().wheel.name}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pipeline.errors import Refused
 from pipeline.fleet.compare import Change
+from pipeline.fleet.kinds.folders import let_read
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
 from pipeline.fleet.kinds.permissions import bring_permissions, read_permissions
 from pipeline.fleet.kinds.secret_scopes import secret_keys
@@ -124,6 +125,9 @@ class Apps:
             maker = str((_app(scope, name) or {}).get("creator", ""))
             bring_permissions(scope.workspace, f"apps/{name}", definition.get("permissions", []), maker)
         if names & _DEPLOYED and _runs(definition):
+            principal = _there(scope, name).get("service_principal_client_id")
+            if principal:  # the folder is not for everybody
+                let_read(scope.workspace, str(definition["source_code_path"]), str(principal))
             _start(scope, name)
             _deploy(scope, name, definition)
 

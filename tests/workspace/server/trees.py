@@ -1,6 +1,8 @@
 """Files of the workspace's tree, and files of volumes.
 
 `/api/2.0/workspace/...` [sdk workspace, WorkspaceAPI] has a tree of files and directories, contents in base64;
+Rights on a directory [sdk iam, `directories`] hold for all below it; below /Shared everybody may write, and admins may
+anywhere [doc security/auth/access-control]. What is in /Users is anybody's here.
 `/api/2.0/fs/...` [sdk files, FilesAPI] has raw bytes below `/Volumes/CATALOG/SCHEMA/VOLUME`. Every volume exists.
 """
 
@@ -10,7 +12,9 @@ from email.parser import BytesParser
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from tests.workspace.server.calls import Answer, ApiError, Call, Json, invalid, missing, page_of, route
+from tests.workspace.server.calls import Answer, ApiError, Call, Json, denied, invalid, missing, page_of, route
+from tests.workspace.server.people import is_admin
+from tests.workspace.server.rights import allows
 
 _TREE: Final = "/api/2.0/workspace"
 _FS: Final = "/api/2.0/fs"
@@ -23,6 +27,7 @@ def import_file(call: Call) -> Json:
     """Write a file: 400 RESOURCE_ALREADY_EXISTS where it is there and `overwrite` is not true."""
     body = _form(call)
     path = _path(body.get("path"))
+    _require(call, path, "CAN_EDIT")
     content = base64.b64decode(body.get("content") or "") if isinstance(body.get("content"), str) else body["content"]
     if len(content) > _MAX_BYTES:
         raise ApiError(400, "MAX_NOTEBOOK_SIZE_EXCEEDED", f"The file may have at most {_MAX_BYTES} bytes.")
@@ -43,12 +48,14 @@ def import_file(call: Call) -> Json:
 @route("POST", f"{_TREE}/mkdirs")
 def make_directories(call: Call) -> Json:
     """Make a directory with all above it; an existing directory is no error."""
+    _require(call, _path(call.needed("path")), "CAN_EDIT")
     parts = _path(call.needed("path")).strip("/").split("/")
     for depth in range(1, len(parts) + 1):
         path = "/" + "/".join(parts[:depth])
         if (_node(call, path) or {"object_type": "DIRECTORY"})["object_type"] != "DIRECTORY":
             raise ApiError(400, "RESOURCE_ALREADY_EXISTS", f"Path ({path}) already exists, and is no directory.")
-        call.data.nodes.setdefault(path, _new(call, "DIRECTORY"))
+        made = call.data.nodes.setdefault(path, _new(call, "DIRECTORY"))
+        call.data.acls.setdefault(f"directories/{made['object_id']}", {})
     return {}
 
 
@@ -56,6 +63,7 @@ def make_directories(call: Call) -> Json:
 def delete(call: Call) -> Json:
     """Delete a file, or a directory: with something in it only where `recursive` is true."""
     path = _path(call.needed("path"))
+    _require(call, path, "CAN_MANAGE")
     _found(call, path)
     inside = [each for each in call.data.nodes if each.startswith(f"{path}/")]
     if inside and not call.body.get("recursive"):
@@ -69,6 +77,7 @@ def delete(call: Call) -> Json:
 def status(call: Call) -> Json:
     """Return what lies at a path, without its content."""
     path = _path(call.query.get("path"))
+    _require(call, path, "CAN_READ")
     return _shown(path, _found(call, path))
 
 
@@ -76,6 +85,7 @@ def status(call: Call) -> Json:
 def listed(call: Call) -> Json:
     """List a directory; nothing in it is no field at all."""
     path = _path(call.query.get("path"))
+    _require(call, path, "CAN_READ")
     _found(call, path)
     prefix = path.rstrip("/") + "/"
     inside = [each for each in sorted(call.data.nodes) if each.startswith(prefix) and "/" not in each[len(prefix) :]]
@@ -86,6 +96,7 @@ def listed(call: Call) -> Json:
 def export(call: Call) -> Json | Answer:
     """Return a file's content, in base64 or, with `direct_download`, as it is."""
     path = _path(call.query.get("path"))
+    _require(call, path, "CAN_READ")
     node = _found(call, path)
     if node["object_type"] == "DIRECTORY":
         raise invalid(f"{path} is a directory: only files are exported here.")
@@ -223,6 +234,17 @@ def _found(call: Call, path: str) -> Json:
     if found is None:
         raise missing(f"Path ({path}) doesn't exist.")
     return found
+
+
+def _require(call: Call, path: str, level: str) -> None:
+    """Let only those go on who have a level on a place, or on a directory above it."""
+    if is_admin(call.data, call.who) or f"{path}/".startswith(("/Shared/", "/Users/")):
+        return
+    parts = path.split("/")
+    above = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+    numbers = [call.data.nodes[each]["object_id"] for each in above if each in call.data.nodes]
+    if not any(allows(call.data, call.who, "directories", number, level) for number in numbers):
+        raise denied(f"{call.who['name']} does not have {level} permissions on {path}.")
 
 
 def _root() -> Json:
