@@ -5,6 +5,7 @@ requests are those of databricks-sdk: what its dataclasses do not keep is no fie
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ import yaml
 from pipeline.errors import Refused
 from pipeline.fleet.bundle import FILE, Bundle, Resource, included, unresolved
 from pipeline.fleet.kinds.kind import carries
+from pipeline.fleet.secrets import plain_secrets
 from pipeline.fleet.targets import problems_of_targets
 from pipeline.lists import first_lines
 from pipeline.workspace.jobs import ENVIRONMENT_TAG
@@ -36,12 +38,12 @@ _MARKED: Final = {
     "alerts": "custom_description",
 }
 _OF_BUNDLE: Final = frozenset({"lifecycle", "permissions", "grants", "config"})  # beside a request's fields
-_SECRET_NAME: Final = re.compile(r"(SECRET|PASSWORD|TOKEN|ACCESS_KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
-_SECRET_VALUE: Final = re.compile(
-    r"(dapi[0-9a-f]{32}|dose[0-9a-f]{32}|AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}|-----BEGIN|://[^/\s:@]+:[^/\s@]+@)"
-)
 _BAD_ROOT: Final = re.compile(r"(?:dbfs:)?/?(?:Volumes|dbfs)(?:/|$)|dbfs:", re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"\$\{var\.([A-Za-z0-9_]+)\}")
+_KEYS: Final = frozenset({"bundle", "include", "artifacts", "variables", "targets", "resources", "run_as"})
+_KEYS_OF_TARGET: Final = frozenset({"default", "mode", "workspace", "variables", "run_as"})
+_KEYS_OF_WORKSPACE: Final = frozenset({"host", "profile", "root_path"})
+_WHO: Final = frozenset({"user_name", "group_name", "service_principal_name"})
 _MOST_PROBLEMS: Final = 20
 
 
@@ -63,23 +65,40 @@ def bundle_problems(folder: Path) -> list[str]:
     """Return what is wrong with the files of a bundle, whatever the target."""
     top = yaml.safe_load((folder / FILE).read_text("utf-8"))
     texts = {path.name: path.read_text("utf-8") for path in (folder / FILE, *included(folder, top))}
-    problems = []
+    problems = [*_unknown_keys(folder, top)]
     if "run_as" in top or any("run_as" in (each or {}) for each in top.get("targets", {}).values()):
         problems.append(f"{FILE}: run_as is refused beside an app; set it on each job")
-    declared = set(top.get("variables", {}))
+    declared = set(top.get("variables") or {})
     used = {name for text in texts.values() for name in _VARIABLE.findall(text)}
     problems += [f"variable {name} is used and not declared" for name in sorted(used - declared)]
     problems += [f"variable {name} is declared and not used" for name in sorted(declared - used)]
     for name, target in top.get("targets", {}).items():
         if (target or {}).get("mode") == "development":
             problems.append(f"target {name}: mode development puts prefixes before names, by which jobs are found")
-        unknown = sorted(set((target or {}).get("variables", {})) - declared)
+        unknown = sorted(set((target or {}).get("variables") or {}) - declared)
         problems += [f"target {name}: variable {each} is not declared" for each in unknown]
     for name, text in texts.items():
         lines = (line.partition("#")[0] for line in text.splitlines())
         if any("valueFrom" in line for line in lines):
             problems.append(f"{name}: valueFrom is ignored in a bundle; write value_from")
     return problems + _app_problems(folder, texts)
+
+
+def _unknown_keys(folder: Path, top: Mapping[str, Any]) -> Iterator[str]:
+    """Yield keys that nothing reads: what stands below them would be left out without a word, and then removed."""
+    for key in sorted(map(str, top.keys() - _KEYS)):
+        yield f"{FILE}: the key {key} is not known; known are {', '.join(sorted(_KEYS - {'run_as'}))}"
+    for path in included(folder, top):
+        for key in sorted(map(str, yaml.safe_load(path.read_text("utf-8")).keys() - {"resources"})):
+            yield f"{path.name}: the key {key} is not known; an included file has resources alone"
+    for pattern in top.get("include") or []:
+        if not any(folder.glob(pattern)):
+            yield f"{FILE}: include {pattern} names no file"
+    for name, target in top.get("targets", {}).items():
+        for key in sorted(map(str, (target or {}).keys() - _KEYS_OF_TARGET)):
+            yield f"target {name}: the key {key} is not known; known are {', '.join(sorted(_KEYS_OF_TARGET))}"
+        for key in sorted(map(str, ((target or {}).get("workspace") or {}).keys() - _KEYS_OF_WORKSPACE)):
+            yield f"target {name}: the key workspace.{key} is not known"
 
 
 def _app_problems(folder: Path, texts: Mapping[str, str]) -> list[str]:
@@ -103,13 +122,35 @@ def target_problems(bundle: Bundle, wanted: Sequence[Resource], parses: Parses |
     known = {each.address for each in wanted}
     if _BAD_ROOT.match(bundle.variables.get("root", "")):
         problems.append("variable root: no volume or DBFS path can hold tables; give a URL such as s3://bucket/prefix")
+    kinds = _judges().keys() | {"secret_scopes"}
+    problems += [
+        f"{each.address}: the kind {each.kind} is not known; known are {_names(kinds)}"
+        for each in bundle.resources
+        if each.kind not in kinds
+    ]
+    if not any(each.kind == "jobs" for each in bundle.resources):
+        problems.append("it has no jobs: is a file of resources missing, or not included?")
+    names = Counter((each.kind, str(each.definition.get(_NAMED.get(each.kind, ""), each.address))) for each in wanted)
+    problems += [f"{count} {kind} have the name {name!r}" for (kind, name), count in names.items() if count > 1]
     for resource in wanted:
-        found = [
-            *_of_references(resource, known), *_of_names(resource, bundle), *_of_types(resource),
-            *_of_secrets(resource), *(_of_job(resource, bundle, parses) if resource.kind == "jobs" else ()),
-        ]  # fmt: skip
-        problems += [f"{resource.address}: {text}" for text in found]
+        if resource.kind in kinds:
+            problems += [f"{resource.address}: {text}" for text in _of_resource(resource, bundle, known, parses)]
     return problems
+
+
+def _names(kinds: Iterable[str]) -> str:
+    return ", ".join(sorted(kinds))
+
+
+def _of_resource(resource: Resource, bundle: Bundle, known: set[str], parses: Parses | None) -> list[str]:
+    types, secrets = [*_of_types(resource)], plain_secrets(resource.definition)
+    try:
+        return [
+            *_of_references(resource, known), *_of_names(resource, bundle), *_of_rights(resource), *types,
+            *secrets, *(_of_job(resource, bundle, parses) if resource.kind == "jobs" else ()),
+        ]  # fmt: skip
+    except (AttributeError, KeyError, TypeError, ValueError):  # a text for a mapping, a mapping for a list
+        return types or ["a value of it has the wrong type: a list, a mapping or a text stands for another"]
 
 
 def _of_references(resource: Resource, known: set[str]) -> Iterator[str]:
@@ -143,6 +184,23 @@ def _of_names(resource: Resource, bundle: Bundle) -> Iterator[str]:
     owners = [each for each in resource.definition.get("permissions", []) if each.get("level") == "IS_OWNER"]
     if len(owners) > 1:
         yield f"permissions name {len(owners)} owners; a workspace takes one"
+
+
+def _of_rights(resource: Resource) -> Iterator[str]:
+    """Yield levels and privileges that nothing has, and entries that do not name one person, group or principal."""
+    from databricks.sdk.service import catalog, iam, workspace
+
+    levels = workspace.AclPermission if resource.kind == "secret_scopes" else iam.PermissionLevel
+    for each in resource.definition.get("permissions", []):
+        if each.get("level") not in {one.value for one in levels}:
+            yield f"permissions have the level {each.get('level')}, which is none"
+        if len(each.keys() & _WHO) != 1 or each.keys() - _WHO - {"level"}:
+            yield f"an entry of permissions must name one of {_names(_WHO)}"
+    privileges = {one.value for one in catalog.Privilege}
+    for each in resource.definition.get("grants", []):
+        for name in each["privileges"]:
+            if str(name).upper().replace(" ", "_") not in privileges:
+                yield f"grants have the privilege {name}, which is none"
 
 
 def _has_word(text: str, word: str) -> bool:
@@ -181,17 +239,6 @@ def _of_task(task: Mapping[str, Any], parses: Parses | None) -> Iterator[str]:
         yield f"task {key}: python_wheel_task must start turnout"
     elif parses is not None and (reason := parses([str(each) for each in wheel.get("parameters", [])])) is not None:
         yield f"task {key}: its parameters are no command of turnout: {reason}"
-
-
-def _of_secrets(resource: Resource) -> Iterator[str]:
-    for path, text in _texts(resource.definition):
-        name = path.rpartition(".")[2]
-        is_reference = "{{secrets/" in text or text.startswith("${")
-        if _SECRET_VALUE.search(text) or (_SECRET_NAME.search(name) and name.isupper() and not is_reference):
-            yield f"{path} has a secret in plain text; name a secret of a scope"
-    for each in resource.definition.get("config", {}).get("env", []):
-        if _SECRET_NAME.search(str(each.get("name", ""))) and "value" in each:
-            yield f"variable {each['name']} has a secret in plain text; use value_from"
 
 
 def _of_types(resource: Resource) -> Iterator[str]:
@@ -258,14 +305,3 @@ def _missing(given: Any, kept: Any, path: str) -> Iterator[str]:
             yield from _missing(one, other, f"{path}[{number}]")
     elif str(given) != str(kept):
         yield path
-
-
-def _texts(value: Any, path: str = "") -> Iterable[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _texts(each, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _texts(each, f"{path}[{number}]")
-    elif isinstance(value, str):
-        yield path, value

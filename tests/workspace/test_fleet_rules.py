@@ -120,6 +120,31 @@ BROKEN: Final[dict[str, Callable[[Path], object]]] = {
     ),
     "run_as is refused beside an app": _top(lambda top: top.update(run_as={"user_name": "x"})),
     "variable idle is declared and not used": _top(lambda top: top["variables"].update(idle={"default": "x"})),
+    "databricks.yml: the key resorces is not known": _top(lambda top: top.update(resorces={})),
+    "jobs.yml: the key resorces is not known": _in(
+        "jobs.yml", lambda tree: tree.update(resorces=tree.pop("resources"))
+    ),
+    "it has no jobs": _in("jobs.yml", lambda tree: tree.pop("resources")),
+    "include resource/*.yml names no file": _top(lambda top: top["include"].append("resource/*.yml")),
+    "target dev: the key resources is not known": _top(lambda top: top["targets"]["dev"].update(resources={})),
+    "the key workspace.root_pth is not known": _top(
+        lambda top: top["targets"]["dev"]["workspace"].update(root_pth="x")
+    ),
+    "volumes.v: the kind volumes is not known": _in(
+        "catalog.yml", lambda tree: tree["resources"].update(volumes={"v": {"name": "x"}})
+    ),
+    "store_roles.v: the kind store_roles is not known": _in(
+        "catalog.yml", lambda tree: tree["resources"].update(store_roles={"v": {"name": "x"}})
+    ),
+    "apps.dashboard: a value of it has the wrong type": _app(lambda app: app["permissions"].append("CAN_USE")),
+    "config is not of the type AppDeployment": _app(lambda app: app["config"].update(env={"a": "b"})),
+    "2 jobs have the name": _job(lambda job: job.update(name="turnout ${var.environment} controller")),
+    "the level CAN_VEIW, which is none": _job(lambda job: job["permissions"][0].update(level="CAN_VEIW")),
+    "an entry of permissions must name one of": _job(lambda job: job["permissions"][0].update(group_nam="x")),
+    "the privilege WRITE_FLIES, which is none": _in(
+        "catalog.yml",
+        lambda tree: tree["resources"]["external_locations"]["tables"]["grants"][0]["privileges"].append("WRITE_FLIES"),
+    ),
     "mode development": _top(lambda top: top["targets"]["dev"].update(mode="development")),
 }
 
@@ -132,6 +157,77 @@ def test_a_broken_rule_is_found(tmp_path: Path, said: str) -> None:
     bundle, resources = wanted(folder)
     with pytest.raises(Refused) as refused:
         require_rules(bundle, resources, parse)
+    assert said in str(refused.value)
+
+
+SECRETS: Final[dict[str, tuple[str, str]]] = {
+    "spark_env_vars.OTEL_EXPORTER_OTLP_HEADERS": ("OTEL_EXPORTER_OTLP_HEADERS", "x-of-us=hidden"),
+    "spark_env_vars.Otlp_Headers": ("Otlp_Headers", "x-of-us=hidden"),
+    "spark_env_vars.PGPASS": ("PGPASS", "hidden"),
+    "spark_env_vars.TURNOUT_SOURCE__KAFKA_OPTIONS": (
+        "TURNOUT_SOURCE__KAFKA_OPTIONS", '{"sasl.jaas.config": "x password=\'hidden\'"}'
+    ),
+    "spark_env_vars.PLAIN": ("PLAIN", "Bearer hidden-value"),
+    "spark_conf.spark.hadoop.fs.s3a.secret.key": ("spark.hadoop.fs.s3a.secret.key", "hidden"),
+    "spark_conf.fs.azure.account.key.x.dfs.core.windows.net": ("fs.azure.account.key.x.dfs.core.windows.net", "hidden"),
+    "spark_conf.kafka.sasl.jaas.config": ("kafka.sasl.jaas.config", "hidden"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", SECRETS)
+def test_a_secret_in_plain_text_is_found_by_its_whole_name(tmp_path: Path, place: str) -> None:
+    """A free name that says secret, in any case and at any of its words, takes a reference alone; none is shown."""
+    folder = copy_bundle(tmp_path)
+    name, value = SECRETS[place]
+    field = place.partition(".")[0]
+    _job(lambda job: job["job_clusters"][0]["new_cluster"][field].update({name: value}))(folder)
+    bundle, resources = wanted(folder)
+    (problem,) = [each for each in target_problems(bundle, resources, parse) if each.startswith("jobs.ingest")]
+    assert f"{place} has a secret in plain text" in problem
+    assert "hidden" not in problem
+    _job(lambda job: job["job_clusters"][0]["new_cluster"][field].update({name: "{{secrets/turnout-dev/x}}"}))(folder)
+    bundle, resources = wanted(folder)
+    assert [each for each in target_problems(bundle, resources, parse) if each.startswith("jobs.ingest")] == []
+
+
+def test_a_secret_of_the_app_is_found(tmp_path: Path) -> None:
+    """A variable of the app with headers takes its value from a secret."""
+    folder = copy_bundle(tmp_path)
+    variable = {"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "hidden"}
+    _app(lambda app: app["config"]["env"].append(variable))(folder)
+    bundle, resources = wanted(folder)
+    (problem,) = target_problems(bundle, resources, parse)
+    assert "OTEL_EXPORTER_OTLP_HEADERS has a secret in plain text; use value_from" in problem
+
+
+WRONG_TYPES: Final[dict[str, Callable[[Path], object]]] = {
+    "jobs.ingest in jobs.yml of the bundle must have keys, and is empty": _in(
+        "jobs.yml", lambda tree: tree["resources"]["jobs"].update(ingest=None)
+    ),
+    "resources in jobs.yml must have keys, and is a list": _in("jobs.yml", lambda tree: tree.update(resources=["x"])),
+    "jobs in jobs.yml must have keys, and is a text": _in("jobs.yml", lambda tree: tree["resources"].update(jobs="x")),
+    "targets must have keys, and is a list": _top(lambda top: top.update(targets=["dev"])),
+    "variables of target dev must have keys": _top(lambda top: top["targets"]["dev"].update(variables=["x"])),
+    "variable environment of target dev in the bundle must be a text": _top(
+        lambda top: top["targets"]["dev"].update(variables={"environment": {"default": "x"}})
+    ),
+    "include must be a list of texts": _top(lambda top: top.update(include="resources/*.yml")),
+    "workspace.root_path is missing": _top(lambda top: top["targets"]["dev"].update(workspace=None)),
+}
+
+
+@pytest.mark.parametrize("said", WRONG_TYPES)
+def test_a_wrong_type_is_a_sentence(tmp_path: Path, said: str) -> None:
+    """What stands in a file where something else belongs is a refusal that names it, never a traceback."""
+    folder = copy_bundle(tmp_path)
+    WRONG_TYPES[said](folder)
+
+    def judge() -> None:
+        bundle, resources = wanted(folder)
+        require_rules(bundle, resources, parse)
+
+    with pytest.raises(Refused) as refused:
+        judge()
     assert said in str(refused.value)
 
 
