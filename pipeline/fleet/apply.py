@@ -70,9 +70,10 @@ class Fleet:
         """Do what a plan says; `done` hears of each step after it. With `restart` runs that need it start again.
 
         Raises:
-            Refused: the workspace refuses a step; the steps before it are done.
+            Refused: another apply has ended since the plan; or the workspace refuses a step, and those before are done.
             Transient: it does not answer; apply again.
         """
+        self.journal.require_newest()
         self.journal.settle()  # also after applies of which none ended in order
         for step in steps:
             self._do(step)
@@ -128,7 +129,13 @@ class Fleet:
         return removals(self.kinds, observed, self.journal.entries)
 
     def uninstall(self, steps: Sequence[Step], done: Callable[[Step], None]) -> None:
-        """Remove what `uninstall_plan` says; the journal goes last, where nothing of ours is left but data."""
+        """Remove what `uninstall_plan` says; the journal goes last, where nothing of ours is left but data.
+
+        Raises:
+            Refused: another apply has ended since the plan; or the workspace refuses a step, and those before are done.
+            Transient: it does not answer; uninstall again.
+        """
+        self.journal.require_newest()
         for step in steps:
             if step.what == "delete":
                 self._delete(step)

@@ -2,7 +2,8 @@
 
 An intent stands there before the request, the id after it; so an apply that was killed is continued by the next one,
 from whatever machine. Files are numbered, and the workspace refuses a number that is taken: of two applies at the same
-time the second one ends. From time to time one file takes the place of all before it.
+time the second one ends. From time to time one file has all that is known; those before it stay for a while, so that
+whoever read the journal long ago finds the numbers taken.
 """
 
 import base64
@@ -20,8 +21,10 @@ from pipeline.workspace.client import Absent, AlreadyThere, Workspace
 
 _FILE: Final = re.compile(r"(\d{6})\.json")
 
-_MOST_FILES: Final = 60  # each is read at each opening
+_MOST_FILES: Final = 60  # each is read at each opening, back to one that has all
+_KEPT: Final = 500  # older ones are deleted
 _STATE: Final = "state"
+_OTHER: Final = "Another `turnout fleet` works on this target, or has since the plan. Wait until it has ended, plan again."
 
 What = Literal["create", "made", "applied", "delete", "deleted"]
 
@@ -48,6 +51,7 @@ class Journal:
     entries: dict[str, Entry] = field(default_factory=dict)  # by address
     _number: int = 0
     _files: list[str] = field(default_factory=list)
+    _unsettled: int = 0  # files since one that has all
     _is_new: bool = True
     _writer: str = field(default_factory=lambda: uuid.uuid4().hex)  # two applies may have the same to say
 
@@ -62,12 +66,10 @@ class Journal:
         """
         journal = cls(workspace, f"{folder}/journal", target, environment)
         try:
-            listed = workspace.get("/api/2.0/workspace/list", {"path": journal.folder})
+            journal._files = journal._listed()
         except Absent:
             return journal
         journal._is_new = False
-        names = [str(each["path"]).rpartition("/")[2] for each in listed.get("objects", [])]
-        journal._files = sorted(name for name in names if _FILE.fullmatch(name))
         records: list[dict[str, Any]] = []
         for name in reversed(journal._files):
             try:
@@ -76,6 +78,7 @@ class Journal:
                 raise Transient("another `turnout fleet` has just worked on this target. Run this again") from None
             if records[-1]["what"] == _STATE:
                 break
+        journal._unsettled = len(records)
         for record in reversed(records):
             journal._require_own(record)
             journal._take(record)
@@ -98,21 +101,35 @@ class Journal:
         """
         self._write({"what": what, "address": address, "label": label, "id": id, "applied": applied})
 
+    def require_newest(self) -> None:
+        """Look whether nobody has written since this was read, as while a person looked at a plan.
+
+        Raises:
+            Refused: somebody has.
+            Transient: the workspace does not answer.
+        """
+        try:
+            listed = self._listed()
+        except Absent:
+            listed = []
+        if listed[-1:] != self._files[-1:]:
+            raise Refused(_OTHER)
+
     def settle(self) -> None:
-        """Write all that is known into one file, and delete those before it, where they have become many.
+        """Write all that is known into one file, and delete those long before it, where they have become many.
 
         Raises:
             Refused: another apply has written meanwhile.
             Transient: the workspace does not answer.
         """
-        if len(self._files) <= _MOST_FILES:
+        if self._unsettled <= _MOST_FILES:
             return
         self._write({"what": _STATE, "entries": {address: asdict(each) for address, each in self.entries.items()}})
-        *before, last = self._files
-        for name in before:
+        self._unsettled = 1
+        old, self._files = self._files[:-_KEPT], self._files[-_KEPT:]
+        for name in old:
             with suppress(Absent):
                 self.workspace.send("POST", "/api/2.0/workspace/delete", {"path": f"{self.folder}/{name}"})
-        self._files = [last]
 
     def _write(self, said: Mapping[str, Any]) -> None:
         if self._is_new:
@@ -128,10 +145,9 @@ class Journal:
                 self.workspace.send("POST", "/api/2.0/workspace/import", body)
         except AlreadyThere:
             if _content(self.workspace, path) != record:  # else it is our own, whose answer was lost
-                raise Refused(
-                    "Another `turnout fleet` works on this target. Wait until it has ended, then run this again."
-                ) from None
+                raise Refused(_OTHER) from None
         self._number += 1
+        self._unsettled += 1
         self._files.append(name)
         self._take(record)
 
@@ -141,6 +157,12 @@ class Journal:
             self.workspace.send("POST", "/api/2.0/workspace/delete", {"path": self.folder, "recursive": True})
         except Absent:
             return
+
+    def _listed(self) -> list[str]:
+        """Return the names of the files, the oldest first."""
+        listed = self.workspace.get("/api/2.0/workspace/list", {"path": self.folder})
+        names = [str(each["path"]).rpartition("/")[2] for each in listed.get("objects", [])]
+        return sorted(name for name in names if _FILE.fullmatch(name))
 
     def _require_own(self, record: Mapping[str, Any]) -> None:
         """Refuse a record of another target or environment; one of before has neither."""

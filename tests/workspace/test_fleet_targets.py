@@ -203,3 +203,42 @@ def test_a_changed_wheel_is_drift(target: Target, admin: WorkspaceClient) -> Non
 
 def wheel_of(target: Target) -> str:
     return f"{target.bundle()[0].root_path}/files/{target.content}/{target.built().wheel.name}"
+
+
+@pytest.mark.parametrize("applies", [1, 4])
+@pytest.mark.parametrize("does", ["apply", "uninstall"])
+def test_a_plan_from_before_another_apply_does_nothing(
+    target: Target, monkeypatch: pytest.MonkeyPatch, applies: int, does: str
+) -> None:
+    """A plan that a person looked at while another apply ended sends no change, whatever the journal has settled."""
+    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
+    monkeypatch.setattr("pipeline.fleet.journal._KEPT", 5)
+    target.apply()
+    target.content = "old001"
+    stale = target.fleet()
+    steps = stale.plan() if does == "apply" else stale.uninstall_plan()
+    for number in range(applies):
+        target.content = f"new{number:03}"
+        target.apply()
+    before = len(target.workspace.requests())
+    with pytest.raises(Refused, match="has since the plan.*plan again"):
+        stale.apply(steps, print, restart=False) if does == "apply" else stale.uninstall(steps, print)
+    assert {each["method"] for each in target.workspace.requests()[before:] if each["who"] == sender(target)} == {"GET"}
+    assert target.changes() == []
+
+
+def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An apply that stood still while others settled the journal finds its next number taken."""
+    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
+    target.apply()
+    still = target.fleet().journal
+    for number in range(3):
+        target.content = f"new{number:03}"
+        target.apply()
+    with pytest.raises(Refused, match="Another `turnout fleet` works on this target"):
+        still.write("create", "jobs.x", "x")
+    assert target.changes() == []
+
+
+def sender(target: Target) -> str:
+    return str(client(target.workspace).current_user.me().user_name)
