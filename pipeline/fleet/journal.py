@@ -24,7 +24,9 @@ _FILE: Final = re.compile(r"(\d{6})\.json")
 _MOST_FILES: Final = 60  # each is read at each opening, back to one that has all
 _KEPT: Final = 500  # older ones are deleted
 _STATE: Final = "state"
-_OTHER: Final = "Another `turnout fleet` works on this target, or has since the plan. Wait until it has ended, plan again."
+_OTHER: Final = (
+    "Another `turnout fleet` works on this target, or has since the plan. Wait until it has ended, plan again."
+)
 
 What = Literal["create", "made", "applied", "delete", "deleted"]
 

@@ -345,3 +345,13 @@ def variables_of(workspace: StandIn, admin: WorkspaceClient) -> dict[str, str]:
     url = admin.apps.get("turnout-dev").url
     page = requests.get(f"{url}/", headers={"Authorization": f"Bearer {workspace.admin_token}"}, timeout=10)
     return dict(ast.literal_eval(page.text))
+
+
+def test_a_second_admin_needs_a_role_of_the_store(workspace: StandIn, target: Target) -> None:
+    """An admin without a PostgreSQL role gets a sentence with the role's name, and no advice to try again."""
+    patch = sign_in(workspace, workspace.add_principal("bea@turnout.example", kind="user", admin=True))
+    try:
+        with pytest.raises(Refused, match=r"no PostgreSQL role in projects/turnout-dev.*the role bea@turnout\.example"):
+            target.fleet().plan()
+    finally:
+        patch.undo()

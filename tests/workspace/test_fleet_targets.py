@@ -1,9 +1,10 @@
 """Guards that a target of the bundle never touches what belongs to another one."""
 
 import base64
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from databricks.sdk import WorkspaceClient
@@ -15,9 +16,12 @@ from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.rules import require_rules
 from pipeline.storage_settings import machine_folder
-from tests.workspace.fixtures import client
+from tests.workspace.fixtures import client, until
 from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
+from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +246,46 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
 
 def sender(target: Target) -> str:
     return str(client(target.workspace).current_user.me().user_name)
+
+
+@pytest.fixture
+def bea(workspace: StandIn) -> str:
+    """Return the token of a second admin."""
+    return workspace.add_principal(f"bea-{uuid.uuid4().hex}@turnout.example", kind="user", admin=True)
+
+
+def as_somebody(target: Target, token: str, act: Callable[[], T]) -> T:
+    patch = sign_in(target.workspace, token)
+    try:
+        return act()
+    finally:
+        patch.undo()
+
+
+def test_a_second_admin_takes_nothing_from_the_first(target: Target, admin: WorkspaceClient, bea: str) -> None:
+    """What one person has applied another one finds as it should be, and whoever made a thing still manages it."""
+    target.apply()
+    assert as_somebody(target, bea, target.changes) == []
+    target.content = "newone"
+    as_somebody(target, bea, target.apply)
+    assert target.changes() == []
+    held = {(each.principal, str(each.permission)) for each in admin.secrets.list_acls("turnout-dev")}
+    assert (target.workspace.admin_name, "AclPermission.MANAGE") in held
+
+
+def test_a_second_admin_goes_on_where_the_first_was_killed(
+    target: Target, admin: WorkspaceClient, bea: str, tmp_path: Path
+) -> None:
+    """A scope that one person's apply made and did not mark is completed by another person's."""
+    remove(target, admin)
+    assert ends_at(1, target.apply, tmp_path / "log", of_requests="/scopes/create") is not None
+    as_somebody(target, bea, target.apply)
+    assert target.changes() == []
+
+
+def remove(target: Target, admin: WorkspaceClient) -> None:
+    """Uninstall, and wait until the app's name is free."""
+    target.apply()
+    fleet = target.fleet()
+    fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
+    until(lambda: not list(admin.apps.list()), "the app is not deleted")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
-from pipeline.fleet.kinds.permissions import bring_permissions, read_permissions
+from pipeline.fleet.kinds.permissions import ANY_PERSON, bring_permissions, of_others, read_permissions
 from pipeline.workspace.client import Absent, AlreadyThere
 
 _ALERTS: Final = "/api/2.0/alerts"
@@ -122,7 +122,9 @@ class Dashboards:
 
     def comparable(self, definition: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `Kind`."""
-        kept = {key: definition[key] for key in (*self._fields, _PERMISSIONS) if key in definition}
+        kept = {key: definition[key] for key in self._fields if key in definition}
+        if _PERMISSIONS in definition:
+            kept[_PERMISSIONS] = of_others(definition[_PERMISSIONS])
         content = json.loads(definition["serialized_dashboard"])
         return {**kept, "content": content, "published": {"embed_credentials": _embeds(definition)}}
 
@@ -155,7 +157,7 @@ class Dashboards:
             return None
         shown = {key: draft[key] for key in self._fields if key in draft}
         shown["content"] = json.loads(draft["serialized_dashboard"])
-        shown[_PERMISSIONS] = read_permissions(scope.workspace, f"dashboards/{id}", _me(scope))
+        shown[_PERMISSIONS] = read_permissions(scope.workspace, f"dashboards/{id}", ANY_PERSON)
         try:
             published = scope.workspace.get(f"{_DASHBOARDS}/{id}/published")
             shown["published"] = {"embed_credentials": published.get("embed_credentials", False)}
@@ -198,7 +200,7 @@ class Dashboards:
     def _finish(self, scope: Scope, dashboard_id: str, definition: Mapping[str, Any], names: set[str]) -> None:
         if _PERMISSIONS in names:
             wanted = definition.get(_PERMISSIONS, [])
-            bring_permissions(scope.workspace, f"dashboards/{dashboard_id}", wanted, _me(scope))
+            bring_permissions(scope.workspace, f"dashboards/{dashboard_id}", wanted, ANY_PERSON)
         body = {"warehouse_id": definition["warehouse_id"], "embed_credentials": _embeds(definition)}
         scope.workspace.send("POST", f"{_DASHBOARDS}/{dashboard_id}/published", body)
 
@@ -213,7 +215,3 @@ def _bare(path: str) -> str:
 
 def _same_path(one: object, other: str) -> bool:
     return _bare(str(one or "")) == _bare(other)
-
-
-def _me(scope: Scope) -> str:
-    return str(scope.workspace.get("/api/2.0/preview/scim/v2/Me").get("userName", ""))

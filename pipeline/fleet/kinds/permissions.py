@@ -11,6 +11,8 @@ from pipeline.workspace.client import Workspace
 
 _WHO: Final = ("user_name", "group_name", "service_principal_name")
 _OWNER: Final = "IS_OWNER"
+ANY_PERSON: Final = "*"
+"""For `maker`, where the workspace does not show who made a thing: several people may have, one after the other."""
 
 
 def read_permissions(workspace: Workspace, thing: str, maker: str = "") -> list[dict[str, str]]:
@@ -35,8 +37,13 @@ def bring_permissions(workspace: Workspace, thing: str, wanted: Sequence[Mapping
 
 
 def _is_makers(entry: Mapping[str, str], maker: str) -> bool:
-    is_manager = entry["level"] == "CAN_MANAGE" and maker in {entry.get(name) for name in _WHO}
-    return entry["level"] == _OWNER or (bool(maker) and is_manager)
+    is_makers = maker in {entry.get(name) for name in _WHO} or (maker == ANY_PERSON and "group_name" not in entry)
+    return entry["level"] == _OWNER or (bool(maker) and entry["level"] == "CAN_MANAGE" and is_makers)
+
+
+def of_others(entries: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Return the entries of a definition without those that `ANY_PERSON` passes over."""
+    return [each for each in entries if not _is_makers(each, ANY_PERSON)]
 
 
 def _read(workspace: Workspace, thing: str) -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ class SecretScopes:
     holds_data: Final = False
     fixed: Final = frozenset({"name"})
     unseen: Final = frozenset[str]()
-    filled: Final[Mapping[str, Sequence[Any]]] = {}
+    filled: Final[Mapping[str, Sequence[Any]]] = {"permissions": [{"permission": "MANAGE"}]}  # of each who deployed it
 
     def label(self, definition: Mapping[str, Any]) -> str:
         """See `Kind`."""
@@ -47,7 +47,8 @@ class SecretScopes:
             return None
         keys = secret_keys(scope, name)
         is_ours = _mark(scope) in keys
-        is_bare = not keys and set(_held(scope, name)) <= {(_me(scope), _MANAGE)}
+        held = _held(scope, name)
+        is_bare = not keys and len(held) < 2 and all(permission == _MANAGE for _, permission in held)
         return Found(name, is_ours, is_bare)
 
     def read(self, scope: Scope, id: str) -> State | None:  # noqa: A002
@@ -59,7 +60,7 @@ class SecretScopes:
         return State({"name": id, "is_marked": is_ours, "permissions": held}, {"id": id, "name": id}, is_ours)
 
     def create(self, scope: Scope, definition: Mapping[str, Any]) -> str:
-        """See `Kind`; a scope of the name that is empty, and that only we may manage, is what an earlier try left."""
+        """See `Kind`; a scope of the name that is empty, and that one person alone may manage, is what an earlier try left."""
         name = self.label(definition)
         try:
             scope.workspace.send("POST", f"{_API}/scopes/create", {"scope": name})
@@ -95,7 +96,7 @@ class SecretScopes:
             if held.get(principal) != permission:
                 body = {"scope": name, "principal": principal, "permission": permission}
                 scope.workspace.send("POST", f"{_API}/acls/put", body)
-        for principal in held.keys() - wanted.keys():
+        for principal in sorted(who for who, level in held.items() if who not in wanted and level != _MANAGE):
             try:
                 scope.workspace.send("POST", f"{_API}/acls/delete", {"scope": name, "principal": principal})
             except Absent:

@@ -121,6 +121,13 @@ class _Session:
 
     def _said(self, error: SQLAlchemyError) -> Refused | Transient:
         reason = innermost(str(error.orig if isinstance(error, DBAPIError) else error)).rstrip(".")
+        if (user := self._engine.url.username) and f'role "{user}" does not exist' in reason:
+            branch = self._store.partition("/endpoints/")[0]
+            return Refused(
+                f"You have no PostgreSQL role in {branch}. Let its owner make the role {user}, of the identity type USER "
+                "or SERVICE_PRINCIPAL, and a member of turnout_owner and turnout_user with the admin option; or let "
+                "the owner run this."
+            )
         if isinstance(error, OperationalError) and "authentication failed" not in reason:
             return Transient(f"the control store {self._store} cannot be reached: {reason}")
         return Refused(
