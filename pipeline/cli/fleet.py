@@ -119,8 +119,9 @@ def drift(env_dir: Path, target: str | None, variables: dict[str, str], bundle: 
             {"address": each.address, "label": each.label, "why": each.why, "changes": list(map(str, each.changes))}
             for each in drifted
         ]
-        say_json({"target": opened.target, "drifted": rows})
+        say_json({"target": opened.target, "drifted": rows, "others": opened.fleet.others([])})
     else:
+        _say_others(opened, [])
         for each in drifted:
             say(plain(f"{each.address} ({each.label}){f': {each.why}' if each.why else ''}"))
             for change in each.changes:
@@ -179,6 +180,7 @@ def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bund
     _say_head(opened)
     for step in steps:
         say(plain(str(step)))
+    _say_others(opened, steps)
     if not steps:
         say(f"The journal of target {opened.target} names nothing.")
         return
@@ -240,7 +242,15 @@ def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:
             }
             for step in steps
         ]  # fmt: skip
-        say_json({"target": opened.target, **opened.places, "notes": list(opened.notes), "steps": rows})
+        say_json(
+            {
+                "target": opened.target,
+                **opened.places,
+                "notes": list(opened.notes),
+                "others": opened.fleet.others(steps),
+                "steps": rows,
+            }
+        )
         return
     _say_steps(opened, steps, changes_too=changes_too)
 
@@ -252,6 +262,12 @@ def _say_head(opened: "Opened") -> None:
     say(plain(f"Target {opened.target}: {said}."))
 
 
+def _say_others(opened: "Opened", steps: "Sequence[Step]") -> None:
+    """Say which jobs look like turnout's and are left."""
+    for each in opened.fleet.others(steps):
+        say(plain(each))
+
+
 def _say_steps(opened: "Opened", steps: "Sequence[Step]", *, changes_too: bool) -> None:
     _say_head(opened)
     for note in opened.notes:
@@ -261,6 +277,7 @@ def _say_steps(opened: "Opened", steps: "Sequence[Step]", *, changes_too: bool) 
             say(plain(str(step)))
             for change in step.changes if changes_too else ():
                 say(plain(f"    {change}"))
+    _say_others(opened, steps)
     count = sum(step.is_change for step in steps)
     as_it_is = len(steps) - count
     say(f"Target {opened.target}: {count} to change, {as_it_is} as they should be." if count else

@@ -10,8 +10,8 @@ from pipeline.failpoints import effect
 from pipeline.fleet.bundle import Resource, put, unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.journal import Entry, Journal
-from pipeline.fleet.kinds.jobs import active_runs
-from pipeline.fleet.kinds.kind import Kind, Scope, State
+from pipeline.fleet.kinds.jobs import active_runs, marked_jobs
+from pipeline.fleet.kinds.kind import Found, Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
 from pipeline.workspace.jobs import cancel_run
@@ -143,6 +143,20 @@ class Fleet:
         if not any(step.what == "keep" and "mark" in step.why for step in steps):
             self.journal.forget()
 
+    def others(self, steps: Sequence[Step]) -> list[str]:
+        """Return the jobs with the environment's tag that neither the journal nor these steps name, such as copies.
+
+        Nobody but a person removes them.
+        """
+        known = {entry.id for entry in self.journal.entries.values() if entry.kind == "jobs"}
+        known |= {step.id for step in steps if step.address.startswith("jobs.")}
+        return [
+            f"Job {name!r} (id {number}) has the tag of environment {self.scope.environment} and is none of the "
+            "bundle's, such as a copy: it is left as it is."
+            for number, name in marked_jobs(self.scope).items()
+            if number not in known
+        ]
+
     def _read_all(self, addresses: set[str]) -> dict[str, State | None]:
         """Return what those of the addresses are now whose ids the journal has, in its order; several at a time."""
         entries = {
@@ -162,6 +176,8 @@ class Fleet:
         if entry is not None and entry.id is not None:
             seen = self._seen
             state = seen[resource.address] if resource.address in seen else kind.read(self.scope, entry.id)
+            if state is not None and not state.is_ours and entry.id == kind.label(resource.definition):
+                return Observed(entry.id, None, Found(entry.id, is_ours=False))  # ours is gone, or its mark
             if state is not None:
                 self._remember(resource.address, state)
                 return Observed(entry.id, state)

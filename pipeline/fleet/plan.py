@@ -13,6 +13,7 @@ from pipeline.fleet.bundle import Resource, unresolved
 from pipeline.fleet.compare import Change, changes
 from pipeline.fleet.journal import Entry
 from pipeline.fleet.kinds.kind import Found, Kind, State
+from pipeline.lists import join_limited
 
 _LATE: Final = {"jobs": 1, "dashboards": 2, "alerts": 3}
 """Kinds after all others: a continuous job starts at once and looks for the store, and alerts for its rows."""
@@ -117,7 +118,9 @@ def removals(kinds: Mapping[str, Kind], observed: Mapping[str, Observed], journa
         elif not seen.state.is_ours:
             steps.append(Step("keep", address, entry.label, id=seen.id, why="it carries no mark of this environment"))
         else:
-            steps.append(Step("delete", address, entry.label, id=seen.id))
+            contents = seen.state.contents
+            why = f"with {join_limited(contents)}, which nobody can read back" if contents else ""
+            steps.append(Step("delete", address, entry.label, id=seen.id, why=why))
     return steps
 
 

@@ -141,7 +141,6 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
     _job("group_main", lambda settings: settings["tasks"].append({"task_key": "more", "job_cluster_key": "driver"})),
     _job_permission("controller", "CAN_MANAGE"),
     _removed_job("maintenance"),
-    ("schemas.games", _send("PATCH", "/api/2.1/unity-catalog/schemas/main.turnout_dev", {"comment": "mine"})),
     ("schemas.games", _grant("schema/main.turnout_dev", "admin@turnout.example", "MODIFY")),
     ("schemas.games", _take("schema/main.turnout_dev", "CREATE_TABLE")),
     (
@@ -157,13 +156,8 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
         ),
     ),
     ("secret_scopes.turnout", _reader_gone),
-    (
-        "secret_scopes.turnout",
-        _send("POST", "/api/2.0/secrets/delete", {"scope": "turnout-dev", "key": "turnout_env.dev"}),
-    ),
     ("postgres_projects.store", _project("display_name", "mine")),
     ("postgres_projects.store", _project("default_endpoint_settings", {"no_suspension": False})),
-    ("postgres_projects.store", _project("custom_tags", [])),
     ("alerts.source_backlog", _alert(lambda alert: {"query_text": "SELECT 1 AS waits_seconds"})),
     (
         "alerts.source_backlog",
@@ -178,7 +172,6 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
         _board(lambda admin, key, _: admin.lakeview.update(key, Dashboard(serialized_dashboard='{"pages": []}'))),
     ),
     ("store_roles.members", _no_member),
-    ("apps.dashboard", _app_update({"description": "mine"})),
     ("apps.dashboard", _app_update({"user_api_scopes": ["sql", "files.files"]})),
     ("apps.dashboard", _app_update({"compute_size": "LARGE"})),
     ("apps.dashboard", _app_update({"resources": None})),
@@ -192,3 +185,18 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
     ),
 ]  # fmt: skip
 """Each with the address of the resource that it changes."""
+
+UNMARKED: Final[list[tuple[str, Change]]] = [
+    ("schemas.games", _send("PATCH", "/api/2.1/unity-catalog/schemas/main.turnout_dev", {"comment": "mine"})),
+    (
+        "external_locations.tables",
+        _send("PATCH", "/api/2.1/unity-catalog/external-locations/turnout_dev", {"comment": "mine"}),
+    ),
+    (
+        "secret_scopes.turnout",
+        _send("POST", "/api/2.0/secrets/delete", {"scope": "turnout-dev", "key": "turnout_env.dev"}),
+    ),
+    ("postgres_projects.store", _project("custom_tags", [])),
+    ("apps.dashboard", _app_update({"description": "mine"})),
+]
+"""Each takes the mark from a thing whose id is its name: nobody can tell it from one that others made."""

@@ -16,8 +16,9 @@ from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.rules import require_rules
 from pipeline.storage_settings import machine_folder
+from tests.workspace.drifts import UNMARKED, Change
 from tests.workspace.fixtures import client, until
-from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
+from tests.workspace.fleets import SENTINEL, Target, copy_bundle, prepare, sign_in
 from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
 
@@ -289,3 +290,65 @@ def remove(target: Target, admin: WorkspaceClient) -> None:
     fleet = target.fleet()
     fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
     until(lambda: not list(admin.apps.list()), "the app is not deleted")
+
+
+@pytest.mark.parametrize(("address", "change"), UNMARKED)
+def test_a_thing_of_our_name_without_the_mark_is_refused(
+    target: Target, admin: WorkspaceClient, address: str, change: Change
+) -> None:
+    """What has our name and not our mark may be another team's, also where the journal names it; `adopt` takes it."""
+    target.apply()
+    change(admin)
+    before = len(target.workspace.requests())
+    with pytest.raises(Refused, match=f"is not of this environment.*adopt {address}"):
+        target.apply()
+    sent = {(each["method"], each["who"]) for each in target.workspace.requests()[before:]}
+    assert ("GET", sender(target)) in sent
+    assert not [method for method, who in sent if who == sender(target) and method != "GET"]
+    assert address in [step.address for step in target.fleet().drift()]
+    target.fleet().adopt(address)
+    assert target.changes() == []
+
+
+def test_a_scope_that_others_made_anew_is_left(target: Target, admin: WorkspaceClient) -> None:
+    """A scope of our name that another team made after ours was deleted is neither taken nor removed."""
+    target.apply()
+    admin.secrets.delete_scope("turnout-dev")
+    admin.secrets.create_scope("turnout-dev")
+    admin.secrets.put_secret("turnout-dev", "payments_key", string_value="x")
+    with pytest.raises(Refused, match="is not of this environment"):
+        target.fleet().plan()
+    (step,) = [each for each in target.fleet().uninstall_plan() if each.address == "secret_scopes.turnout"]
+    assert step.what == "keep"
+    admin.secrets.delete_scope("turnout-dev")
+    remove(target, admin)
+
+
+def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: WorkspaceClient) -> None:
+    """Whoever removes a scope sees first which secrets are in it, without values."""
+    target.apply()
+    admin.secrets.put_secret("turnout-dev", "kafka_password", string_value=SENTINEL)
+    (said,) = [str(each) for each in target.fleet().uninstall_plan() if each.address == "secret_scopes.turnout"]
+    assert "the secret kafka_password" in said
+    assert "turnout_env" not in said
+    assert SENTINEL not in said
+
+
+def test_copies_of_jobs_are_named_and_left(target: Target, admin: WorkspaceClient) -> None:
+    """A job with our tag that the journal does not name is in what plans, drift and uninstall say, and is left."""
+    target.apply()
+    assert target.fleet().others(target.fleet().plan()) == []
+    (job,) = admin.jobs.list(name="turnout dev maintenance")
+    settings: Any = admin.api_client.do("GET", "/api/2.2/jobs/get", query={"job_id": job.job_id})
+    for name in ("turnout dev maintenance", "a copy"):
+        made: Any = admin.api_client.do("POST", "/api/2.2/jobs/create", body={**settings["settings"], "name": name})
+        fleet = target.fleet()
+        for steps in ([], fleet.plan(), fleet.uninstall_plan()):
+            (said,) = fleet.others(steps)
+            assert f"Job {name!r} (id {made['job_id']})" in said
+            assert "is left as it is" in said
+        remove(target, admin)
+        assert admin.jobs.get(made["job_id"]).job_id == made["job_id"]
+        admin.jobs.delete(made["job_id"])
+        target.apply()
+        (job,) = admin.jobs.list(name="turnout dev maintenance")

@@ -131,15 +131,29 @@ def _settings(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in definition.items() if key not in _BESIDE}
 
 
+def marked_jobs(scope: Scope) -> dict[str, str]:
+    """Return the names of all jobs with the environment's tag, by their ids."""
+    jobs = _listed(scope, {"limit": 100})
+    return {
+        str(each["job_id"]): str(each["settings"].get("name", ""))
+        for each in jobs
+        if each.get("settings", {}).get("tags", {}).get(ENVIRONMENT_TAG) == scope.environment
+    }
+
+
 def _named(scope: Scope, name: str) -> list[dict[str, Any]]:
-    query: dict[str, Any] = {"name": name, "limit": 100}
+    jobs = _listed(scope, {"name": name, "limit": 100})
+    return [each for each in jobs if each.get("settings", {}).get("name") == name]
+
+
+def _listed(scope: Scope, query: dict[str, Any]) -> list[dict[str, Any]]:
     jobs: list[dict[str, Any]] = []
     while True:
         page = scope.workspace.get("/api/2.2/jobs/list", query)
-        jobs += [each for each in page.get("jobs", []) if each.get("settings", {}).get("name") == name]
+        jobs += page.get("jobs", [])
         if not page.get("next_page_token"):
             return jobs
-        query["page_token"] = page["next_page_token"]
+        query = {**query, "page_token": page["next_page_token"]}
 
 
 def _whole(scope: Scope, job_id: int) -> dict[str, Any]:

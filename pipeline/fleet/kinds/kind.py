@@ -25,6 +25,7 @@ class State:
     definition: Mapping[str, Any]  # in the shape of the bundle's definition
     attributes: Mapping[str, str] = field(default_factory=dict)  # what references of other resources may name, and id
     is_ours: bool = True  # it carries the mark of the environment
+    contents: tuple[str, ...] = ()  # what a removal takes along, as clauses
     is_busy: bool = False  # a change must wait until the workspace has ended an earlier one
 
 

@@ -55,9 +55,11 @@ class SecretScopes:
         """See `Kind`; what its maker holds is no difference, nor what the workspace gave to an app of ours."""
         if id not in _names(scope):
             return None
-        is_ours = _mark(scope) in secret_keys(scope, id)
-        held = _acls(self._given(scope, id))
-        return State({"name": id, "is_marked": is_ours, "permissions": held}, {"id": id, "name": id}, is_ours)
+        keys = secret_keys(scope, id)
+        is_ours = _mark(scope) in keys
+        shown = {"name": id, "is_marked": is_ours, "permissions": _acls(self._given(scope, id))}
+        contents = tuple(f"the secret {each}" for each in sorted(keys - {_mark(scope)}))
+        return State(shown, {"id": id, "name": id}, is_ours, contents)
 
     def create(self, scope: Scope, definition: Mapping[str, Any]) -> str:
         """See `Kind`; a scope of the name that is empty, and that one person alone may manage, is what an earlier try left."""
