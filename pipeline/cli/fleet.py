@@ -86,8 +86,8 @@ _OUT: Final = Path("app-source")
 def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
     """Print what `turnout fleet apply` would do in the workspace, and change nothing there.
 
-    Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `environment`,
-    `root`, `store`, `notes` and `steps`, each with `what`, `address`, `label`, `id`, `why`, `restarts` and `changes`.
+    Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `environment`, `root`,
+    `store`, `notes`, `others`, and `steps`, each with `what`, `address`, `label`, `id`, `why`, `restarts`, `changes`.
     """
     _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=False)
 

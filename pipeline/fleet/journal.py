@@ -25,7 +25,7 @@ _MOST_FILES: Final = 60  # each is read at each opening, back to one that has al
 _KEPT: Final = 500  # older ones are deleted
 _STATE: Final = "state"
 _OTHER: Final = (
-    "Another `turnout fleet` works on this target, or has since the plan. Wait until it has ended, plan again."
+    "Another `turnout fleet` works on this target, or has since the plan. Wait until it ends, then plan again."
 )
 
 What = Literal["create", "made", "applied", "delete", "deleted"]

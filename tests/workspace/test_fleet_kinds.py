@@ -195,6 +195,8 @@ def test_the_commands_say_what_they_do(small: Target, admin: WorkspaceClient) ->
     steps = json.loads(said[1][1][said[1][1].index("{") :])["steps"]
     assert [each["address"] for each in steps if each["what"] == "create"] == ["dashboards.turnout"]
     assert "done: + dashboards.turnout" in said[3][1]
+    for _, text in said[2:]:
+        assert "Target dev: environment dev, tables below s3://tables/dev/, control store lakebase://projects/" in text
     assert "nothing to do" in said[4][1]
     assert small.workspace.admin_token not in str(said)
 

@@ -226,7 +226,7 @@ def test_a_plan_from_before_another_apply_does_nothing(
         target.content = f"new{number:03}"
         target.apply()
     before = len(target.workspace.requests())
-    with pytest.raises(Refused, match="has since the plan.*plan again"):
+    with pytest.raises(Refused, match=r"has since the plan.*then plan again"):
         stale.apply(steps, print, restart=False) if does == "apply" else stale.uninstall(steps, print)
     assert {each["method"] for each in target.workspace.requests()[before:] if each["who"] == sender(target)} == {"GET"}
     assert target.changes() == []

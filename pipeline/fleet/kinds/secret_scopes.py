@@ -62,7 +62,7 @@ class SecretScopes:
         return State(shown, {"id": id, "name": id}, is_ours, contents)
 
     def create(self, scope: Scope, definition: Mapping[str, Any]) -> str:
-        """See `Kind`; a scope of the name that is empty, and that one person alone may manage, is what an earlier try left."""
+        """See `Kind`; an empty scope of the name, which one person alone may manage, is what an earlier try left."""
         name = self.label(definition)
         try:
             scope.workspace.send("POST", f"{_API}/scopes/create", {"scope": name})

@@ -124,8 +124,8 @@ class _Session:
         if (user := self._engine.url.username) and f'role "{user}" does not exist' in reason:
             branch = self._store.partition("/endpoints/")[0]
             return Refused(
-                f"You have no PostgreSQL role in {branch}. Let its owner make the role {user}, of the identity type USER "
-                "or SERVICE_PRINCIPAL, and a member of turnout_owner and turnout_user with the admin option; or let "
+                f"You have no PostgreSQL role in {branch}. Let its owner make the role {user}, of the identity type "
+                "USER or SERVICE_PRINCIPAL, a member of turnout_owner and turnout_user with the admin option; or let "
                 "the owner run this."
             )
         if isinstance(error, OperationalError) and "authentication failed" not in reason:
