@@ -3,7 +3,7 @@
 An intent stands there before the request, the id after it; so an apply that was killed is continued by the next one,
 from whatever machine. Files are numbered, and the workspace refuses a number that is taken: of two applies at the same
 time the second one ends. From time to time one file has all that is known; those before it stay for a while, so that
-whoever read the journal long ago finds the numbers taken.
+an apply that read the journal long ago finds the numbers taken.
 """
 
 import base64
@@ -107,7 +107,7 @@ class Journal:
         """Look whether nobody has written since this was read, as while a person looked at a plan.
 
         Raises:
-            Refused: somebody has.
+            Refused: another apply has.
             Transient: the workspace does not answer.
         """
         try:

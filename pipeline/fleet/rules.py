@@ -193,14 +193,14 @@ def _of_rights(resource: Resource) -> Iterator[str]:
     levels = workspace.AclPermission if resource.kind == "secret_scopes" else iam.PermissionLevel
     for each in resource.definition.get("permissions", []):
         if each.get("level") not in {one.value for one in levels}:
-            yield f"permissions have the level {each.get('level')}, which is none"
+            yield f"permissions have the level {each.get('level')}, which nothing knows"
         if len(each.keys() & _WHO) != 1 or each.keys() - _WHO - {"level"}:
             yield f"an entry of permissions must name one of {_names(_WHO)}"
     privileges = {one.value for one in catalog.Privilege}
     for each in resource.definition.get("grants", []):
         for name in each["privileges"]:
             if str(name).upper().replace(" ", "_") not in privileges:
-                yield f"grants have the privilege {name}, which is none"
+                yield f"grants have the privilege {name}, which nothing knows"
 
 
 def _has_word(text: str, word: str) -> bool:

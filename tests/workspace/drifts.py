@@ -199,4 +199,4 @@ UNMARKED: Final[list[tuple[str, Change]]] = [
     ("postgres_projects.store", _project("custom_tags", [])),
     ("apps.dashboard", _app_update({"description": "mine"})),
 ]
-"""Each takes the mark from a thing whose id is its name: nobody can tell it from one that others made."""
+"""Each takes the mark from a thing whose id is its name: nobody can tell it from a thing of others."""

@@ -139,9 +139,9 @@ BROKEN: Final[dict[str, Callable[[Path], object]]] = {
     "apps.dashboard: a value of it has the wrong type": _app(lambda app: app["permissions"].append("CAN_USE")),
     "config is not of the type AppDeployment": _app(lambda app: app["config"].update(env={"a": "b"})),
     "2 jobs have the name": _job(lambda job: job.update(name="turnout ${var.environment} controller")),
-    "the level CAN_VEIW, which is none": _job(lambda job: job["permissions"][0].update(level="CAN_VEIW")),
+    "the level CAN_VEIW, which nothing knows": _job(lambda job: job["permissions"][0].update(level="CAN_VEIW")),
     "an entry of permissions must name one of": _job(lambda job: job["permissions"][0].update(group_nam="x")),
-    "the privilege WRITE_FLIES, which is none": _in(
+    "the privilege WRITE_FLIES, which nothing knows": _in(
         "catalog.yml",
         lambda tree: tree["resources"]["external_locations"]["tables"]["grants"][0]["privileges"].append("WRITE_FLIES"),
     ),
@@ -218,7 +218,7 @@ WRONG_TYPES: Final[dict[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("said", WRONG_TYPES)
 def test_a_wrong_type_is_a_sentence(tmp_path: Path, said: str) -> None:
-    """What stands in a file where something else belongs is a refusal that names it, never a traceback."""
+    """A value of the wrong type in a file is a refusal that names it, never a traceback."""
     folder = copy_bundle(tmp_path)
     WRONG_TYPES[said](folder)
 

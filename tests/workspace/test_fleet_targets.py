@@ -130,7 +130,7 @@ def _target(name: str, **more: Any) -> Callable[[Any], object]:
     ],
 )  # fmt: skip
 def test_targets_that_would_share_are_refused(target: Target, change: Callable[[Any], object], said: str) -> None:
-    """No two targets share a folder or an environment, whichever is chosen, and no folder is one that all may write."""
+    """No two targets share a folder or an environment, whichever is chosen, and no folder is open to all."""
 
     def edit(top: Any) -> None:
         top["targets"]["eu"] = {"workspace": {"root_path": "/Workspace/Applications/turnout/dev"}}
@@ -264,7 +264,7 @@ def as_somebody(target: Target, token: str, act: Callable[[], T]) -> T:
 
 
 def test_a_second_admin_takes_nothing_from_the_first(target: Target, admin: WorkspaceClient, bea: str) -> None:
-    """What one person has applied another one finds as it should be, and whoever made a thing still manages it."""
+    """After one person's apply another person's finds nothing to do, and who made a thing still manages it."""
     target.apply()
     assert as_somebody(target, bea, target.changes) == []
     target.content = "newone"
@@ -296,7 +296,7 @@ def remove(target: Target, admin: WorkspaceClient) -> None:
 def test_a_thing_of_our_name_without_the_mark_is_refused(
     target: Target, admin: WorkspaceClient, address: str, change: Change
 ) -> None:
-    """What has our name and not our mark may be another team's, also where the journal names it; `adopt` takes it."""
+    """A thing of our name without our mark may be another team's, also where the journal names it; `adopt` takes it."""
     target.apply()
     change(admin)
     before = len(target.workspace.requests())
@@ -325,7 +325,7 @@ def test_a_scope_that_others_made_anew_is_left(target: Target, admin: WorkspaceC
 
 
 def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: WorkspaceClient) -> None:
-    """Whoever removes a scope sees first which secrets are in it, without values."""
+    """An uninstall says first which secrets are in the scope that it removes, without values."""
     target.apply()
     admin.secrets.put_secret("turnout-dev", "kafka_password", string_value=SENTINEL)
     (said,) = [str(each) for each in target.fleet().uninstall_plan() if each.address == "secret_scopes.turnout"]

@@ -1,6 +1,6 @@
 """Files of the workspace: the wheel and the folder of the app. A path has a hash of the content: no file changes.
 
-What is there is read and hashed, too: a file that somebody replaced runs with the rights of every driver.
+What is there is read and hashed, too: a file that a person replaced runs with the rights of every driver.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The folder of a target, and who may write there: whoever replaces the wheel has the rights of every driver.
+"""The folder of a target, and who may write there: a person who replaces the wheel has the rights of every driver.
 
 Facts: databricks-sdk `service/workspace.py` (get_status has the id of a folder), `service/iam.py` (`directories`).
 """
