@@ -23,9 +23,7 @@ class SecretScopes:
     holds_data: Final = False
     fixed: Final = frozenset({"name"})
     unseen: Final = frozenset[str]()
-    filled: Final[Mapping[str, Sequence[Any]]] = {
-        "permissions": [{"permission": "MANAGE"}]
-    }  # of each deployer
+    filled: Final[Mapping[str, Sequence[Any]]] = {"permissions": [{"permission": "MANAGE"}]}  # of each deployer
 
     def label(self, definition: Mapping[str, Any]) -> str:
         """See `Kind`."""
