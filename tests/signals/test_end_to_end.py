@@ -46,7 +46,7 @@ FAULTS: dict[str, Fault] = {
 }
 SILENCE = {  # alerts that processes raise which cannot be read: a machine that stalls for 0.3 s is silent for 3 minutes
     "TurnoutGroupDown", "TurnoutFleetUnhealthy", "TurnoutIngestStalled", "TurnoutSourceUnknown",
-    "TurnoutMaintenanceOverdue", *BURNS,
+    "TurnoutMaintenanceOverdue", "TurnoutMetricsStale", *BURNS,
 }  # fmt: skip
 FOLLOWS = {  # alerts that the same fault also raises, by design
     "TurnoutStreamDown": set(BURNS),

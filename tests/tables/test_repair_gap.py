@@ -54,7 +54,7 @@ def test_the_cursor_moves_up_to_the_next_row_that_bronze_has(applied: World) -> 
     applied.split()
     assert applied.rows() == [(1, 0), (3, 0), (4, 0)]
     history = DeltaTable(applied.paths.table(CHESS.key)).history()
-    assert [each["turnout"] for each in history if "turnout" in each] == [
+    assert [each["turnout"] for each in history if each.get("turnout", "").startswith("gap")] == [
         "gap above seq 1 up to seq 2 accepted by ann: restored nowhere"
     ]
     assert decided(applied.engine)[CHESS.key].parked_at is None
