@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, get_args
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -315,11 +315,15 @@ def adopt(
 ) -> int | None:
     """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
 
+    One that was released and is taken back goes on with its run, whose number it was started with.
+
     Return the run's id; None where one of another process is open.
     """
     if run_id is not None:
         record_process(engine, run_id, reference)
         return run_id
+    if (again := _take_back(engine, duty, reference)) is not None:
+        return again
     own = _begin_run(engine, duty.name, duty.kind, reference, duty.backend, start_seconds)
     if own is None:
         return None
@@ -330,14 +334,32 @@ def adopt(
     return own
 
 
+def _take_back(engine: Engine, duty: RunsAs, reference: str) -> int | None:
+    """Open the released run again that the lease names, and return its id; None where there is none."""
+    is_its = (leases.c.kind == duty.kind) & (leases.c.name == duty.name)
+    held = select(leases.c.run_id).where(is_its).scalar_subquery()
+    with engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == duty.name).values(name=duty.name))
+        if connection.scalar(_open_run(duty.kind, duty.name)) is not None:
+            return None
+        is_released = _runs_of(duty.kind, duty.name) & (group_runs.c.exit_message == RELEASED)
+        values = {"ended_at": None, "exit_message": None, "reference": reference, "backend": duty.backend}
+        changed = update(group_runs).where(is_released, group_runs.c.run_id == held).values(values)
+        run_id: int | None = connection.scalar(changed.returning(group_runs.c.run_id))
+        return run_id
+
+
+def _open_run(kind: str, name: str) -> Select[tuple[int]]:
+    return select(group_runs.c.run_id).where(_runs_of(kind, name), group_runs.c.ended_at.is_(None))
+
+
 def _begin_run(
     engine: Engine, name: str, kind: str, reference: str | None, backend: str, start_seconds: float
 ) -> int | None:
     with engine.begin() as connection:
         # The group's row is held first, so of two controllers the second sees what the first has written.
         connection.execute(update(groups).where(groups.c.name == name).values(name=name))
-        is_open = _runs_of(kind, name) & group_runs.c.ended_at.is_(None)
-        if connection.scalar(select(group_runs.c.run_id).where(is_open)) is not None:
+        if connection.scalar(_open_run(kind, name)) is not None:
             return None
         row = {
             "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,

@@ -17,6 +17,7 @@ from pipeline.control.processes.backends import Backend
 from pipeline.control.processes.databricks import Databricks, job_name
 from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local
+from pipeline.control.supervision.restart_policy import Action
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
@@ -210,6 +211,36 @@ def test_a_group_that_is_set_to_stop_ends_in_order(world: World) -> None:
     world.tick_until(lambda: not open_runs(world.engine))
     ended = store.ended_runs(world.engine, 0)["a"][0]
     assert (ended.died, ended.exit_message) == (False, ENDINGS[world.kind][0])
+
+
+def backend_is(world: World, backend: str) -> list[Action]:
+    """Set who starts group a, and return what the controller does about it at its next look."""
+    group = store.read_groups(world.engine)["a"]
+    store.change(world.engine, group, Group("a", backend, version=group.version), "ann", "")
+    return world.supervisor.tick()
+
+
+def test_a_group_that_is_released_keeps_its_driver(world: World) -> None:
+    """A group with backend none is left alone: its run ends in the store, and its process beats on."""
+    create(world.engine, world.group, "ann", "")
+    world.tick_until(world.is_reported)
+    reference = open_runs(world.engine)["a"].reference or ""
+    assert [each.what for each in backend_is(world, "none")] == ["ended"]
+    assert not open_runs(world.engine)
+    assert (alive(world.backend(), reference), world.is_reported()) == (True, True)
+
+
+@pytest.mark.parametrize("world", ["local"], indirect=True)
+def test_a_process_that_is_released_and_taken_back_keeps_its_run(world: World) -> None:
+    """It is the run that it was started as again, so that the controller's next stop reaches it."""
+    create(world.engine, world.group, "ann", "")
+    world.tick_until(world.is_reported)
+    before, run = world.pid(), open_runs(world.engine)["a"]
+    backend_is(world, "none")
+    assert [each.what for each in backend_is(world, world.kind)] == ["adopt"]
+    assert [each.run_id for each in open_runs(world.engine).values()] == [run.run_id]
+    assert world.supervisor.tick() == []
+    assert world.pid() == before
 
 
 def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -> None:

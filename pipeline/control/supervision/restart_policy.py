@@ -122,7 +122,7 @@ def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | N
     if run is None:
         return _of_other(seen) if seen.is_held else None
     if group.backend == "none":
-        return Action("ended", group.name, RELEASED, run.run_id)
+        return Action("ended", group.name, RELEASED, run.run_id, run.reference)
     if run.reference is None:
         return _of_unknown(seen, run, now)
     state = seen.state or RunState(is_alive=None, by_lease=True)  # this controller has not its backend
