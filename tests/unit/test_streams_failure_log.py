@@ -26,6 +26,7 @@ def test_a_game_that_fails_is_named_with_the_cause_less_and_less_often(caplog: p
 
 def test_each_game_is_logged_on_its_own(caplog: pytest.LogCaptureFixture) -> None:
     """One game that fails hides no other, and a game that fails anew is logged anew."""
+    caplog.set_level("WARNING", "turnout")
     log = FailureLog()
     log.note({"chess": DISK}, (), (), 0.0)
     log.note({"chess": DISK, "go": DISK}, (), (), 1.0)

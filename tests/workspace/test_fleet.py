@@ -255,9 +255,8 @@ def test_a_workspace_without_room_is_refused(
 ) -> None:
     """A plan that the workspace has no room for is one sentence, before anything is changed."""
     before = census(admin)
-    there = sum(before["jobs"].values()) if most == "MOST_JOBS" else 0
-    running = sum(1 for _ in admin.jobs.list_runs(active_only=True)) if most == "MOST_TASKS" else 0
-    monkeypatch.setattr(limits, most, there + running + 2)
+    there = sum(before["jobs"].values()) if most == "MOST_JOBS" else 0  # a run may end before the plan looks
+    monkeypatch.setattr(limits, most, there + 2)
     with pytest.raises(Refused, match=r"at most .*, and the plan adds 3\. .*nothing was changed\."):
         target.fleet(["b", "c", "d"]).plan()
     assert census(admin) == before
