@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,7 @@ class Deployment:
     """A person at a machine with a checkout, whose environment is in a bucket."""
 
     def __init__(self, workspace: StandIn, url: str, folder: Path) -> None:
-        self.workspace, self.url = workspace, url
+        self.workspace, self.url, self.sent = workspace, url, 0
         self.admin: WorkspaceClient = client(workspace)
         self.admin.catalogs.create("main")
         for name in ("drivers", "controller"):
@@ -110,16 +111,20 @@ class Deployment:
 
     def events(self, count: int) -> None:
         self.run("simulate", "--events", str(count), "--games", str(_GAMES))
+        self.sent += count
 
     def verified(self) -> str:
-        """Wait until every row is in its table, and return what verify says."""
+        """Wait until every event that was sent is in its table, and return what verify says.
+
+        Verify knows nothing of events that ingest has not read yet.
+        """
         deadline = time.monotonic() + _SECONDS
         while True:
             done = subprocess.run(
                 [sys.executable, "-m", "pipeline", "verify", "--complete", "--env-dir", self.url], cwd=ROOT,
                 env=self.environ, capture_output=True, text=True, timeout=_SECONDS,
             )  # fmt: skip
-            if done.returncode == 0:
+            if done.returncode == 0 and re.search(rf"^bronze rows +{self.sent:,}$", done.stdout, re.MULTILINE):
                 return done.stdout
             assert time.monotonic() < deadline, f"{done.stdout}{done.stderr}{self.status()}\n{self.logs()}"
 
