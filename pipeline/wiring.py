@@ -38,9 +38,9 @@ from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import register_group
-from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
+from pipeline.store.processes.runs import is_wanted
 from pipeline.streams.group import Group
 from pipeline.streams.lookup import Lookup
 from pipeline.streams.outage import tolerate_store_outage

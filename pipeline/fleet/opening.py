@@ -36,7 +36,8 @@ from pipeline.storage_settings import read_link
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games
-from pipeline.store.groups import Group, create, open_runs, read_groups, submit_stop
+from pipeline.store.groups import Group, create, read_groups
+from pipeline.store.processes.runs import open_runs, submit_stop
 from pipeline.workspace.client import open_workspace
 
 _ALL: Final[tuple[Kind, ...]] = (

@@ -23,10 +23,10 @@ from pipeline.setting_values import hours_of
 from pipeline.settings import Paths, Settings, Store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
-from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, held_by, leased
 from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.processes.runs import is_wanted
 from pipeline.store.reports import record_round
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.terminal import say_lines

@@ -1,18 +1,17 @@
-"""Cluster groups: their desired state, and the processes that the controller started for them."""
+"""Cluster groups: their desired state."""
 
 import json
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, get_args
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.health.condition import judge_group
-from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
@@ -29,14 +28,12 @@ from pipeline.store.database.tables import (
     waiting_evacuations,
 )
 from pipeline.store.games import assign_waiting
-from pipeline.store.processes.leases import Process, store_now
-from pipeline.store.processes.liveness import RUN_COLUMNS, Run, drivers_in
+from pipeline.store.processes.leases import store_now
+from pipeline.store.processes.liveness import drivers_in
+from pipeline.store.processes.runs import runs_of
 
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""
-
-RELEASED: Final = "turnout does not run it: the group has no backend"
-"""How a run ends that the controller lets go: its driver runs on, and is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +52,6 @@ class Group:
     def kind(self) -> str:
         """What the controller runs for it: see `pipeline.control.supervision.duties.Duty`."""
         return "group"
-
-
-class RunsAs(Protocol):
-    """What a run is of: a `Group`, or another duty."""
-
-    @property
-    def kind(self) -> str:
-        """Return `group` or `maintenance`."""
-
-    @property
-    def name(self) -> str:
-        """Return which one of its kind."""
-
-    @property
-    def backend(self) -> str:
-        """Return what starts it."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDriver:
-    """Who holds a group's lease."""
-
-    process: Process
-    run_id: int | None  # the run that a controller started it for, or adopted it as; None: no controller knows it
-    since: float  # by the store's clock
-    state: str | None  # as this very process last reported; None: it has not reported yet
 
 
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
@@ -201,7 +172,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_secon
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
             raise Refused(f"Group {name} was changed after you opened it. Review it and try again.")
         _require_unused(connection, name, heartbeat_seconds)
-        connection.execute(delete(group_runs).where(_runs_of("group", name)))
+        connection.execute(delete(group_runs).where(runs_of("group", name)))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
         connection.execute(delete(leases).where(leases.c.kind == "group", leases.c.name == name))
@@ -212,7 +183,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
     carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
     if carried:
         raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
-    is_open = _runs_of("group", name) & group_runs.c.ended_at.is_(None)
+    is_open = runs_of("group", name) & group_runs.c.ended_at.is_(None)
     is_held = (leases.c.kind == "group") & (leases.c.name == name) & (leases.c.expires_at > store_now())
     runs = connection.scalar(select(group_runs.c.run_id).where(is_open).limit(1))
     if runs is not None or connection.scalar(select(leases.c.token).where(is_held)) is not None:
@@ -252,175 +223,6 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
     now = connection.execute(select(groups.c.version, groups.c.desired).where(groups.c.name == name)).first()
     if now is None or tuple(now) != (version + 1, desired):
         raise Refused(f"Nothing was done: group {name} was changed meanwhile. Review it and try again.")
-
-
-def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
-    """Return who drives each group, or what else has this kind, under a lease that runs."""
-    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
-    process = (leases.c[name] for name in Process.__slots__)
-    query = (
-        select(leases.c.name, *process, leases.c.run_id, leases.c.since, drivers.c.state)
-        .select_from(leases.outerjoin(drivers, reported))
-        .where(leases.c.kind == kind, leases.c.expires_at > store_now())
-    )
-    with engine.connect() as connection:
-        return {name: GroupDriver(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
-
-
-def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
-    """Return the run of each group, or of what else has this kind, that has not ended."""
-    with engine.connect() as connection:
-        is_open = (group_runs.c.kind == kind) & group_runs.c.ended_at.is_(None)
-        rows = connection.execute(select(*RUN_COLUMNS).where(is_open).order_by(group_runs.c.run_id))
-        return {row.group_name: Run(*row) for row in rows}
-
-
-def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, list[Run]]:
-    """Return the runs of each group, or of what else has this kind, that ended after `since`, the newest first."""
-    has_ended = (group_runs.c.kind == kind) & (group_runs.c.ended_at > since)
-    query = select(*RUN_COLUMNS).where(has_ended).order_by(group_runs.c.run_id.desc())
-    runs_by_group: dict[str, list[Run]] = {}
-    with engine.connect() as connection:
-        for row in connection.execute(query):
-            runs_by_group.setdefault(row.group_name, []).append(Run(*row))
-    return runs_by_group
-
-
-def begin_run(
-    engine: Engine,
-    name: str,
-    kind: str = "group",
-    backend: str = "local",
-    start_seconds: float = START_LIMIT_SECONDS,
-) -> int | None:
-    """Write that a run of a group, or another kind, begins, before it does; None where one is written already.
-
-    `start_seconds` is how long its driver may take until it reports.
-    """
-    return _begin_run(engine, name, kind, None, backend, start_seconds)
-
-
-def token_of(engine: Engine, run_id: int) -> str | None:
-    """Return the token of a run, which no other run of any store has; None where there is no such run."""
-    with engine.connect() as connection:
-        return connection.scalar(select(group_runs.c.token).where(group_runs.c.run_id == run_id))
-
-
-def adopt(
-    engine: Engine,
-    duty: RunsAs,
-    run_id: int | None,
-    reference: str,
-    start_seconds: float = START_LIMIT_SECONDS,
-) -> int | None:
-    """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
-
-    One that was released and is taken back goes on with its run, whose number it was started with.
-
-    Return the run's id; None where one of another process is open.
-    """
-    if run_id is not None:
-        record_process(engine, run_id, reference)
-        return run_id
-    if (again := _take_back(engine, duty, reference)) is not None:
-        return again
-    own = _begin_run(engine, duty.name, duty.kind, reference, duty.backend, start_seconds)
-    if own is None:
-        return None
-    with engine.begin() as connection:
-        for table in (leases, drivers):
-            is_its = (table.c.kind == duty.kind) & (table.c.name == duty.name) & table.c.run_id.is_(None)
-            connection.execute(update(table).where(is_its).values(run_id=own))
-    return own
-
-
-def _take_back(engine: Engine, duty: RunsAs, reference: str) -> int | None:
-    """Open the released run again that the lease names, and return its id; None where there is none."""
-    is_its = (leases.c.kind == duty.kind) & (leases.c.name == duty.name)
-    held = select(leases.c.run_id).where(is_its).scalar_subquery()
-    with engine.begin() as connection:
-        connection.execute(update(groups).where(groups.c.name == duty.name).values(name=duty.name))
-        if connection.scalar(_open_run(duty.kind, duty.name)) is not None:
-            return None
-        is_released = _runs_of(duty.kind, duty.name) & (group_runs.c.exit_message == RELEASED)
-        values = {"ended_at": None, "exit_message": None, "reference": reference, "backend": duty.backend}
-        changed = update(group_runs).where(is_released, group_runs.c.run_id == held).values(values)
-        run_id: int | None = connection.scalar(changed.returning(group_runs.c.run_id))
-        return run_id
-
-
-def _open_run(kind: str, name: str) -> Select[tuple[int]]:
-    return select(group_runs.c.run_id).where(_runs_of(kind, name), group_runs.c.ended_at.is_(None))
-
-
-def _begin_run(
-    engine: Engine, name: str, kind: str, reference: str | None, backend: str, start_seconds: float
-) -> int | None:
-    with engine.begin() as connection:
-        # The group's row is held first, so of two controllers the second sees what the first has written.
-        connection.execute(update(groups).where(groups.c.name == name).values(name=name))
-        if connection.scalar(_open_run(kind, name)) is not None:
-            return None
-        row = {
-            "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,
-            "start_seconds": start_seconds, "backend": backend, "token": secrets.token_hex(16),
-        }  # fmt: skip
-        run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
-        return run_id
-
-
-def record_process(engine: Engine, run_id: int, reference: str, *, begins_now: bool = False) -> None:
-    """Keep by what a backend finds the process of a run again; `begins_now` where earlier tries had no answer."""
-    values = {"started_at": store_now()} if begins_now else {}
-    _change_run(engine, run_id, reference=reference, **values)
-
-
-def submit_stop(engine: Engine, run_id: int) -> None:
-    """Record that the controller has asked a run to end."""
-    own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
-    with engine.begin() as connection:
-        connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
-
-
-def is_wanted(engine: Engine, kind: str, name: str, run_id: int) -> bool:
-    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end.
-
-    A number alone may be another run's, where the store was restored from a copy.
-    """
-    goes_on = group_runs.c.ended_at.is_(None) | (group_runs.c.exit_message == RELEASED)
-    own_row = _runs_of(kind, name) & (group_runs.c.run_id == run_id) & goes_on
-    query = select(group_runs.c.run_id).where(own_row, group_runs.c.stop_requested_at.is_(None))
-    with engine.connect() as connection:
-        return connection.scalar(query) is not None
-
-
-def note_ending(engine: Engine, run_id: int, why: str) -> None:
-    """Write why a run will end, before it is made to."""
-    _change_run(engine, run_id, exit_message=why)
-
-
-def end_run(
-    engine: Engine, run_id: int, exit_message: str, *, died: bool, active_games: Sequence[str] | None = None
-) -> None:
-    """Write how a run has ended, and which games it was at work on where it died of itself."""
-    games = None if active_games is None else json.dumps(list(active_games))
-    _change_run(engine, run_id, ended_at=store_now(), died=int(died), exit_message=exit_message, active_games=games)
-
-
-def reset_restart_budget(engine: Engine, name: str) -> None:
-    """Let the deaths of a group count no longer: a person has dealt with it."""
-    with engine.begin() as connection:
-        connection.execute(update(group_runs).where(_runs_of("group", name)).values(died=0))
-
-
-def _runs_of(kind: str, name: str) -> ColumnElement[bool]:
-    return (group_runs.c.kind == kind) & (group_runs.c.group_name == name)
-
-
-def _change_run(engine: Engine, run_id: int, **values: Any) -> None:
-    own_row = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
-    with engine.begin() as connection:
-        connection.execute(update(group_runs).where(own_row).values(values))
 
 
 def _values(group: Group) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.groups import active_drivers
+from pipeline.store.processes.runs import active_drivers
 from tests.browser.access_world import SCHEMA, Catalogued
 from tests.browser.drivers import steered
 from tests.browser.game_world import failing_game

@@ -14,8 +14,9 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
-from pipeline.store.groups import active_drivers, read_groups
+from pipeline.store.groups import read_groups
 from pipeline.store.operations import list_operations
+from pipeline.store.processes.runs import active_drivers
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.browser.drivers import steered
 from tests.browser.seed import Seeded, fleet_of_forty, heartbeats, seed

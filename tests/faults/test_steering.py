@@ -18,8 +18,9 @@ from pipeline.control.processes.local import process_of
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
-from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
+from pipeline.store.groups import Group, create
 from pipeline.store.operations import Operation, operation, steps, submit
+from pipeline.store.processes.runs import open_runs, reset_restart_budget
 from tests.faults import figures
 from tests.faults.oracle import require_clean_books
 

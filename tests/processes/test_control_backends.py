@@ -23,16 +23,17 @@ from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.condition import judge_groups
 from pipeline.settings import load
-from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import group_runs
 from pipeline.store.games import record_seen
-from pipeline.store.groups import Group, create, open_runs, read_groups
+from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import list_operations
+from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.drivers import start_driver
 from pipeline.store.processes.leases import store_time
 from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.processes.runs import open_runs
 from pipeline.store.reports import write_backlog
 from pipeline.streams.active_games import read_leftover
 
@@ -144,7 +145,7 @@ class World:
             connection.execute(update(group_runs).where(new).values(ended_at=group_runs.c.ended_at - 60))
 
     def is_reported(self) -> bool:
-        driving = store.active_drivers(self.engine).get("a")
+        driving = run_store.active_drivers(self.engine).get("a")
         return driving is not None and driving.state == "running"
 
     def pid(self) -> int:
@@ -201,7 +202,7 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
 def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World) -> None:
     """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    run_id = store.begin_run(world.engine, "a")
+    run_id = run_store.begin_run(world.engine, "a")
     assert run_id is not None
     reference = world.backend().start(read_groups(world.engine)["a"], run_id, "t")
     while not world.is_reported():
@@ -230,7 +231,7 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
     """A driver that cannot start costs one attempt and a pause, and how it ended is kept."""
     world.mode = "dies"
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.tick_until(lambda: store.ended_runs(world.engine, 0))
+    world.tick_until(lambda: run_store.ended_runs(world.engine, 0))
     said = [(action.what, action.about) for action in world.supervisor.tick()]
     assert said == [("wait", "it died: exit code 3")]
 
@@ -244,13 +245,13 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
 
     def dies() -> list[Dead]:
         """Let three more drivers of it die, and ten minutes go by."""
-        ended = len(store.ended_runs(world.engine, 0).get("a", []))
+        ended = len(run_store.ended_runs(world.engine, 0).get("a", []))
 
         def three_more() -> bool:
             if world.mode != "dies" and world.is_reported() and "a" in open_runs(world.engine):
                 os.kill(world.pid(), signal.SIGKILL)
             world.let_rest()
-            return len(store.ended_runs(world.engine, 0).get("a", [])) >= ended + 3
+            return len(run_store.ended_runs(world.engine, 0).get("a", [])) >= ended + 3
 
         world.tick_until(three_more)
         with world.engine.begin() as connection:  # a rest was written as an end before the beginning
@@ -269,7 +270,7 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     world.supervisor.tick()
     other.tick()
     assert len(open_runs(world.engine)) == 1
-    assert store.begin_run(world.engine, "a") is None
+    assert run_store.begin_run(world.engine, "a") is None
 
 
 @pytest.mark.proves("D14", "G94")

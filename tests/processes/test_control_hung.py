@@ -18,8 +18,9 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Maintenance, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
-from pipeline.store.groups import Group, active_drivers, create, ended_runs, open_runs
+from pipeline.store.groups import Group, create
 from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.processes.runs import active_drivers, ended_runs, open_runs
 
 DRIVER = """
 import pathlib, sys, time

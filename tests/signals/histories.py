@@ -47,9 +47,10 @@ from pipeline.store.database import tables
 from pipeline.store.database.checked_table import metadata
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
-from pipeline.store.groups import Group, begin_run, create, end_run, record_process
+from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, change, submit
 from pipeline.store.processes import drivers
+from pipeline.store.processes.runs import begin_run, end_run, record_process
 from pipeline.store.reports import record_round, write_backlog
 from pipeline.streams import watchdog
 from pipeline.telemetry import Telemetry

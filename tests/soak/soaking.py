@@ -17,9 +17,10 @@ from pipeline.control.processes.local import process_of
 from pipeline.settings import load
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.engine import open_store
-from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
+from pipeline.store.groups import Group, create
 from pipeline.store.operations import list_operations
 from pipeline.store.processes.liveness import Run
+from pipeline.store.processes.runs import open_runs, reset_restart_budget
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.oracle import ProducerLog
 from tests.faults.test_owners import bronze_rows

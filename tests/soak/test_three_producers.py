@@ -24,8 +24,8 @@ from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import family, game_names
 from pipeline.names import game_key
 from pipeline.store.database.tables import group_runs
-from pipeline.store.groups import open_runs
 from pipeline.store.operations import list_operations
+from pipeline.store.processes.runs import open_runs
 from tests.faults import figures
 from tests.faults.life import with_field
 from tests.faults.oracle import judge

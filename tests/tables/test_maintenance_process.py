@@ -19,9 +19,9 @@ from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
-from pipeline.store.groups import adopt, end_run
 from pipeline.store.processes.leases import Lease, Process
 from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.processes.runs import adopt, end_run
 from pipeline.store.reports import newest_rounds
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_rows, game_table
 

@@ -32,6 +32,7 @@ from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assign_waiting, record_seen, register_group
+from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
 from pipeline.streams import lanes
@@ -188,23 +189,23 @@ class Fleet:
         """Begin and end drivers as is wanted of their groups; what a supervisor does with processes, without any."""
         if self.locked:
             return
-        runs, driving = store.open_runs(self.engine), store.active_drivers(self.engine)
+        runs, driving = run_store.open_runs(self.engine), run_store.active_drivers(self.engine)
         for name, group in store.read_groups(self.engine).items():
             run, driver = runs.get(name), self.drivers[name]
             if driver.busy or self.others[name].busy:
                 continue
             if run is not None and not driver.alive:
-                store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_requested_at is None)
+                run_store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_requested_at is None)
             elif run is not None and (group.desired == "stopped" or run.stop_requested_at is not None):
-                store.submit_stop(self.engine, run.run_id)
+                run_store.submit_stop(self.engine, run.run_id)
                 driver.stop()
             elif run is None and self.others[name].alive:  # found running
                 self.drivers[name], self.others[name] = self.others[name], driver
-                store.adopt(self.engine, group, None, self.drivers[name].reference)
+                run_store.adopt(self.engine, group, None, self.drivers[name].reference)
             elif run is None and group.desired != "stopped" and name not in driving:
-                run_id = store.begin_run(self.engine, name)
+                run_id = run_store.begin_run(self.engine, name)
                 driver.start(run_id)
-                store.record_process(self.engine, run_id or 0, driver.reference)
+                run_store.record_process(self.engine, run_id or 0, driver.reference)
 
     @property
     def store_now(self) -> float:

@@ -20,13 +20,13 @@ from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
-from pipeline.store import groups, onboarding, sources, stream_control
+from pipeline.store import onboarding, sources, stream_control
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, begin_step, change, end_step, list_operations, submit
-from pipeline.store.processes import drivers
+from pipeline.store.processes import drivers, runs
 from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.tables.repair_world import Event, broken, make_world
@@ -56,9 +56,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onboarding.write_sketch(engine, sketch.dumps())
     failed = stream_control.StreamControl(failures=2, failure_class="poison", evidence=HOSTILE, failed_at=1.0)
     stream_control.record_failures(engine, {KEY: failed})
-    run = groups.begin_run(engine, "a")
+    run = runs.begin_run(engine, "a")
     assert run is not None
-    groups.end_run(engine, run, HOSTILE, died=True)
+    runs.end_run(engine, run, HOSTILE, died=True)
     waits = submit(engine, Intent("pause", (f"game:{KEY}",), HOSTILE, HOSTILE))
     step = begin_step(engine, waits, "pause", HOSTILE)
     end_step(engine, waits, step, "failed", HOSTILE)

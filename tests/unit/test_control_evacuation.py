@@ -31,10 +31,11 @@ from pipeline.store.database.tables import group_runs
 from pipeline.store.database.tables import groups as groups_table
 from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import assigned, record_seen, register_group
-from pipeline.store.groups import Group, begin_run, create, end_run, read_groups, reset_restart_budget
+from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.liveness import read_drivers
+from pipeline.store.processes.runs import begin_run, end_run, reset_restart_budget
 from pipeline.store.reports import keep_waiting, waiting_in
 from tests.unit.condition_world import DIED_AT, NOW, GroupCase, begun, driver, lease, lives, look, tries
 from tests.unit.test_control_drains import heartbeats

@@ -19,10 +19,11 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
-from pipeline.store.groups import Group, adopt, create, ended_runs, open_runs
+from pipeline.store.groups import Group, create
 from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Process
+from pipeline.store.processes.runs import adopt, ended_runs, open_runs
 from tests.unit.leases_world import StoreClock
 
 

@@ -21,23 +21,12 @@ from pipeline.store import audit
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import operation_steps
 from pipeline.store.games import assigned, record_seen
-from pipeline.store.groups import (
-    Group,
-    adopt,
-    begin_run,
-    change,
-    create,
-    end_run,
-    ended_runs,
-    open_runs,
-    read_groups,
-    record_process,
-    submit_stop,
-)
+from pipeline.store.groups import Group, change, create, read_groups
 from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from pipeline.store.operations import change as begun
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, Process
+from pipeline.store.processes.runs import adopt, begin_run, end_run, ended_runs, open_runs, record_process, submit_stop
 from tests.unit.leases_world import StoreClock
 
 LOCAL = Group("a", backend="local")

@@ -17,8 +17,9 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState
-from pipeline.store.groups import Group, begin_run, create, end_run, read_groups
+from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation, change, open_by_target, operation, submit
+from pipeline.store.processes.runs import begin_run, end_run
 from tests.unit.leases_world import SECONDS
 from tests.unit.test_control_moves import ALIVE, Drivers
 

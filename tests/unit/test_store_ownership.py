@@ -15,9 +15,9 @@ from pipeline.store.database import migrate
 from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
 from pipeline.store.database.tables import groups
 from pipeline.store.games import register_group
-from pipeline.store.groups import begin_run
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
+from pipeline.store.processes.runs import begin_run
 from pipeline.store.writers import lock
 from tests.postgres import Postgres
 

@@ -28,9 +28,9 @@ from pipeline.settings import Paths, load
 from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs
-from pipeline.store.groups import begin_run, end_run, submit_stop
 from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import bronze_readers, start_driver
+from pipeline.store.processes.runs import begin_run, end_run, submit_stop
 from pipeline.store.reports import write_backlog
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported

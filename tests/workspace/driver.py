@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from pipeline.store.groups import is_wanted
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
+from pipeline.store.processes.runs import is_wanted
 
 _BEAT_SECONDS = 0.05
 

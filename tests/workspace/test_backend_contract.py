@@ -23,7 +23,9 @@ from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs
-from pipeline.store.groups import Group, create, open_runs
+from pipeline.store.groups import Group, create
+from pipeline.store.processes import runs as run_store
+from pipeline.store.processes.runs import open_runs
 from pipeline.workspace.client import open_workspace
 from tests.workspace.fixtures import client
 from tests.workspace.running import StandIn
@@ -71,9 +73,9 @@ class World:
 
     def begin(self, backend: Backend) -> tuple[int, str]:
         """Start a driver as the supervisor does; return the run's id and its reference."""
-        run_id = store.begin_run(self.engine, "a", "group", self.kind)
+        run_id = run_store.begin_run(self.engine, "a", "group", self.kind)
         assert run_id is not None
-        return run_id, backend.start(self.group, run_id, store.token_of(self.engine, run_id) or "")
+        return run_id, backend.start(self.group, run_id, run_store.token_of(self.engine, run_id) or "")
 
     def tick_until(self, seen: Callable[[], object], supervisor: Supervisor | None = None) -> None:
         """Let a supervisor act until something is so; the test's time limit ends it where that never is."""
@@ -82,7 +84,7 @@ class World:
             time.sleep(0.05)
 
     def is_reported(self) -> bool:
-        driving = store.active_drivers(self.engine).get("a")
+        driving = run_store.active_drivers(self.engine).get("a")
         return driving is not None and driving.state == "running"
 
     def pid(self) -> int:
@@ -134,9 +136,9 @@ def test_a_backend_starts_ends_and_tells(world: World) -> None:
     run_id, reference = world.begin(backend)
     reported(world)
     assert alive(backend, reference)
-    driving = store.active_drivers(world.engine)["a"]
+    driving = run_store.active_drivers(world.engine)["a"]
     assert driving.run_id == run_id, "its driver has the run's id in its lease"
-    store.submit_stop(world.engine, run_id)
+    run_store.submit_stop(world.engine, run_id)
     backend.stop(reference)
     assert ending(backend, reference) == ENDINGS[world.kind][0]
     backend.stop(reference)
@@ -150,7 +152,7 @@ def test_a_backend_kills_what_does_not_listen(world: World) -> None:
     backend = world.backend()
     run_id, reference = world.begin(backend)
     reported(world)
-    store.submit_stop(world.engine, run_id)
+    run_store.submit_stop(world.engine, run_id)
     backend.stop(reference)
     backend.kill(reference)
     assert ENDINGS[world.kind][1] in ending(backend, reference)
@@ -185,8 +187,8 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     world.tick_until(world.is_reported)
     first = world.pid()
     os.kill(first, signal.SIGKILL)
-    world.tick_until(lambda: store.ended_runs(world.engine, 0))
-    assert store.ended_runs(world.engine, 0)["a"][0].died
+    world.tick_until(lambda: run_store.ended_runs(world.engine, 0))
+    assert run_store.ended_runs(world.engine, 0)["a"][0].died
     world.let_rest()
     world.tick_until(lambda: world.is_reported() and world.pid() != first)
 
@@ -209,7 +211,7 @@ def test_a_group_that_is_set_to_stop_ends_in_order(world: World) -> None:
     group = store.read_groups(world.engine)["a"]
     store.change(world.engine, group, Group("a", world.kind, "stopped", version=group.version), "ann", "")
     world.tick_until(lambda: not open_runs(world.engine))
-    ended = store.ended_runs(world.engine, 0)["a"][0]
+    ended = run_store.ended_runs(world.engine, 0)["a"][0]
     assert (ended.died, ended.exit_message) == (False, ENDINGS[world.kind][0])
 
 
@@ -249,13 +251,13 @@ def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -
     create(world.engine, world.group, "ann", "")
     world.tick_until(world.is_reported)
     run = open_runs(world.engine)["a"]
-    store.submit_stop(world.engine, run.run_id)
+    run_store.submit_stop(world.engine, run.run_id)
     assert [action.what for action in world.supervisor.tick()] == ["stop"]
     with world.engine.begin() as connection:
         connection.execute(update(group_runs).values(stop_requested_at=group_runs.c.stop_requested_at - 301))
     assert [action.what for action in world.supervisor.tick()] == ["kill"]
     world.tick_until(lambda: open_runs(world.engine).get("a", run).run_id != run.run_id)
-    ended = store.ended_runs(world.engine, 0)["a"][0]
+    ended = run_store.ended_runs(world.engine, 0)["a"][0]
     assert (ended.died, ENDINGS[world.kind][1] in str(ended.exit_message)) == (False, True)
 
 
@@ -263,7 +265,7 @@ def test_a_start_that_comes_to_nothing_rests(world: World) -> None:
     """A driver that cannot start costs one attempt and a pause, and how it ended is kept."""
     world.mode("dies")
     create(world.engine, world.group, "ann", "")
-    world.tick_until(lambda: store.ended_runs(world.engine, 0))
+    world.tick_until(lambda: run_store.ended_runs(world.engine, 0))
     (wait,) = world.supervisor.tick()
     assert wait.what == "wait"
     assert wait.about.startswith("it died: ")
@@ -305,7 +307,7 @@ def test_a_group_without_a_job_says_how_to_make_it(world: World) -> None:
     create(world.engine, Group("b", "databricks"), "ann", "")
     create(world.engine, world.group, "ann", "")
     world.tick_until(world.is_reported)
-    assert "`turnout fleet apply`" in str(store.ended_runs(world.engine, 0)["b"][0].exit_message)
+    assert "`turnout fleet apply`" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
 
 
 @pytest.mark.parametrize("world", ["databricks"], indirect=True)
@@ -317,5 +319,5 @@ def test_a_job_of_somebody_else_is_never_started(world: World, tags: dict[str, s
     other = client(world.workspace).jobs.create(name=name, tags=tags, tasks=[Task("t", python_wheel_task=wheel)])
     create(world.engine, Group("b", "databricks"), "ann", "")
     world.supervisor.tick()
-    assert "has no job" in str(store.ended_runs(world.engine, 0)["b"][0].exit_message)
+    assert "has no job" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
     assert list(client(world.workspace).jobs.list_runs(job_id=other.job_id)) == []

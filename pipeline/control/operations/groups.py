@@ -28,16 +28,9 @@ from pipeline.health.liveness import RUNS
 from pipeline.lists import join_limited
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
-from pipeline.store.groups import (
-    Group,
-    active_drivers,
-    open_runs,
-    read_groups,
-    reset_restart_budget,
-    set_desired_state,
-    submit_stop,
-)
+from pipeline.store.groups import Group, read_groups, set_desired_state
 from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.processes.runs import active_drivers, open_runs, reset_restart_budget, submit_stop
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened

@@ -6,7 +6,7 @@ from typing import Protocol
 from sqlalchemy import Engine
 
 from pipeline.settings import Maintenance
-from pipeline.store.groups import open_runs
+from pipeline.store.processes.runs import open_runs
 
 
 class Duty(Protocol):

@@ -15,8 +15,8 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local
 from pipeline.health.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.liveness import ProcessRun
-from pipeline.store.groups import RELEASED
 from pipeline.store.processes.liveness import Run
+from pipeline.store.processes.runs import RELEASED
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0

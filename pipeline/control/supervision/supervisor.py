@@ -29,10 +29,12 @@ from pipeline.health.condition import (
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, heartbeat_limit
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.groups import Group, GroupDriver
+from pipeline.store.groups import Group
 from pipeline.store.operations import submit
+from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.leases import expire_dead
 from pipeline.store.processes.liveness import Run, read_drivers
+from pipeline.store.processes.runs import GroupDriver
 
 _log = logging.getLogger("turnout")
 _GAP_SECONDS = 30.0  # between two looks, after which watching begins again: others could not beat either
@@ -135,7 +137,7 @@ class Supervisor:
         if backend is None or run is None or run.reference is None or state is None:
             return
         if state.is_alive is False or (state.is_alive is None and state.by_lease):
-            store.end_run(self.engine, run.run_id, state.about, died=run.stop_requested_at is None)
+            run_store.end_run(self.engine, run.run_id, state.about, died=run.stop_requested_at is None)
         elif not is_within(run.stop_requested_at or now, backend.limits.stop_seconds, now):
             backend.kill(run.reference)
         else:
@@ -150,7 +152,7 @@ class Supervisor:
             active_games = None if group is None or not is_here else self.active_games(group.name)
             if action.reference is None and backend is not None and backend.starts_once:
                 self._cancel(duty, backend, run_id)
-            store.end_run(self.engine, run_id, action.about, died=action.died, active_games=active_games)
+            run_store.end_run(self.engine, run_id, action.about, died=action.died, active_games=active_games)
             if group is not None:
                 self._isolate(group, now)
         if backend is None:
@@ -160,20 +162,20 @@ class Supervisor:
         if action.what == "start":
             self._start(duty, backend, run_id)
         elif action.what == "adopt":
-            store.adopt(self.engine, duty, run_id, reference, backend.limits.start_seconds)
+            run_store.adopt(self.engine, duty, run_id, reference, backend.limits.start_seconds)
         elif action.what == "stop" and run_id is not None:
             self._stop(run_id, reference, backend)
         elif action.what == "kill" and run_id is not None:
             if action.died:
-                store.note_ending(self.engine, run_id, action.about)
+                run_store.note_ending(self.engine, run_id, action.about)
             backend.kill(reference)
 
     def _start(self, duty: Duty, backend: Backend, run_id: int | None) -> None:
         """Start a run, or once more the one whose start had no answer."""
         is_again = run_id is not None
         if run_id is None:
-            run_id = store.begin_run(self.engine, duty.name, duty.kind, duty.backend, backend.limits.start_seconds)
-        token = None if run_id is None else store.token_of(self.engine, run_id)
+            run_id = run_store.begin_run(self.engine, duty.name, duty.kind, duty.backend, backend.limits.start_seconds)
+        token = None if run_id is None else run_store.token_of(self.engine, run_id)
         if run_id is None or token is None:
             return  # another controller was first
         try:
@@ -181,21 +183,21 @@ class Supervisor:
         except Unclear:
             raise  # the run may have begun: the next try finds out
         except Transient as error:
-            store.end_run(self.engine, run_id, str(error), died=True)
+            run_store.end_run(self.engine, run_id, str(error), died=True)
             return
         except Exception as error:  # raised again, and the next start rests as after any death
-            store.end_run(self.engine, run_id, f"{type(error).__name__}: {error}", died=True)
+            run_store.end_run(self.engine, run_id, f"{type(error).__name__}: {error}", died=True)
             raise
-        store.record_process(self.engine, run_id, reference, begins_now=is_again)
+        run_store.record_process(self.engine, run_id, reference, begins_now=is_again)
 
     def _cancel(self, duty: Duty, backend: Backend, run_id: int) -> None:
         """End a run whose start had no answer and that is given up: the same start finds it."""
-        if (token := store.token_of(self.engine, run_id)) is not None:
+        if (token := run_store.token_of(self.engine, run_id)) is not None:
             backend.kill(backend.start(duty, run_id, token))
 
     def _isolate(self, group: Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
-        ended = store.ended_runs(self.engine, now - WINDOW_SECONDS)[group.name]
+        ended = run_store.ended_runs(self.engine, now - WINDOW_SECONDS)[group.name]
         intent = isolation.intent(
             group, ended, read_assignments(self.engine), list(store.read_groups(self.engine)), now
         )
@@ -207,7 +209,7 @@ class Supervisor:
             _log.warning("group %s: its suspects stay: %s", group.name, refused)
 
     def _stop(self, run_id: int, reference: str, backend: Backend) -> None:
-        store.submit_stop(self.engine, run_id)
+        run_store.submit_stop(self.engine, run_id)
         if run_id not in self._signalled:  # a second signal would not be more polite
             backend.stop(reference)
             self._signalled.add(run_id)
@@ -236,7 +238,7 @@ def observe(
     duties = [*(group for _, group in sorted(store.read_groups(engine).items())), *others]
     observed = []
     for kind in dict.fromkeys(duty.kind for duty in duties):
-        runs, driving = store.open_runs(engine, kind), store.active_drivers(engine, kind)
+        runs, driving = run_store.open_runs(engine, kind), run_store.active_drivers(engine, kind)
         states = _states(backends, list(runs.values()))
         for duty in duties:
             if duty.kind == kind:

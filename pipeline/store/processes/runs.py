@@ -1,0 +1,213 @@
+"""Runs: the processes that the controller started for groups and other duties, and how each has ended."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from sqlalchemy import ColumnElement, Engine, Select, insert, select, update
+
+from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.store.database.tables import drivers, group_runs, groups, leases
+from pipeline.store.processes.leases import Process, store_now
+from pipeline.store.processes.liveness import RUN_COLUMNS, Run
+
+RELEASED: Final = "turnout does not run it: the group has no backend"
+"""How a run ends that the controller lets go: its driver runs on, and is a person's."""
+
+
+class RunsAs(Protocol):
+    """What a run is of: a `Group`, or another duty."""
+
+    @property
+    def kind(self) -> str:
+        """Return `group` or `maintenance`."""
+
+    @property
+    def name(self) -> str:
+        """Return which one of its kind."""
+
+    @property
+    def backend(self) -> str:
+        """Return what starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDriver:
+    """Who holds a group's lease."""
+
+    process: Process
+    run_id: int | None  # the run that a controller started it for, or adopted it as; None: no controller knows it
+    since: float  # by the store's clock
+    state: str | None  # as this very process last reported; None: it has not reported yet
+
+
+def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
+    """Return who drives each group, or what else has this kind, under a lease that runs."""
+    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
+    process = (leases.c[name] for name in Process.__slots__)
+    query = (
+        select(leases.c.name, *process, leases.c.run_id, leases.c.since, drivers.c.state)
+        .select_from(leases.outerjoin(drivers, reported))
+        .where(leases.c.kind == kind, leases.c.expires_at > store_now())
+    )
+    with engine.connect() as connection:
+        return {name: GroupDriver(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
+
+
+def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
+    """Return the run of each group, or of what else has this kind, that has not ended."""
+    with engine.connect() as connection:
+        is_open = (group_runs.c.kind == kind) & group_runs.c.ended_at.is_(None)
+        rows = connection.execute(select(*RUN_COLUMNS).where(is_open).order_by(group_runs.c.run_id))
+        return {row.group_name: Run(*row) for row in rows}
+
+
+def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, list[Run]]:
+    """Return the runs of each group, or of what else has this kind, that ended after `since`, the newest first."""
+    has_ended = (group_runs.c.kind == kind) & (group_runs.c.ended_at > since)
+    query = select(*RUN_COLUMNS).where(has_ended).order_by(group_runs.c.run_id.desc())
+    runs_by_group: dict[str, list[Run]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            runs_by_group.setdefault(row.group_name, []).append(Run(*row))
+    return runs_by_group
+
+
+def begin_run(
+    engine: Engine,
+    name: str,
+    kind: str = "group",
+    backend: str = "local",
+    start_seconds: float = START_LIMIT_SECONDS,
+) -> int | None:
+    """Write that a run of a group, or another kind, begins, before it does; None where one is written already.
+
+    `start_seconds` is how long its driver may take until it reports.
+    """
+    return _begin_run(engine, name, kind, None, backend, start_seconds)
+
+
+def token_of(engine: Engine, run_id: int) -> str | None:
+    """Return the token of a run, which no other run of any store has; None where there is no such run."""
+    with engine.connect() as connection:
+        return connection.scalar(select(group_runs.c.token).where(group_runs.c.run_id == run_id))
+
+
+def adopt(
+    engine: Engine,
+    duty: RunsAs,
+    run_id: int | None,
+    reference: str,
+    start_seconds: float = START_LIMIT_SECONDS,
+) -> int | None:
+    """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
+
+    One that was released and is taken back goes on with its run, whose number it was started with.
+
+    Return the run's id; None where one of another process is open.
+    """
+    if run_id is not None:
+        record_process(engine, run_id, reference)
+        return run_id
+    if (again := _take_back(engine, duty, reference)) is not None:
+        return again
+    own = _begin_run(engine, duty.name, duty.kind, reference, duty.backend, start_seconds)
+    if own is None:
+        return None
+    with engine.begin() as connection:
+        for table in (leases, drivers):
+            is_its = (table.c.kind == duty.kind) & (table.c.name == duty.name) & table.c.run_id.is_(None)
+            connection.execute(update(table).where(is_its).values(run_id=own))
+    return own
+
+
+def _take_back(engine: Engine, duty: RunsAs, reference: str) -> int | None:
+    """Open the released run again that the lease names, and return its id; None where there is none."""
+    is_its = (leases.c.kind == duty.kind) & (leases.c.name == duty.name)
+    held = select(leases.c.run_id).where(is_its).scalar_subquery()
+    with engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == duty.name).values(name=duty.name))
+        if connection.scalar(_open_run(duty.kind, duty.name)) is not None:
+            return None
+        is_released = runs_of(duty.kind, duty.name) & (group_runs.c.exit_message == RELEASED)
+        values = {"ended_at": None, "exit_message": None, "reference": reference, "backend": duty.backend}
+        changed = update(group_runs).where(is_released, group_runs.c.run_id == held).values(values)
+        run_id: int | None = connection.scalar(changed.returning(group_runs.c.run_id))
+        return run_id
+
+
+def _open_run(kind: str, name: str) -> Select[tuple[int]]:
+    return select(group_runs.c.run_id).where(runs_of(kind, name), group_runs.c.ended_at.is_(None))
+
+
+def _begin_run(
+    engine: Engine, name: str, kind: str, reference: str | None, backend: str, start_seconds: float
+) -> int | None:
+    with engine.begin() as connection:
+        # The group's row is held first, so of two controllers the second sees what the first has written.
+        connection.execute(update(groups).where(groups.c.name == name).values(name=name))
+        if connection.scalar(_open_run(kind, name)) is not None:
+            return None
+        row = {
+            "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,
+            "start_seconds": start_seconds, "backend": backend, "token": secrets.token_hex(16),
+        }  # fmt: skip
+        run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
+        return run_id
+
+
+def record_process(engine: Engine, run_id: int, reference: str, *, begins_now: bool = False) -> None:
+    """Keep by what a backend finds the process of a run again; `begins_now` where earlier tries had no answer."""
+    values = {"started_at": store_now()} if begins_now else {}
+    _change_run(engine, run_id, reference=reference, **values)
+
+
+def submit_stop(engine: Engine, run_id: int) -> None:
+    """Record that the controller has asked a run to end."""
+    own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
+
+
+def is_wanted(engine: Engine, kind: str, name: str, run_id: int) -> bool:
+    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end.
+
+    A number alone may be another run's, where the store was restored from a copy.
+    """
+    goes_on = group_runs.c.ended_at.is_(None) | (group_runs.c.exit_message == RELEASED)
+    own_row = runs_of(kind, name) & (group_runs.c.run_id == run_id) & goes_on
+    query = select(group_runs.c.run_id).where(own_row, group_runs.c.stop_requested_at.is_(None))
+    with engine.connect() as connection:
+        return connection.scalar(query) is not None
+
+
+def note_ending(engine: Engine, run_id: int, why: str) -> None:
+    """Write why a run will end, before it is made to."""
+    _change_run(engine, run_id, exit_message=why)
+
+
+def end_run(
+    engine: Engine, run_id: int, exit_message: str, *, died: bool, active_games: Sequence[str] | None = None
+) -> None:
+    """Write how a run has ended, and which games it was at work on where it died of itself."""
+    games = None if active_games is None else json.dumps(list(active_games))
+    _change_run(engine, run_id, ended_at=store_now(), died=int(died), exit_message=exit_message, active_games=games)
+
+
+def reset_restart_budget(engine: Engine, name: str) -> None:
+    """Let the deaths of a group count no longer: a person has dealt with it."""
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(runs_of("group", name)).values(died=0))
+
+
+def runs_of(kind: str, name: str) -> ColumnElement[bool]:
+    """Return what picks the runs of a group, or of what else has this kind."""
+    return (group_runs.c.kind == kind) & (group_runs.c.group_name == name)
+
+
+def _change_run(engine: Engine, run_id: int, **values: Any) -> None:
+    own_row = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(own_row).values(values))
