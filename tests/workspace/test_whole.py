@@ -8,15 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import boto3
 import pytest
 import requests
 from databricks.sdk import WorkspaceClient
+from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
 from pipeline.actor import current_user
+from tests.browser.served import CHROMIUM, opened
+from tests.browser.test_steering import choose, take
 from tests.postgres import postgres_server
 from tests.storage.served import served
 from tests.workspace.fixtures import client
@@ -33,6 +38,8 @@ pytestmark = [
 
 _SECONDS: Final = 240.0
 _GAMES: Final = 6
+SOON: Final = 90_000
+"""Milliseconds in which a browser sees what a cluster of this machine has done."""
 
 
 class Deployment:
@@ -128,6 +135,15 @@ class Deployment:
                 return done.stdout
             assert time.monotonic() < deadline, f"{done.stdout}{done.stderr}{self.status()}\n{self.logs()}"
 
+    @contextmanager
+    def dashboard(self, playwright: Playwright) -> Iterator[Page]:
+        """Open the app in a browser as an admin who is signed in at the workspace."""
+        url = f"{self.admin.apps.get('turnout-dev').url}/?standin_user={self.workspace.admin_name}"
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        with opened(browser, url) as page:
+            yield page
+        browser.close()
+
     def active_runs(self) -> set[int]:
         """Return the ids of runs of drivers that have not ended."""
         return {int(each.run_id or 0) for each in self.admin.jobs.list_runs(active_only=True)}
@@ -151,12 +167,33 @@ def newer_checkout(folder: Path) -> Path:
     return folder
 
 
+def _move(page: Page, game: str) -> None:
+    """Move a game to the group b in the browser, and see that it is done."""
+    page.goto("/groups")
+    choose(page, "Games", game)
+    take(page, "To group", "b")
+    page.get_by_role("button", name="Preview the move").click()
+    page.get_by_label("Reason").fill("a test")
+    page.get_by_role("button", name="Submit move").click()
+    expect(page.get_by_text("✓ succeeded: Moved and seen: 1 in b.")).to_be_visible(timeout=SOON)
+
+
+def _grant(page: Page, key: str, reader: str) -> None:
+    """Let somebody read a game's table in the browser, and see it in the catalog."""
+    page.goto(f"/access?{urlencode({'view': 'change', 'do': 'give', 'of_games': key, 'to': reader})}")
+    page.get_by_label("Reason", exact=True).fill("a test", timeout=SOON)
+    page.get_by_role("button", name="Preview the change").click()
+    page.get_by_role("button", name="Submit grant").click(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: 1 gained read access")).to_be_visible(timeout=SOON)
+
+
 def put_settings(url: str) -> None:
     """Write the environment's settings beside its tables."""
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     text = (
         '[access]\ncatalog = "databricks"\ncatalog_name = "main"\nschema_name = "turnout_dev"\n'
         f'[access.identities]\n{current_user()} = "{ADMIN}"\n[maintenance]\nbackend = "databricks"\n'
+        f'[roles]\nmovers = ["{current_user()}", "{ADMIN}"]\naccess_admins = ["{current_user()}", "{ADMIN}"]\n'
     )
     boto3.client("s3").put_object(Bucket=bucket, Key=f"{prefix}/turnout.toml", Body=text.encode())
 
@@ -186,21 +223,36 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
     assert "OK" in deployed.verified()
 
     deployed.let_use_catalog(deployed.admin.apps.get("turnout-dev").service_principal_client_id or "")
-    page = requests.get(
+    answer = requests.get(
         deployed.admin.apps.get("turnout-dev").url or "",
         headers={"Authorization": f"Bearer {deployed.workspace.admin_token}"}, timeout=30,
     )  # fmt: skip
-    assert page.status_code == 200, "the dashboard is an app that runs"
+    assert answer.status_code == 200, "the dashboard is an app that runs"
 
-    names = [each["game_key"] for each in deployed.status()["games"]]
-    deployed.run("move", *names[:2], "--to", "b", "--reason", "a test")
-    deployed.events(1_000)
-    deployed.run("repair", "rebuild", names[0], "--reason", "a test")
-    assert "OK" in deployed.verified()
+    names = {each["game_key"]: each["game"] for each in deployed.status()["games"] if each["group"] == "main"}
+    first, second = list(names)[:2]
+    with sync_playwright() as playwright, deployed.dashboard(playwright) as page:
+        page.goto("/")
+        expect(page.get_by_role("heading", name=f"{_GAMES} streams healthy")).to_be_visible(timeout=SOON)
+        _move(page, names[first])
+        deployed.run("move", second, "--to", "b", "--reason", "a test")
+        deployed.events(1_000)
+        deployed.run("repair", "rebuild", first, "--reason", "a test")
+        assert "OK" in deployed.verified()
+        _grant(page, first, deployed.reader)
+    assert deployed.reader in deployed.run("grants", "why", first, deployed.reader)
 
-    deployed.run("grants", "apply", "--grant", names[0], "--principal", deployed.reader, "--reason", "a test")
-    assert deployed.reader in deployed.run("grants", "why", names[0], deployed.reader)
+    _drift(deployed)
+    _upgrade(deployed)
+    assert "postgres_projects.store" in deployed.fleet("uninstall", "--yes")
+    left = census(deployed.admin)
+    assert not left["jobs"]
+    assert not left["apps"]
+    assert "OK" in deployed.verified(), "the data stays whole"
 
+
+def _drift(deployed: Deployment) -> None:
+    """Change a job by hand, and set it back."""
     assert "nothing to do" in deployed.fleet("plan")
     job = next(iter(deployed.admin.jobs.list(name="turnout dev group main")))
     deployed.admin.api_client.do(
@@ -210,16 +262,14 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
     deployed.fleet("apply", "--yes")
     assert "nothing to do" in deployed.fleet("plan")
 
+
+def _upgrade(deployed: Deployment) -> None:
+    """Deploy a newer wheel, and see that the drivers start again and land what comes next."""
     runs = deployed.active_runs()
     said = deployed.fleet("apply", "--yes", "--bundle", str(newer_checkout(deployed.workspace.folder / "newer")))
-    assert "its run has to start again: its 4 streams stand still" in said
+    main = sum(each["group"] == "main" for each in deployed.status()["games"])
+    assert f"its run has to start again: its {main} streams stand still" in said
     deployed.until("the old runs go on", lambda _: not runs & deployed.active_runs())
     deployed.drivers_run("ingest", "controller", "main", "b")
     deployed.events(500)
     assert "OK" in deployed.verified(), "an upgrade loses nothing"
-    said = deployed.fleet("uninstall", "--yes")
-    assert "postgres_projects.store" in said
-    left = census(deployed.admin)
-    assert not left["jobs"]
-    assert not left["apps"]
-    assert "OK" in deployed.verified(), "the data stays whole"
