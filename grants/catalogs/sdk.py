@@ -4,8 +4,6 @@ Only `rest` imports this, when it first sends something: the SDK takes seconds t
 """
 
 import logging
-import re
-from typing import Final
 
 import requests
 from databricks.sdk import WorkspaceClient
@@ -19,9 +17,7 @@ from grants.catalog import CatalogUnavailable, Denied, NotFound, Unauthenticated
 from grants.catalogs.proven import ProvenAdapter
 from grants.catalogs.rate_limit import Clock
 from pipeline.errors import Refused, Transient
-
-_MAX_LETTERS: Final = 300  # of what a catalog says, as far as people see it
-_SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403
+from pipeline.workspace.client import said_by
 
 
 def client(
@@ -52,7 +48,7 @@ def client(
             clock=_Clock(clock),
         )
     except ValueError as error:  # a profile named by the environment that does not exist, and the like
-        raise Refused(f"The client of the catalog at {url} cannot be created: {_short(error)}.") from error
+        raise Refused(f"The client of the catalog at {url} cannot be created: {said_by(error)}.") from error
     api_client = WorkspaceClient(config=config).api_client
     session: requests.Session = api_client._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
     session.max_redirects = 0  # a request is answered where it was sent, or not at all
@@ -66,10 +62,10 @@ def client(
 def translate_error(url: str, error: Exception) -> Refused | Transient:
     """Return what an error on the way means to us."""
     if not isinstance(error, DatabricksError):
-        return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
+        return CatalogUnavailable(f"The catalog at {url} does not answer: {said_by(error)}.")
     if "unable to parse response" in str(error):  # no JSON: the server that answers does not know the path
         return CatalogUnavailable(f"The server at {url} is no catalog, or does not know this request.")
-    message = f"The catalog at {url} says: {_short(error)}."
+    message = f"The catalog at {url} says: {said_by(error)}."
     if isinstance(error, platform.Unauthenticated):
         return Unauthenticated(message.replace(" says: ", " says 401: ", 1))
     if isinstance(error, platform.PermissionDenied):
@@ -99,10 +95,3 @@ class _Config(Config):
 
     def _resolve_host_metadata(self) -> None:
         return
-
-
-def _short(error: Exception) -> str:
-    """Return an error's text for people: one line, without what the SDK adds."""
-    text = _SDK_NOTES.sub("", str(error))
-    text = "".join(letter if letter.isprintable() else " " for letter in text).strip()
-    return " ".join(text.split())[:_MAX_LETTERS].rstrip(".") or type(error).__name__

@@ -51,14 +51,12 @@ class Fleet:
             Refused: the bundle is wrong, something that an apply would need is not ours, or the workspace is full.
             Transient: the workspace does not answer.
         """
-        known = [each for each in self.resources if each.kind in self.kinds]
-        self._seen = self._read_all({each.address for each in known})
+        self._seen = self._read_all({each.address for each in self.resources})
         observed, resolved = {}, []
         for resource in in_order(self.resources):
-            if resource in known:
-                now = self._resolved(resource)
-                resolved.append(now)
-                observed[resource.address] = self._observe(now, self.journal.entries.get(resource.address))
+            now = self._resolved(resource)
+            resolved.append(now)
+            observed[resource.address] = self._observe(now, self.journal.entries.get(resource.address))
         self._seen = {}
         wanted = {each.address for each in resolved}
         observed |= {each: self._recorded(each) for each in self.journal.entries if each not in wanted}

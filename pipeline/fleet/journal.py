@@ -39,7 +39,6 @@ class Entry:
     label: str
     id: str | None = None  # None: it is being made, or was
     applied: Mapping[str, Any] | None = None  # the definition that it was last brought to
-    is_going: bool = False  # its removal has begun
 
 
 @dataclass(slots=True)
@@ -188,7 +187,6 @@ class Journal:
         entry.label = str(record["label"])
         entry.id = record["id"] or entry.id
         entry.applied = record["applied"] or entry.applied
-        entry.is_going = record["what"] == "delete"
 
 
 def _content(workspace: Workspace, path: str) -> dict[str, Any]:

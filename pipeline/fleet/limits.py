@@ -45,10 +45,4 @@ def _require(there: int, more: int, most: int, what: str, address: str) -> None:
 
 
 def _count(workspace: Workspace, path: str, field: str, query: dict[str, Any]) -> int:
-    count = 0
-    while True:
-        page = workspace.get(path, query)
-        count += len(page.get(field, []))
-        if not page.get("next_page_token"):
-            return count
-        query = {**query, "page_token": page["next_page_token"]}
+    return sum(1 for _ in workspace.listed(path, field, query))

@@ -5,7 +5,7 @@ The SDK is imported where something is first sent: that takes seconds.
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from pipeline.errors import Refused, Transient, Unclear
@@ -47,6 +47,15 @@ class Workspace:
             Transient: the workspace does not answer.
         """
         return self.send("GET", path, query=query)
+
+    def listed(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what all pages of a list have under `field`; a page is read when it is wanted, and raises as `get`."""
+        token: str | None = None
+        while True:
+            page = self.get(path, {**(query or {}), **({} if token is None else {"page_token": token})})
+            yield from page.get(field, [])
+            if not (token := page.get("next_page_token")):
+                return
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
@@ -90,7 +99,7 @@ def open_workspace(*, patience_seconds: int = 20, answer_seconds: int = _ANSWER_
         )
     except ValueError as error:
         raise Refused(
-            f"No workspace can be reached: {_short(error)}. Set DATABRICKS_HOST and DATABRICKS_TOKEN, or name a "
+            f"No workspace can be reached: {said_by(error)}. Set DATABRICKS_HOST and DATABRICKS_TOKEN, or name a "
             "profile with DATABRICKS_CONFIG_PROFILE."
         ) from error
     return Workspace(ApiClient(config), str(config.host))
@@ -101,7 +110,7 @@ def translate_error(address: str, error: Exception) -> Refused | Transient:
     from databricks.sdk.errors import platform
     from databricks.sdk.errors.base import DatabricksError
 
-    said = _short(error)
+    said = said_by(error)
     if not isinstance(error, DatabricksError):
         return Unclear(f"the workspace at {address} does not answer: {said}")
     if isinstance(error, platform.NotFound):
@@ -119,7 +128,7 @@ def translate_error(address: str, error: Exception) -> Refused | Transient:
     return Unclear(f"the workspace at {address} does not answer: {said}")
 
 
-def _short(error: Exception) -> str:
+def said_by(error: Exception) -> str:
     """Return an error's text for people: one line, without what the SDK adds, which names its settings."""
     text = _SDK_NOTES.sub("", str(error))
     text = "".join(letter if letter.isprintable() else " " for letter in text).strip()

@@ -61,17 +61,13 @@ def find_job(workspace: Workspace, name: str, environment: str) -> Job | None:
         Refused: we may not.
         Transient: the workspace does not answer.
     """
-    found: list[Job] = []
-    query: dict[str, Any] = {"name": name, "limit": _PAGE, "expand_tasks": "true"}
-    while True:
-        page = workspace.get("/api/2.2/jobs/list", query)
-        for each in page.get("jobs", []):
-            settings = each.get("settings", {})
-            if settings.get("name") == name and settings.get("tags", {}).get(ENVIRONMENT_TAG) == environment:
-                found.append(Job(int(each["job_id"]), name, _parameters(settings)))
-        if not page.get("next_page_token"):
-            return min(found, key=lambda job: job.job_id, default=None)
-        query["page_token"] = page["next_page_token"]
+    query = {"name": name, "limit": _PAGE, "expand_tasks": "true"}
+    found = []
+    for each in workspace.listed("/api/2.2/jobs/list", "jobs", query):
+        settings = each.get("settings", {})
+        if settings.get("name") == name and settings.get("tags", {}).get(ENVIRONMENT_TAG) == environment:
+            found.append(Job(int(each["job_id"]), name, _parameters(settings)))
+    return min(found, key=lambda job: job.job_id, default=None)
 
 
 def run_now(workspace: Workspace, job_id: int, token: str, parameters: Sequence[str]) -> int:

@@ -77,7 +77,8 @@ class Target:
         bundle, wanted = self.bundle(groups)
         workspace = open_workspace(patience_seconds=3)
         scope = Scope(workspace, bundle.environment, bundle.root_path)
-        return Fleet(scope, KINDS, wanted, Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment))
+        kept = [each for each in wanted if each.kind in KINDS]
+        return Fleet(scope, KINDS, kept, Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment))
 
     def apply(self, groups: Sequence[str] = (), done: Callable[[Step], None] = lambda _: None) -> list[Step]:
         """Plan and apply; a person puts the secrets once their scope is there."""

@@ -6,23 +6,11 @@ from typing import Protocol
 from sqlalchemy import Engine
 
 from pipeline.settings import Maintenance
-from pipeline.store.processes.runs import open_runs
+from pipeline.store.processes.runs import RunsAs, open_runs
 
 
-class Duty(Protocol):
+class Duty(RunsAs, Protocol):
     """One thing that a backend can run; a `Group` is one. No two have the same kind and name."""
-
-    @property
-    def kind(self) -> str:
-        """Return `group` or `maintenance`: of its lease, its heartbeats and its runs."""
-
-    @property
-    def name(self) -> str:
-        """Return which one of its kind."""
-
-    @property
-    def backend(self) -> str:
-        """Return who starts it; `none`: not turnout."""
 
     @property
     def desired(self) -> str:

@@ -94,14 +94,8 @@ class Alerts:
 
     def _named(self, scope: Scope, definition: Mapping[str, Any]) -> list[Found]:
         """Return the alerts of an exact name, the oldest first."""
-        query: dict[str, Any] = {"page_size": 100}
-        rows: list[Mapping[str, Any]] = []
-        while True:
-            page = scope.workspace.get(_ALERTS, query)
-            rows += [each for each in page.get("alerts", []) if each.get("display_name") == self.label(definition)]
-            if not page.get("next_page_token"):
-                break
-            query["page_token"] = page["next_page_token"]
+        alerts = scope.workspace.listed(_ALERTS, "alerts", {"page_size": 100})
+        rows = [each for each in alerts if each.get("display_name") == self.label(definition)]
         rows.sort(key=lambda each: (str(each.get("create_time")), str(each["id"])))
         return [Found(str(each["id"]), carries(each.get("custom_description"), scope.environment)) for each in rows]
 
@@ -137,15 +131,10 @@ class Dashboards:
                 return Found(str(node["resource_id"]), path.startswith(f"{scope.folder}/"))
         except Absent:
             pass
-        query: dict[str, Any] = {"page_size": 100}
-        while True:
-            page = scope.workspace.get(_DASHBOARDS, query)
-            for each in page.get("dashboards", []):
-                if _same_path(each.get("path"), path):
-                    return Found(str(each["dashboard_id"]), path.startswith(f"{scope.folder}/"))
-            if not page.get("next_page_token"):
-                return None
-            query["page_token"] = page["next_page_token"]
+        for each in scope.workspace.listed(_DASHBOARDS, "dashboards", {"page_size": 100}):
+            if _same_path(each.get("path"), path):
+                return Found(str(each["dashboard_id"]), path.startswith(f"{scope.folder}/"))
+        return None
 
     def read(self, scope: Scope, id: str) -> State | None:  # noqa: A002
         """See `Kind`: one in the trash is gone. Changes of the draft count, and a draft that nobody published."""

@@ -29,14 +29,8 @@ def read_grants(workspace: Workspace, thing: str) -> list[dict[str, str]]:
 
     Unity Catalog lists what a deleted principal held under an empty name, which nobody can revoke from.
     """
-    query: dict[str, Any] = {"max_results": 0}
-    found: list[Mapping[str, Any]] = []
-    while True:
-        page = workspace.get(f"{_API}/{thing}", query)
-        found += [each for each in page.get("privilege_assignments", []) if each.get("principal")]
-        if not page.get("next_page_token"):
-            return flat(found)
-        query["page_token"] = page["next_page_token"]
+    found = workspace.listed(f"{_API}/{thing}", "privilege_assignments", {"max_results": 0})
+    return flat([each for each in found if each.get("principal")])
 
 
 def bring_grants(

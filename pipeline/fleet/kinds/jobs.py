@@ -133,7 +133,7 @@ def _settings(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 def marked_jobs(scope: Scope) -> dict[str, str]:
     """Return the names of all jobs with the environment's tag, by their ids."""
-    jobs = _listed(scope, {"limit": 100})
+    jobs = scope.workspace.listed("/api/2.2/jobs/list", "jobs", {"limit": 100})
     return {
         str(each["job_id"]): str(each["settings"].get("name", ""))
         for each in jobs
@@ -142,18 +142,8 @@ def marked_jobs(scope: Scope) -> dict[str, str]:
 
 
 def _named(scope: Scope, name: str) -> list[dict[str, Any]]:
-    jobs = _listed(scope, {"name": name, "limit": 100})
+    jobs = scope.workspace.listed("/api/2.2/jobs/list", "jobs", {"name": name, "limit": 100})
     return [each for each in jobs if each.get("settings", {}).get("name") == name]
-
-
-def _listed(scope: Scope, query: dict[str, Any]) -> list[dict[str, Any]]:
-    jobs: list[dict[str, Any]] = []
-    while True:
-        page = scope.workspace.get("/api/2.2/jobs/list", query)
-        jobs += page.get("jobs", [])
-        if not page.get("next_page_token"):
-            return jobs
-        query = {**query, "page_token": page["next_page_token"]}
 
 
 def _whole(scope: Scope, job_id: int) -> dict[str, Any]:

@@ -137,17 +137,12 @@ def _apps_of(scope: Scope, name: str) -> set[str]:
 
     Either is enough: an app that a person has changed must not lose its secrets before it is set back.
     """
-    query: dict[str, Any] = {}
     found: set[str] = set()
-    while True:
-        page = scope.workspace.get("/api/2.0/apps", query)
-        for app in page.get("apps", []):
-            scopes = {each.get("secret", {}).get("scope") for each in app.get("resources", [])}
-            if name in scopes or carries(app.get("description"), scope.environment):
-                found.add(str(app.get("service_principal_client_id")))
-        if not page.get("next_page_token"):
-            return found
-        query["page_token"] = page["next_page_token"]
+    for app in scope.workspace.listed("/api/2.0/apps", "apps"):
+        scopes = {each.get("secret", {}).get("scope") for each in app.get("resources", [])}
+        if name in scopes or carries(app.get("description"), scope.environment):
+            found.add(str(app.get("service_principal_client_id")))
+    return found
 
 
 def _me(scope: Scope) -> str:

@@ -22,7 +22,7 @@ class RunsAs(Protocol):
 
     @property
     def kind(self) -> str:
-        """Return `group` or `maintenance`."""
+        """Return `group` or `maintenance`: of its lease, its heartbeats and its runs."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class RunsAs(Protocol):
 
     @property
     def backend(self) -> str:
-        """Return what starts it."""
+        """Return what starts it; `none`: not turnout."""
 
 
 @dataclass(frozen=True, slots=True)
