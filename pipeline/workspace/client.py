@@ -49,7 +49,12 @@ class Workspace:
         return self.send("GET", path, query=query)
 
     def listed(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield what all pages of a list have under `field`; a page is read when it is wanted, and raises as `get`."""
+        """Yield what all pages of a list have under `field`, page by page.
+
+        Raises:
+            Refused: as `get`, at the first page or at a later one.
+            Transient: likewise.
+        """
         token: str | None = None
         while True:
             page = self.get(path, {**(query or {}), **({} if token is None else {"page_token": token})})
