@@ -161,6 +161,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     _is_inert(page)
 
 
+@pytest.mark.long
 def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -> None:
     """Of a bulk of 50, three whom the catalog refuses fail on their own, on top, with why; the others are done."""
     open_change(page, "give", ["Shogi"], MANY)
@@ -200,6 +201,7 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     assert reported == ["begun", "ended"]
 
 
+@pytest.mark.long
 def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catalogued) -> None:
     """A cell fills in why beside it, and stays chosen; a view that is chosen stays, before it and after it."""
     del world

@@ -192,6 +192,7 @@ def test_missing_topic_is_refused(broker: Broker) -> None:
         write_kafka(broker.address, "typo", iter([]))
 
 
+@pytest.mark.long
 def test_restart_keeps_messages(tmp_path: Path) -> None:
     """Acknowledged records survive a kill, at the same address; a clean stop ends the broker."""
     folder = tmp_path / "naïve, folder = 100%"

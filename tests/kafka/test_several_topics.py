@@ -126,6 +126,7 @@ def test_another_set_of_topics_goes_on_behind_what_is_in_bronze(stage: Stage) ->
     stage.require(a=5, b=4, c=2)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G4", "G16")
 def test_topics_that_come_and_what_each_has_lost_are_known_by_topic(stage: Stage) -> None:
     """Laws L1 and L5: a topic that appears is read from its beginning, and a gap names its topic and both ends."""

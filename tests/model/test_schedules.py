@@ -22,7 +22,7 @@ from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
 
-SCHEDULES: Final = int(os.environ.get("SCHEDULES", "1000"))
+SCHEDULES: Final = int(os.environ.get("SCHEDULES", "500"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 ROOT: Final = Path(__file__).parents[2]
@@ -188,6 +188,7 @@ def test_what_was_split_once_is_not_taken_for_what_other_answers_of_a_registry_m
     assert len(known) == 6
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_failing_schedule_is_the_same_again_and_gets_shorter() -> None:
     """A seed is one order, in whichever process; the shortest that fails alike is what a person reads."""

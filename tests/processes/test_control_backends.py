@@ -273,6 +273,7 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     assert run_store.begin_run(world.engine, "a") is None
 
 
+@pytest.mark.long
 @pytest.mark.proves("D14", "G94")
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     """D14: those in hand at two deaths are halved between the group and new ones until the killer is alone."""

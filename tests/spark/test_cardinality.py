@@ -112,6 +112,7 @@ def _memory(world: Any) -> dict[str, int]:
     return {"python": resident, "jvm": runtime.totalMemory() - runtime.freeMemory()}
 
 
+@pytest.mark.long
 @pytest.mark.proves("G85")
 def test_a_flood_of_names_costs_nothing_that_grows(world: Any) -> None:
     """G10, C8, C9: 20,000 names cost no table, no series, no memory; a registered game among them loses nothing."""
@@ -203,6 +204,7 @@ def test_the_second_name_of_a_key_never_reaches_the_first_ones_table(world: Any)
     assert world.verify().complete
 
 
+@pytest.mark.long
 @pytest.mark.proves("G87")
 def test_a_repeated_batch_judges_names_as_its_first_attempt_did(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """L5: a name that is approved between the two attempts of a batch is refused in both, and routed from the next.

@@ -88,6 +88,7 @@ def test_a27_a_second_driver_is_refused_before_it_starts_anything(
     assert not (tmp_path / "env" / "targets").exists(), "it began to tell of itself"
 
 
+@pytest.mark.long
 @pytest.mark.proves("G90")
 def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine, tmp_path: Path) -> None:
     """Group a: taken over after a stop too long; each other driver ends, and leaves the heir alone."""

@@ -35,6 +35,7 @@ def seqs_of(frame: Any) -> list[int]:
     return sorted(row["_seq"] for row in frame.select("_seq").collect())
 
 
+@pytest.mark.long
 @pytest.mark.proves("G147")
 def test_spark_and_turnout_go_on_from_each_others_checkpoints(world: Any) -> None:
     """Law L3: rows and cursor outlive any order of checkpoints, with nothing of the log before the last one."""
@@ -66,6 +67,7 @@ def test_spark_and_turnout_go_on_from_each_others_checkpoints(world: Any) -> Non
     assert DeltaTable(path).transaction_version(APP) == 32
 
 
+@pytest.mark.long
 @pytest.mark.proves("G144")
 def test_a_streaming_reader_and_time_travel_go_on_while_the_log_is_cut_behind_them(world: Any) -> None:
     """A table is readable at every moment: cutting takes only what is behind the window, from below."""

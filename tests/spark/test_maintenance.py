@@ -89,6 +89,7 @@ def test_verify_and_spark_say_the_same_before_and_after_a_round(world: Any) -> N
     group.stop()
 
 
+@pytest.mark.long
 @pytest.mark.proves("A21", "G143")
 def test_a21_a_reader_behind_the_log_fails_loudly(world: Any) -> None:
     """Fault A21: a reader that slept past log retention stops with an error; it never skips what it missed."""

@@ -156,6 +156,7 @@ def test_the_checkpoint_alone_tells_of_lost_batches(world: World) -> None:
     require_complete(world, 200)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G26")
 def test_bronze_from_before_an_adoption_is_read_again_from_there(world: World) -> None:
     """Law L1: what was read by the generation before the last is read again, too, when bronze has lost it."""
@@ -173,6 +174,7 @@ def test_bronze_from_before_an_adoption_is_read_again_from_there(world: World) -
     require_complete(world, 500)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G26")
 def test_an_adoption_of_an_older_bronze_can_be_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: killed between any two steps and run again, adoption records the loss once and nothing is missing."""

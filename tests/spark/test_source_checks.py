@@ -310,7 +310,14 @@ def test_bronze_made_anew_is_refused(world: Any) -> None:
             attempt()
 
 
-@pytest.mark.parametrize("damage", ["commit emptied", "commits gone", "metadata gone", "last offsets garbled"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "commit emptied",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("commits gone", "metadata gone")),
+        "last offsets garbled",
+    ],
+)
 @pytest.mark.proves("A13", "A14", "A15", "A16", "G18")
 def test_a_damaged_checkpoint_is_mended_where_nothing_can_go_wrong(world: Any, damage: str) -> None:
     """A13–A16: Spark takes up the mended checkpoint, and each row is in bronze once."""

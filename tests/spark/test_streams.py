@@ -124,6 +124,7 @@ def _deadly(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Rec
     yield from split(batches, job)
 
 
+@pytest.mark.long
 @pytest.mark.proves("D12", "G53")
 def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
     world: Any, monkeypatch: pytest.MonkeyPatch

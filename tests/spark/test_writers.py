@@ -412,6 +412,7 @@ def test_a_table_is_opened_in_a_thread_that_has_no_session(world: Any) -> None:
         assert pool.submit(open_alone).result() == 4
 
 
+@pytest.mark.long
 @pytest.mark.proves("G40")
 def test_a_whole_life_under_the_spark_writer(world: Any) -> None:
     """Law L10: passes, rebuild, replay, maintenance and verify know no difference, and `direct` goes on afterwards."""

@@ -18,6 +18,7 @@ _EVENTS = 300  # of each of three parts
 pytestmark = pytest.mark.timeout(600)  # a minute, most of it four starts of drivers
 
 
+@pytest.mark.long
 @pytest.mark.proves("G163")
 def test_a_kill_within_a_pass_and_a_move_lose_and_double_nothing_in_a_bucket(tmp_path: Path) -> None:
     """Laws L1 to L7 over a bucket: a pass that was cut off repeats, and moved games go on from their cursors.

@@ -663,16 +663,18 @@ def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:
             return answer
 
     resolution = Resolution(own, {"slow": Hanging(), "main": Quick()})
+    before = set(threading.enumerate())
     resolution.start(stop)
+    started = set(threading.enumerate()) - before
     resolution.note([CHESS._replace(registry="slow")])
     resolution.note([CHESS])
     assert done.wait(30)
     stop.set()
     hang.set()
     resolution.wake()
-    for thread in threading.enumerate():
-        if thread.name.startswith("registry-"):
-            thread.join(30)
+    for thread in started:
+        thread.join(30)
+        assert not thread.is_alive()
     assert len(world.schemas.of(CHESS.game_key)) == 1
     own.dispose()
 

@@ -77,6 +77,7 @@ def once_each(admin: WorkspaceClient) -> bool:
     return {count for each in census(admin).values() for count in each.values()} == {1}
 
 
+@pytest.mark.long
 def test_an_apply_that_is_killed_in_a_creation_goes_on(fresh: Target, admin: WorkspaceClient, tmp_path: Path) -> None:
     """An apply killed right after any kind of request is completed by the next, and makes nothing twice."""
     for each in REQUESTS:
@@ -116,6 +117,7 @@ def test_an_apply_leaves_nothing_to_do(target: Target, admin: WorkspaceClient) -
     assert once_each(admin)
 
 
+@pytest.mark.long
 def test_updates_that_are_killed_go_on(target: Target, admin: WorkspaceClient, tmp_path: Path) -> None:
     """A new build reaches every job and the app, however often its apply is killed."""
     target.content = "beef01"
@@ -195,6 +197,7 @@ def test_a_lost_answer_makes_nothing_twice(workspace: StandIn, target: Target, a
     assert once_each(admin)
 
 
+@pytest.mark.long
 def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) -> None:
     """Of two applies at the same time one ends with a sentence, and nothing is there twice."""
     for point in ("before_fleet_journal", "before_fleet_create", "after_fleet_create"):

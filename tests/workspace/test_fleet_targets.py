@@ -211,7 +211,7 @@ def wheel_of(target: Target) -> str:
     return f"{target.bundle()[0].root_path}/files/{target.content}/{target.built().wheel.name}"
 
 
-@pytest.mark.parametrize("applies", [1, 4])
+@pytest.mark.parametrize("applies", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("does", ["apply", "uninstall"])
 def test_a_plan_from_before_another_apply_does_nothing(
     target: Target, monkeypatch: pytest.MonkeyPatch, applies: int, does: str
@@ -233,6 +233,7 @@ def test_a_plan_from_before_another_apply_does_nothing(
     assert target.changes() == []
 
 
+@pytest.mark.long
 def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """An apply that stood still while others settled the journal finds its next number taken."""
     monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
@@ -276,6 +277,7 @@ def test_a_second_admin_takes_nothing_from_the_first(target: Target, admin: Work
     assert (target.workspace.admin_name, "AclPermission.MANAGE") in held
 
 
+@pytest.mark.long
 def test_a_second_admin_goes_on_where_the_first_was_killed(
     target: Target, admin: WorkspaceClient, bea: str, tmp_path: Path
 ) -> None:
@@ -336,6 +338,7 @@ def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: Workspace
     assert SENTINEL not in said
 
 
+@pytest.mark.long
 def test_copies_of_jobs_are_named_and_left(target: Target, admin: WorkspaceClient) -> None:
     """A job with our tag that the journal does not name is in what plans, drift and uninstall say, and is left."""
     target.apply()
