@@ -1,7 +1,8 @@
 """What a bundle must be before anything is sent: looked at without a workspace, all problems at once.
 
 `databricks bundle validate` needs a workspace, and neither it nor the JSON schema finds most of these. The types of
-requests are those of databricks-sdk: what its dataclasses do not keep is no field. See docs/plan.md, issue 38.
+requests are those of databricks-sdk: what its dataclasses do not keep is no field. See
+docs/decisions/0025-jobs-as-drivers.md.
 """
 
 import re
