@@ -75,7 +75,10 @@ def _take(thing: str, privilege: str) -> Change:
 
 def _reader_gone(admin: WorkspaceClient) -> object:
     items: Any = admin.api_client.do("GET", "/api/2.0/secrets/acls/list", query={"scope": "turnout-dev"})
-    principal = next(each["principal"] for each in items["items"] if each["permission"] == "READ")
+    of_app = admin.apps.get("turnout-dev").service_principal_client_id  # its right comes with a resource of the app
+    principal = next(
+        each["principal"] for each in items["items"] if each["permission"] == "READ" and each["principal"] != of_app
+    )
     body = {"scope": "turnout-dev", "principal": principal}
     return admin.api_client.do("POST", "/api/2.0/secrets/acls/delete", body=body)
 
