@@ -17,10 +17,8 @@ from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, 
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
-from pipeline.store.database.tables import drivers, leases
-from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.database.tables import leases
 from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
-from pipeline.store.processes.runs import active_drivers
 from tests.lakebase import store_url
 from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
 
@@ -214,17 +212,6 @@ def test_of_processes_elsewhere_nobody_claims_to_know(engine: Engine, place: str
 
 
 # ------------------------------------------------------------------------------------------------- held while it runs
-
-
-def test_a_driver_has_its_own_report_only(engine: Engine) -> None:
-    """A new driver does not run because an earlier one, of another machine and with its pid, said that it does."""
-    start_driver(engine, "group", "eu-1", None)
-    heartbeat(engine, "group", "eu-1", "running", 7)
-    Lease(engine, "group", "eu-1", SECONDS).acquire()
-    assert active_drivers(engine)["eu-1"].state == "running"
-    with engine.begin() as connection:
-        connection.execute(update(drivers).values(host="another-machine"))
-    assert active_drivers(engine)["eu-1"].state is None
 
 
 def test_a_lease_is_renewed_whatever_keeps_its_driver_busy(engine: Engine) -> None:

@@ -45,12 +45,7 @@ class GroupDriver:
 
 def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
     """Return who drives each group, or what else has this kind, under a lease that runs."""
-    reported = (
-        (drivers.c.kind == kind)
-        & (drivers.c.name == leases.c.name)
-        & (drivers.c.host == leases.c.host)  # machines of clusters have the same pids again
-        & (drivers.c.pid == leases.c.pid)
-    )
+    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
     query = (
         select(leases.c.name, *process, leases.c.run_id, leases.c.since, drivers.c.state)
