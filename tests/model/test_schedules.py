@@ -22,7 +22,7 @@ from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
 
-SCHEDULES: Final = int(os.environ.get("SCHEDULES", "500"))
+SCHEDULES: Final = int(os.environ.get("SCHEDULES", "1000"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 ROOT: Final = Path(__file__).parents[2]
