@@ -179,7 +179,7 @@ def _move(page: Page, game: str) -> None:
 
 
 def _grant(page: Page, key: str, reader: str) -> None:
-    """Let somebody read a game's table in the browser, and see it in the catalog."""
+    """Grant a reader a game's table in the browser, and see that it is done."""
     page.goto(f"/access?{urlencode({'view': 'change', 'do': 'give', 'of_games': key, 'to': reader})}")
     page.get_by_label("Reason", exact=True).fill("a test", timeout=SOON)
     page.get_by_role("button", name="Preview the change").click()
