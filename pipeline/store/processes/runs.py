@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from sqlalchemy import ColumnElement, Engine, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
 from pipeline.health.liveness import START_LIMIT_SECONDS
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
@@ -128,8 +128,7 @@ def _take_back(engine: Engine, duty: RunsAs, reference: str) -> int | None:
     is_its = (leases.c.kind == duty.kind) & (leases.c.name == duty.name)
     held = select(leases.c.run_id).where(is_its).scalar_subquery()
     with engine.begin() as connection:
-        connection.execute(update(groups).where(groups.c.name == duty.name).values(name=duty.name))
-        if connection.scalar(_open_run(duty.kind, duty.name)) is not None:
+        if not _may_begin(connection, duty.kind, duty.name):
             return None
         is_released = runs_of(duty.kind, duty.name) & (group_runs.c.exit_message == RELEASED)
         values = {"ended_at": None, "exit_message": None, "reference": reference, "backend": duty.backend}
@@ -138,17 +137,18 @@ def _take_back(engine: Engine, duty: RunsAs, reference: str) -> int | None:
         return run_id
 
 
-def _open_run(kind: str, name: str) -> Select[tuple[int]]:
-    return select(group_runs.c.run_id).where(runs_of(kind, name), group_runs.c.ended_at.is_(None))
+def _may_begin(connection: Connection, kind: str, name: str) -> bool:
+    """Return whether no run is open. The group's row is held first: of two controllers the second sees the first's."""
+    connection.execute(update(groups).where(groups.c.name == name).values(name=name))
+    is_open = runs_of(kind, name) & group_runs.c.ended_at.is_(None)
+    return connection.scalar(select(group_runs.c.run_id).where(is_open)) is None
 
 
 def _begin_run(
     engine: Engine, name: str, kind: str, reference: str | None, backend: str, start_seconds: float
 ) -> int | None:
     with engine.begin() as connection:
-        # The group's row is held first, so of two controllers the second sees what the first has written.
-        connection.execute(update(groups).where(groups.c.name == name).values(name=name))
-        if connection.scalar(_open_run(kind, name)) is not None:
+        if not _may_begin(connection, kind, name):
             return None
         row = {
             "kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0,
