@@ -16,8 +16,8 @@ from playwright.sync_api import Locator, Page, expect
 from pipeline.control.proposals import PlacementView
 from pipeline.names import game_key
 from pipeline.store.operations import list_operations, operation, submit
+from tests.browser.lists import enter
 from tests.browser.oncall_world import BOB, EVE, HUNG, LATE, WELL, OnCall
-from tests.browser.test_steering import settled
 from tests.tables.repair_world import CHESS
 
 MOST_CLICKS: Final = 5
@@ -59,14 +59,9 @@ class Hand:
 
     def choose(self, label: str, text: str) -> None:
         """Click into a list, type, and take with Enter what it offers first."""
-        field = self.page.get_by_role("combobox", name=label, exact=True)
-        expect(field).to_be_visible(timeout=SOON)
-        settled(self.page)
-        self.click(field)
-        self.page.keyboard.type(text)
+        enter(self.page, label, text)
+        self.clicks += 1
         self.texts += 1
-        expect(self.page.get_by_role("option").first).to_have_attribute("data-focused", "true", timeout=SOON)
-        self.page.keyboard.press("Enter")
 
     def see(self, text: str) -> None:
         expect(self.page.get_by_text(text).first).to_be_visible(timeout=SOON)

@@ -19,9 +19,9 @@ from pipeline.store.database.tables import entitlements
 from pipeline.store.operations import Operation, list_operations, submit
 from tests.browser.access_world import Catalogued, catalogued
 from tests.browser.drivers import steered
+from tests.browser.lists import SOON, settled
 from tests.browser.seed import HOSTILE
 from tests.browser.served import CHROMIUM, opened, served
-from tests.browser.test_steering import SOON, settled
 
 ANN, BOB, CLEO, DAN = (f"{name}@example.com" for name in ("ann", "bob", "cleo", "dan"))
 ODD = "<img src=x onerror=\"document.title='owned'\">"

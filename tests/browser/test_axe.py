@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 from pipeline.demo.breaking.channel import Active, offered
 from pipeline.names import game_key
 from pipeline.settings import Paths
+from tests.browser.lists import settled
 from tests.browser.oncall_world import BOB, LATE, OnCall
 from tests.browser.served import CHROMIUM, opened
-from tests.browser.test_steering import settled
 from tests.tables.repair_world import CHESS
 
 SOON: Final = 60_000

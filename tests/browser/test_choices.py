@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from pipeline.names import game_key
 from tests.browser.access_world import catalogued
+from tests.browser.lists import SOON, enter
 from tests.browser.served import CHROMIUM, opened, served
-from tests.browser.test_steering import settled
 from tests.unit.catalog_world import SCIM
 
-SOON = 30_000
 NAMES = ("A Chess", "Chess", "Chess Masters", "Chess960", "Cheap Guess", "Blitz/Chess", "Cheese dash", "Go")
 ACTIVE = ("anna", "bob@example.com.au", "etl-admin", "joann")
 INACTIVE = ("ann", "bob@example.com")
@@ -44,28 +43,11 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
         yield empty
 
 
-def choose(page: Page, label: str, typed: str) -> None:
-    """Type into a list, and press Enter; one that gets other choices while it is open closes: it is typed again."""
-    field, first = page.get_by_role("combobox", name=label, exact=True), page.get_by_role("option").first
-    expect(field).to_be_visible(timeout=SOON)
-    settled(page)
-    for _ in range(6):
-        field.fill("", timeout=SOON)
-        field.press_sequentially(typed, timeout=SOON)
-        try:
-            expect(first).to_have_attribute("data-focused", "true", timeout=SOON / 6)
-        except AssertionError:
-            page.keyboard.press("Escape")
-        else:
-            break
-    field.press("Enter")
-
-
 @pytest.mark.parametrize(("place", "name"), [("groups", "Chess"), ("repairs", "Go")])
 def test_an_exact_name_and_enter_choose_that_game(page: Page, place: str, name: str) -> None:
     """Of all games that a typed text fits, Enter takes the one with that very name, and no other with it."""
     page.goto(f"/{place}")
-    choose(page, "Games", name)
+    enter(page, "Games", name)
     page.wait_for_url(lambda url: "games=" in url, timeout=SOON)
     assert page.url.count("games=") == 1
     assert f"games={game_key(name)}" in page.url
@@ -75,7 +57,7 @@ def test_an_exact_name_and_enter_choose_that_game(page: Page, place: str, name: 
 def test_an_exact_name_and_enter_choose_that_principal(page: Page, typed: str, principal: str) -> None:
     """An exact name in whatever case, and Enter, take that principal, whatever its kind and state, no longer name."""
     page.goto("/access?view=change&do=take")
-    choose(page, "Principals", typed)
+    enter(page, "Principals", typed)
     page.wait_for_url(lambda url: "to=" in url, timeout=SOON)
     assert parse_qs(urlsplit(page.url).query)["to"] == [principal]
 
@@ -83,6 +65,6 @@ def test_an_exact_name_and_enter_choose_that_principal(page: Page, typed: str, p
 def test_an_exact_name_and_enter_ask_about_that_principal(page: Page) -> None:
     """The list that asks why somebody reads takes an exact name as the list of a change does."""
     page.goto("/access?view=why")
-    choose(page, "Principal", "etl")
+    enter(page, "Principal", "etl")
     page.wait_for_url(lambda url: "why_who=" in url, timeout=SOON)
     assert parse_qs(urlsplit(page.url).query)["why_who"] == ["etl"]

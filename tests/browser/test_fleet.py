@@ -7,12 +7,12 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pipeline.names import game_key
+from tests.browser.lists import SOON, enter
 from tests.browser.seed import fleet_of_forty, heartbeats, seed
 from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 HEADLINE = "3 of 40 streams failing, 1 lagging, 1 at risk"
-SOON = 30_000
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -108,9 +108,7 @@ def test_a_row_opens_its_game_in_place_and_back_leads_to_the_filtered_rows(page:
 def test_the_keyboard_alone_opens_a_game_of_the_table(page: Page) -> None:
     """Whoever uses no pointer types a name below the table and presses Enter; the game's page opens in place."""
     page.goto("/")
-    page.get_by_role("combobox", name="Open a game").press_sequentially("harbor quest", timeout=SOON)
-    expect(page.get_by_role("option").first).to_be_visible(timeout=SOON)
-    page.keyboard.press("Enter")
+    enter(page, "Open a game", "harbor quest")
     page.wait_for_url(lambda url: f"game={game_key('Harbor quest')}" in url, timeout=SOON)
 
 

@@ -9,11 +9,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from pipeline.names import game_key
 from tests.browser.game_world import failing_game
+from tests.browser.lists import SOON, enter
 from tests.browser.seed import heartbeats
 from tests.browser.served import opened, served
 from tests.tables.repair_world import CHESS
-
-SOON = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +52,6 @@ def test_links_lead_on_in_the_same_tab(page: Page) -> None:
     page.go_back()
     page.wait_for_url(lambda url: f"/game?game={CHESS.key}" in url)
     expect(page.get_by_role("button", name="Compare versions…")).to_be_visible(timeout=SOON)  # drawn to its end
-    page.get_by_role("combobox", name="Open a game").press_sequentially("harbor quest", timeout=SOON)
-    expect(page.get_by_role("option").first).to_be_visible(timeout=SOON)
-    page.keyboard.press("Enter")
+    enter(page, "Open a game", "harbor quest")
     expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=SOON)
     assert len(page.context.pages) == 1

@@ -15,9 +15,9 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
+from tests.browser.lists import settled
 from tests.browser.seed import HOSTILE
 from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
-from tests.browser.test_steering import settled
 from tests.unit.test_contracts_messages import bundle, define
 from tests.unit.test_store_catalogue import avro, register
 

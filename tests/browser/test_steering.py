@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from sqlalchemy import Engine
 
 from pipeline.names import game_key
@@ -19,10 +18,9 @@ from pipeline.store.operations import list_operations
 from pipeline.store.processes.runs import active_drivers
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.browser.drivers import steered
+from tests.browser.lists import SOON, choose, settled, take
 from tests.browser.seed import Seeded, fleet_of_forty, heartbeats, seed
 from tests.browser.served import CHROMIUM, opened, served
-
-SOON = 30_000
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -56,37 +54,10 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
         yield empty
 
 
-def choose(page: Page, box: str, name: str) -> None:
-    """Choose a game by its name, as a person does: type it, take the one that is offered."""
-    field = page.get_by_role("combobox", name=box)
-    field.fill(name, timeout=SOON)
-    page.get_by_role("option", name=f"{name} · {game_key(name)}").click(timeout=SOON)
-    field.press("Escape")
-
-
-def settled(page: Page) -> None:
-    """Wait until all of the page that a click has changed is drawn."""
-    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible(timeout=SOON)
-
-
 def dismiss(page: Page) -> None:
     """Close the drawer, behind which the page is inert."""
     page.get_by_role("dialog").get_by_role("button", name="Dismiss").click()
     expect(page.get_by_role("dialog")).to_have_count(0, timeout=SOON)
-
-
-def take(page: Page, box: str, name: str) -> None:
-    """Open a box and take what it offers; one that gets other choices while it is open closes, and is opened again."""
-    option = page.get_by_role("option", name=name, exact=True)
-    for _ in range(6):
-        page.get_by_role("combobox", name=box, exact=True).click(timeout=SOON)
-        try:
-            option.click(timeout=SOON / 6)
-        except PlaywrightTimeout:
-            page.keyboard.press("Escape")
-        else:
-            return
-    pytest.fail(f"{box} never offered {name}")
 
 
 def chosen_again(page: Page) -> None:

@@ -20,8 +20,8 @@ from databricks.sdk import WorkspaceClient
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
 from pipeline.actor import current_user
+from tests.browser.lists import choose, take
 from tests.browser.served import CHROMIUM, opened
-from tests.browser.test_steering import choose, take
 from tests.postgres import postgres_server
 from tests.storage.served import served
 from tests.workspace.fixtures import client
