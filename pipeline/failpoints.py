@@ -19,6 +19,7 @@ EFFECTS: Final = (
     "fleet_create",
     "fleet_update",
     "fleet_delete",
+    "fleet_restart",
     "fleet_journal",
     "make_folder",
     "write_data_file",

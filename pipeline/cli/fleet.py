@@ -140,7 +140,8 @@ def apply(
     """Bring the workspace to the bundle: create, update in place, restart, delete.
 
     Prints the plan and asks. Each change stands in the target's journal before it is made; a second apply goes on where
-    one was interrupted, and makes nothing twice. It never deletes or replaces what holds data.
+    one was interrupted, and makes nothing twice. It never deletes or replaces what holds data. Groups start again last,
+    a tenth of them at a time; exit code 2 if one does not run again within 25 minutes, and those after it go on.
     """
     opened = _opened(env_dir, target, variables, bundle)
     steps = opened.fleet.plan()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
@@ -14,22 +14,15 @@ from pipeline.fleet.kinds.jobs import active_runs, marked_jobs
 from pipeline.fleet.kinds.kind import Found, Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
-from pipeline.workspace.jobs import cancel_run
+from pipeline.fleet.restarts import Groups, Restarts, group_of
 
 _AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
 
 _AT_ONCE: Final = ("permissions", "tags", "timeout_seconds", "continuous", "schedule", "max_concurrent_runs")
 """Changes of a job that no run has to start again for."""
 
-
-class Groups(Protocol):
-    """The control store, as far as it says what a restart disturbs, and can ask for one."""
-
-    def disturbed(self, group: str) -> str:
-        """Return which streams of a group stand still while its driver starts, and how long, as a clause."""
-
-    def restart(self, group: str) -> bool:
-        """Ask a group's run to end in order, so that the controller starts another; False where nobody can be asked."""
+_WITH_RUNS: Final = frozenset({"nothing", "update", "adopt"})
+"""Steps of jobs that may have runs."""
 
 
 @dataclass(slots=True)
@@ -68,17 +61,20 @@ class Fleet:
         """Do what a plan says; `done` hears of each step after it. With `restart` runs that need it start again.
 
         Raises:
-            Refused: another apply has ended since the plan; or the workspace refuses a step, and those before are done.
+            Refused: another apply has ended since the plan; or the workspace refuses a step, and those before are
+                done; or a group does not run again, and those after it go on as before the change.
             Transient: it does not answer; apply again.
         """
         self.journal.require_newest()
         self.journal.settle()  # also after applies of which none ended in order
         for step in steps:
+            if step.restarts:
+                self._note_runs(step)
             self._do(step)
-            if restart and step.restarts and step.id is not None:
-                self._restart(step)
-            if step.is_change:
+            if step.is_change and step.what != "restart":
                 done(step)
+        if restart:
+            Restarts(self.scope, self.journal, self.groups, done).run([step for step in steps if step.restarts])
         self.journal.settle()
 
     def drift(self) -> list[Step]:
@@ -264,26 +260,26 @@ class Fleet:
         self.journal.write("deleted", step.address, step.label)
 
     def _with_restart(self, step: Step) -> Step:
-        """Say what has to start again for a step, and whom that disturbs."""
-        if not step.address.startswith("jobs.") or step.what not in {"update", "adopt"} or step.id is None:
+        """Say what has to start again for a step, or still for one of before, and whom that disturbs."""
+        if not step.address.startswith("jobs.") or step.what not in _WITH_RUNS or step.id is None:
             return step
-        if all(change.path.split(".")[0].split("[")[0] in _AT_ONCE for change in step.changes):
+        entry = self.journal.entries.get(step.address)
+        owed = () if entry is None else entry.runs
+        is_needed = any(change.path.split(".")[0].split("[")[0] not in _AT_ONCE for change in step.changes)
+        if not owed and not is_needed:
             return step
-        if not active_runs(self.scope, step.id):
+        if not any(is_needed or run in owed for run in active_runs(self.scope, step.id)):
             return step
-        group = _group_of(step)
+        group = group_of(step.address)
         whom = "" if group is None or self.groups is None else f": {self.groups.disturbed(group)}"
-        return replace(step, restarts=f"its run has to start again{whom}")
+        restarts = f"its run has to start again{whom}"
+        if step.what == "nothing":
+            return replace(step, what="restart", why="it runs as before its last change", restarts=restarts)
+        return replace(step, restarts=restarts)
 
-    def _restart(self, step: Step) -> None:
-        """End the runs of a job, so that what keeps them starts others: the platform, or the controller."""
-        group = _group_of(step)
-        if group is not None and self.groups is not None and self.groups.restart(group):
-            return
-        for run_id in active_runs(self.scope, step.id or ""):
-            cancel_run(self.scope.workspace, run_id)
-
-
-def _group_of(step: Step) -> str | None:
-    key = step.address.partition(".")[2]
-    return key.removeprefix("group_") if key.startswith("group_") else None
+    def _note_runs(self, step: Step) -> None:
+        """Write down which runs a change finds: an apply that is killed after it leaves them to the next one."""
+        entry = self.journal.entries.get(step.address)
+        runs = active_runs(self.scope, step.id or "")
+        if step.what != "restart" and (entry is None or not set(runs) <= set(entry.runs)):
+            self.journal.write("restart", step.address, step.label, step.id, runs=runs)

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
@@ -28,7 +28,7 @@ _OTHER: Final = (
     "Another `turnout fleet` works on this target, or has since the plan. Wait until it ends, then plan again."
 )
 
-What = Literal["create", "made", "applied", "delete", "deleted"]
+What = Literal["create", "made", "applied", "delete", "deleted", "restart", "restarted"]
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class Entry:
     label: str
     id: str | None = None  # None: it is being made, or was
     applied: Mapping[str, Any] | None = None  # the definition that it was last brought to
+    runs: Sequence[int] = ()  # of a job, from before a change that only a later run has
 
 
 @dataclass(slots=True)
@@ -93,6 +94,7 @@ class Journal:
         label: str,
         id: str | None = None,  # noqa: A002 - the word of the file
         applied: Mapping[str, Any] | None = None,
+        runs: Sequence[int] = (),
     ) -> None:
         """Write one line, which is kept once this returns.
 
@@ -100,7 +102,9 @@ class Journal:
             Refused: another apply has written meanwhile.
             Transient: the workspace does not answer.
         """
-        self._write({"what": what, "address": address, "label": label, "id": id, "applied": applied})
+        self._write(
+            {"what": what, "address": address, "label": label, "id": id, "applied": applied, "runs": list(runs)}
+        )
 
     def require_newest(self) -> None:
         """Look whether nobody has written since this was read, as while a person looked at a plan.
@@ -187,6 +191,8 @@ class Journal:
         entry.label = str(record["label"])
         entry.id = record["id"] or entry.id
         entry.applied = record["applied"] or entry.applied
+        if record["what"] in {"restart", "restarted"}:
+            entry.runs = record["runs"]
 
 
 def _content(workspace: Workspace, path: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, create, read_groups
+from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import open_runs, submit_stop
 from pipeline.workspace.client import open_workspace
 
@@ -72,7 +73,7 @@ class Opened:
 
 
 class StoredGroups:
-    """The groups of a control store; see `pipeline.fleet.apply.Groups`."""
+    """The groups of a control store; see `pipeline.fleet.restarts.Groups`."""
 
     def __init__(self, settings: Settings, paths: Paths, engine: Engine) -> None:
         """Read and ask in this store."""
@@ -104,13 +105,23 @@ class StoredGroups:
         games = sum(each.group == group for each in read_assignments(self._engine).values())
         return f"its {games} streams stand still until its cluster and driver have started, some minutes"
 
-    def restart(self, group: str) -> bool:
+    def restart(self, group: str) -> int | None:
         """See `Groups`."""
         run = open_runs(self._engine).get(group)
         if run is None or run.backend != "databricks":
-            return False
+            return None
         submit_stop(self._engine, run.run_id)
-        return True
+        return run.run_id
+
+    def runs_again(self, group: str, run_id: int) -> bool:
+        """See `Groups`."""
+        registered = read_groups(self._engine).get(group)
+        if registered is None or registered.desired == "stopped":
+            return open_runs(self._engine).get(group) is None
+        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
+        driver = facts.drivers.get(("group", group))
+        is_later = driver is not None and driver.run_id is not None and driver.run_id > run_id
+        return is_later and facts.judge("group", group).state == "running"
 
 
 def open_fleet(

@@ -18,7 +18,11 @@ from pipeline.lists import join_limited
 _LATE: Final = {"jobs": 1, "dashboards": 2, "alerts": 3}
 """Kinds after all others: a continuous job starts at once and looks for the store, and alerts for its rows."""
 
-What = Literal["create", "update", "adopt", "delete", "keep", "nothing"]
+_SIGNS: Final = {
+    "create": "+", "update": "~", "adopt": "=", "delete": "-", "keep": "!", "nothing": " ", "restart": "*",
+}  # fmt: skip
+
+What = Literal["create", "update", "adopt", "delete", "keep", "nothing", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Step:
         return self.what not in {"nothing", "keep"}
 
     def __str__(self) -> str:
-        sign = {"create": "+", "update": "~", "adopt": "=", "delete": "-", "keep": "!", "nothing": " "}[self.what]
+        sign = _SIGNS[self.what]
         why = f": {self.why}" if self.why else ""
         return f"{sign} {self.address} ({self.label}){why}{f'; {self.restarts}' if self.restarts else ''}"
 

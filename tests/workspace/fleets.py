@@ -92,7 +92,7 @@ class Target:
                 self.put_secrets()
             done(step)
 
-        fleet.apply(steps, after, restart=False)
+        fleet.apply(steps, after, restart=True)
         return [each for each in steps if each.is_change]
 
     def put_secrets(self) -> None:
@@ -101,8 +101,9 @@ class Target:
             admin.secrets.put_secret(f"turnout-{self.name}", key, string_value=SENTINEL)
 
     def changes(self) -> list[str]:
-        """Return what a plan would change."""
-        return [f"{step} {list(map(str, step.changes))}" for step in self.fleet().plan() if step.is_change]
+        """Return what a plan would change, but for runs: those of continuous jobs come and go."""
+        steps = [step for step in self.fleet().plan() if step.is_change and step.what != "restart"]
+        return [f"{step} {list(map(str, step.changes))}" for step in steps]
 
     def edit(self, file: str, change: Callable[[Any], None]) -> None:
         """Change a file of the bundle."""

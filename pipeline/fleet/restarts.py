@@ -1,0 +1,126 @@
+"""Starts again what runs as before a change: what the platform keeps running at once, then groups in waves.
+
+A wave is a tenth of the groups, at least one. The next one begins when each group of the last one runs again: a version
+that does not start stops one wave, not the fleet. What is left over stands in the journal, and the next apply goes on.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pipeline.control.processes.databricks import Databricks
+from pipeline.errors import Refused
+from pipeline.failpoints import effect
+from pipeline.fleet.journal import Journal
+from pipeline.fleet.kinds.jobs import active_runs
+from pipeline.fleet.kinds.kind import Scope
+from pipeline.fleet.plan import Step
+from pipeline.lists import join_limited
+from pipeline.workspace.jobs import cancel_run
+
+PATIENCE_SECONDS: Final = Databricks.limits.stop_seconds + Databricks.limits.start_seconds
+"""A group ends its pass, and its cluster and driver start."""
+
+_WAVES: Final = 10
+_LOOK_SECONDS: Final = 2.0
+
+
+class Groups(Protocol):
+    """The control store, as far as it says what a restart disturbs, and can ask for one."""
+
+    def disturbed(self, group: str) -> str:
+        """Return which streams of a group stand still while its driver starts, and how long, as a clause."""
+
+    def restart(self, group: str) -> int | None:
+        """Ask a group's run to end in order, so that the controller starts another; None where no job runs for it."""
+
+    def runs_again(self, group: str, run_id: int) -> bool:
+        """Return whether a group is driven by a later run than this one, or should not run any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """Starts runs of a target again."""
+
+    scope: Scope
+    journal: Journal
+    groups: Groups | None  # None: the control store cannot be reached
+    done: Callable[[Step], None]  # hears of each job that has started again, or soon does
+    patience_seconds: float = PATIENCE_SECONDS
+    look_seconds: float = _LOOK_SECONDS
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Start again the runs that the journal has for these steps and that go on, groups after all others.
+
+        Raises:
+            Refused: a group does not run again, so the others keep what they run; or the store cannot be reached.
+        """
+        by_group = {}
+        for step in steps:
+            group = group_of(step.address)
+            if group is None:
+                self._cancel(step)
+            else:
+                by_group[group] = step
+        if by_group and self.groups is None:
+            raise Refused(
+                f"The control store is not read, so the groups {join_limited(sorted(by_group))} go on as before the "
+                "change. Apply again where it can be reached."
+            )
+        names = list(by_group)
+        size = -(-len(names) // _WAVES)
+        while names:
+            wave, names = names[:size], names[size:]
+            self._wave([by_group[name] for name in wave], names)
+
+    def _wave(self, steps: Sequence[Step], later: Sequence[str]) -> None:
+        asked: dict[str, tuple[Step, int]] = {}
+        for step in steps:
+            group = group_of(step.address) or ""
+            run_id = None
+            if self._left(step) and self.groups is not None:
+                with effect("fleet_restart"):
+                    run_id = self.groups.restart(group)
+            if run_id is None:  # nothing runs, or what a person has started by hand
+                self._cancel(step)
+            else:
+                asked[group] = (step, run_id)
+        deadline = time.monotonic() + self.patience_seconds
+        while asked:
+            for group, (step, run_id) in list(asked.items()):
+                if self.groups is not None and self.groups.runs_again(group, run_id):
+                    self._settle(step)
+                    del asked[group]
+            if asked and time.monotonic() > deadline:
+                others = f" The groups {join_limited(later)} go on as before the change." if later else ""
+                raise Refused(
+                    f"The group {join_limited(sorted(asked))} does not run again {self.patience_seconds / 60:.0f} "
+                    f"minutes after its stop.{others} Look at `turnout status` and at its run in the workspace, then "
+                    "apply again."
+                )
+            if asked:
+                time.sleep(self.look_seconds)
+
+    def _cancel(self, step: Step) -> None:
+        """End runs at once; what keeps them starts others: the platform, or the controller."""
+        for run_id in self._left(step):
+            cancel_run(self.scope.workspace, run_id)
+        self._settle(step)
+
+    def _left(self, step: Step) -> list[int]:
+        """Return the runs that began before the change and go on."""
+        entry = self.journal.entries.get(step.address)
+        if entry is None or not entry.runs or step.id is None:
+            return []
+        return [each for each in active_runs(self.scope, step.id) if each in entry.runs]
+
+    def _settle(self, step: Step) -> None:
+        self.journal.write("restarted", step.address, step.label)
+        self.done(Step("restart", step.address, step.label, why="started again"))
+
+
+def group_of(address: str) -> str | None:
+    """Return the group whose job has this address, None where it is another thing."""
+    kind, _, key = address.partition(".")
+    return key.removeprefix("group_") if kind == "jobs" and key.startswith("group_") else None
