@@ -164,7 +164,7 @@ class _Heartbeats:
             self._heartbeat_at = time.monotonic()
 
 
-def _games_in_progress(paths: Paths, group: str) -> list[str] | None:
+def _games_in_progress(paths: Paths, group: str) -> list[str]:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 

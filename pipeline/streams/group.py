@@ -35,7 +35,7 @@ from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id
 from pipeline.streams import lanes
-from pipeline.streams.active_games import ActiveGames
+from pipeline.streams.active_games import ActiveGames, stored_games
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, DemuxContext, Publish
@@ -91,6 +91,7 @@ class Group:
         self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
+        self._stored_games = stored_games(engine, None if lease is None else lease.run_id)
         self._pool: Executor = ThreadPoolExecutor(commit_threads(paths.tables), thread_name_prefix="commit")
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
@@ -307,7 +308,7 @@ class Group:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
-        active = ActiveGames(self._checkpoint, name)
+        active = ActiveGames(self._checkpoint, name, self._stored_games)
         return Passes(self._writer.folder, quarantine, self._pool, active, seqs, self._commits_of)
 
     def _commits_of(self, first: int, last: int) -> list[BronzeCommit]:

@@ -118,7 +118,7 @@ class World:
         """Return a controller's supervisor that remembers nothing."""
         return Supervisor(self.engine, {"local": self.backend()}, self.active_games)
 
-    def active_games(self, group: str) -> list[str] | None:
+    def active_games(self, group: str) -> list[str]:
         return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:

@@ -71,7 +71,7 @@ class World:
         self.supervisor = self.another()
 
     def another(self, max_silent: float = PATIENCE) -> Supervisor:
-        return Supervisor(self.engine, {"local": self.local}, lambda _: None, self.others, max_silent)
+        return Supervisor(self.engine, {"local": self.local}, lambda _: [], self.others, max_silent)
 
     def others(self) -> list[Duty]:
         return upkeep(self.engine, self.wanted)

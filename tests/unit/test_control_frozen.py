@@ -80,7 +80,7 @@ def test_a_process_of_another_user_freezes_its_group_alone(
     adopt(store, Group("a", "local"), None, reference_of(Process.this()))
     write(store, "UPDATE groups SET desired = 'stopped' WHERE name = 'a'")
     backend = Local(tmp_path, lambda *_: ["true"], os.environ)
-    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
+    supervisor = Supervisor(store, {"local": backend}, lambda _: [])
     with monkeypatch.context() as patched:
         patched.setattr("os.kill", refuse)
         patched.setattr("os.killpg", refuse)
@@ -100,7 +100,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
     def others() -> Sequence[Duty]:
         raise ValueError("no such setting")
 
-    supervisor = Supervisor(store, {}, lambda _: None)
+    supervisor = Supervisor(store, {}, lambda _: [])
     evacuator = Evacuator(store, PlacementSettings())
     evacuate = controller._parts(store, Settings(), supervisor, evacuator, [])["Evacuation"]
     supervisor.tick()
@@ -117,7 +117,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
 def test_the_controller_judges_causes_at_each_heartbeat(store: Engine) -> None:
     """A look of the controller a second later judges nothing again, as no driver has reported since."""
     judge = controller._parts(
-        store, Settings(), Supervisor(store, {}, lambda _: None), Evacuator(store, PlacementSettings()), []
+        store, Settings(), Supervisor(store, {}, lambda _: []), Evacuator(store, PlacementSettings()), []
     )["Incidents"]
     assert judge() == ()
     first = read_last_look(store)
@@ -135,7 +135,7 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
     def command(_duty: Duty, _run_id: int) -> Sequence[str]:
         return ["true", "\0"]
 
-    supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: None)
+    supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: [])
     assert [each.what for each in supervisor.tick()] == ["start"]
     assert "ValueError: embedded null byte" in supervisor.alarms[0]
     assert [each.what for each in supervisor.tick()] == ["wait"]
@@ -183,7 +183,7 @@ def test_drivers_may_renew_their_leases_after_an_outage_before_it_is_a_mass_fail
     for name in "ab":
         start_driver(store, "group", name, None)
         heartbeat(store, "group", name, "running", 1)
-    supervisor = Supervisor(store, {}, lambda _: None)
+    supervisor = Supervisor(store, {}, lambda _: [])
     supervisor.tick()
     clock.now += 65.0
     supervisor.tick()

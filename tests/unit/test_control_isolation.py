@@ -17,6 +17,10 @@ def death(ago: float, *games: str, died: bool = True, text: str | None = None) -
     return Run(int(ago), "a", "p", NOW - ago - 1, None, NOW - ago, died, "killed", active_games)
 
 
+def unknown(ago: float) -> Run:
+    return Run(int(ago), "a", "p", NOW - ago - 1, None, NOW - ago, died=True, exit_message="killed")
+
+
 def assignment(key: str, cursor: int | None = 3, last: int = 9) -> GameAssignment:
     return GameAssignment(key, key.upper(), "a", 1, "a", last, "a", 0.0, "RUN", cursor, None)
 
@@ -34,6 +38,8 @@ CASES = {
     "long ago is forgotten": ([death(1, "c"), death(1801, "c")], ALL, []),
     "only the two newest deaths count": ([death(1, "c", "d"), death(9, "c", "b"), death(20, "c")], ALL, ["c"]),
     "who has left since may be to blame": ([death(1, "c"), death(9, "c", "gone")], ALL, []),
+    "a death of which nothing is known says nothing": ([death(1, "c"), unknown(5), death(9, "c")], ALL, ["c"]),
+    "one known death is an accident": ([death(1, "c"), unknown(5)], ALL, []),
     "one that is alone stays": ([death(1, "c"), death(9, "c")], {"c": assignment("c")}, []),
 }
 

@@ -1,10 +1,11 @@
 """A driver that holds its lease and beats, as the real one does, and carries nothing: for the contract of backends.
 
 `python -m tests.workspace.driver NAME ENV --run-id N`. The file ENV/mode makes it `stubborn`: it hears nothing; or it
-`dies` at once.
+`dies` at once; or a `killer`, which kills it whenever it is in hand.
 """
 
 import argparse
+import os
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.store.processes.runs import is_wanted
+from pipeline.streams.active_games import ActiveGames, stored_games
 
 _BEAT_SECONDS = 0.05
 
@@ -34,7 +36,11 @@ def main() -> int:
     engine = open_store(settings, paths)
     with leased(engine, settings.store, "group", given.name, given.run_id):
         start_driver(engine, "group", given.name, None, given.run_id)
+        active = ActiveGames(paths.checkpoints / "demux" / given.name, "shared", stored_games(engine, given.run_id))
         while not stop.wait(_BEAT_SECONDS):
+            if mode == "killer":
+                with active.track(["a_killer", "calm"]):
+                    os.kill(os.getpid(), signal.SIGKILL)
             heartbeat(engine, "group", given.name, "running", None)
             if (
                 mode != "stubborn"

@@ -23,9 +23,12 @@ from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs
+from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
+from pipeline.store.operations import list_operations
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.runs import open_runs
+from pipeline.streams.active_games import read_leftover
 from pipeline.workspace.client import open_workspace
 from tests.workspace.fixtures import client
 from tests.workspace.running import StandIn
@@ -66,7 +69,8 @@ class World:
 
     def another(self) -> Supervisor:
         """Return a controller's supervisor that remembers nothing."""
-        return Supervisor(self.engine, {self.kind: self.backend()}, lambda _: None)
+        leftover = partial(read_leftover, self.env / "checkpoints" / "demux" / "a")
+        return Supervisor(self.engine, {self.kind: self.backend()}, lambda _: leftover())
 
     def mode(self, mode: str) -> None:
         (self.env / "mode").write_text(mode, "utf-8")
@@ -191,6 +195,29 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     assert run_store.ended_runs(world.engine, 0)["a"][0].died
     world.let_rest()
     world.tick_until(lambda: world.is_reported() and world.pid() != first)
+
+
+@pytest.mark.proves("G94")
+def test_a_game_that_is_in_hand_at_each_death_is_to_leave(world: World) -> None:
+    """A game that kills its driver again and again leaves the group, also where no file of the driver can be read."""
+    create(world.engine, world.group, "ann", "")
+    record_seen(world.engine, {"a_killer": "A killer", "calm": "Calm"}, 3)
+    world.mode("killer")
+
+    rested = 0
+
+    def is_asked() -> bool:
+        nonlocal rested
+        if (count := len(run_store.ended_runs(world.engine, 0).get("a", ()))) > rested:
+            world.let_rest()
+            rested = count
+        return bool(list_operations(world.engine))
+
+    world.tick_until(is_asked)
+    asked = list_operations(world.engine)[0]
+    assert (asked.kind, asked.parameters["assignments"]) == ("isolate", {"a_killer": "solo-1"})
+    deaths = run_store.ended_runs(world.engine, 0)["a"]
+    assert len(deaths) == (2 if world.kind == "local" else 3), "a driver elsewhere writes after a first death"
 
 
 @pytest.mark.proves("G93")

@@ -1,7 +1,8 @@
 """Splits the games of a group whose driver dies again and again, until the game that kills it is alone.
 
 Who killed a driver nobody says. But a game that it had in hand each time it died is a suspect; half of the suspects get
-a group of their own, and whichever half's driver goes on dying is halved again.
+a group of their own, and whichever half's driver goes on dying is halved again. A death of which nobody knows what was
+in hand says nothing: a driver on another machine writes it down only after its group has died once.
 """
 
 import json
@@ -22,9 +23,9 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
 from pipeline.store.processes.liveness import Run
+from pipeline.store.processes.runs import DEATHS_COUNT_SECONDS
 
 _DEATHS: Final = 2
-_WITHIN_SECONDS: Final = 1800.0
 _PREFIX: Final = "solo-"
 
 
@@ -34,7 +35,8 @@ def suspects(ended: Sequence[Run], carried: Mapping[str, GameAssignment], now: f
     `carried` are the group's games. A game without rows to come had nothing that could kill; one that is alone in its
     group stays there.
     """
-    lately = [run for run in ended if run.died and now - (run.ended_at or 0.0) <= _WITHIN_SECONDS]
+    known = [run for run in ended if run.died and run.active_games is not None]
+    lately = [run for run in known if now - (run.ended_at or 0.0) <= DEATHS_COUNT_SECONDS]
     # Where a game that was in hand has left the group since, that one may be to blame, and nothing new is known.
     deaths = [set(games) for run in lately[:_DEATHS] if set(games := _games_in_progress(run)) <= carried.keys()]
     if len(deaths) < _DEATHS or len(carried) <= 1:
@@ -62,8 +64,8 @@ def intent(
     targets = (f"group:{target}", *(f"game:{key}" for key in games))
     parameters = {"assignments": dict.fromkeys(games, target), "like": source.name, "group": target}
     reason = (
-        f"Group {source.name} died {_DEATHS} times within {_WITHIN_SECONDS / 60:.0f} minutes with these games in hand; "
-        f"the last time: {ended[0].exit_message}"
+        f"Group {source.name} died {_DEATHS} times within {DEATHS_COUNT_SECONDS / 60:.0f} minutes with these games in "
+        f"hand; the last time: {ended[0].exit_message}"
     )
     return Intent(
         OperationKind.ISOLATE,

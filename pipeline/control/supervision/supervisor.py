@@ -49,7 +49,7 @@ class Supervisor:
 
     engine: Engine
     backends: Mapping[str, Backend]
-    active_games: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
+    active_games: Callable[[str], list[str]]  # what a group's driver on this machine had in hand when it died
     others: Callable[[], Sequence[Duty]] = tuple  # what is to be kept running beside the groups
     max_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
     heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -148,7 +148,7 @@ class Supervisor:
         backend = self.backends.get(action.backend or duty.backend)
         if action.what == "ended" and run_id is not None:
             group = duty if isinstance(duty, Group) and action.died else None
-            is_here = action.backend == "local"  # else what lies on this machine is of an earlier driver
+            is_here = action.backend == "local"  # another one's driver writes them into the store, if anywhere
             active_games = None if group is None or not is_here else self.active_games(group.name)
             if action.reference is None and backend is not None and backend.starts_once:
                 self._cancel(duty, backend, run_id)

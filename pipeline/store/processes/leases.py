@@ -160,7 +160,7 @@ class Lease:
 
         `run_id` is the run that a controller started the process for.
         """
-        self._engine, self._kind, self.name, self.seconds, self._run_id = engine, kind, name, seconds, run_id
+        self._engine, self._kind, self.name, self.seconds, self.run_id = engine, kind, name, seconds, run_id
         self._process = process or Process.this()
         self._token = secrets.token_hex(16)
         self.epoch = 0  # grows with every new holder; 0 before the first `acquire`
@@ -259,7 +259,7 @@ class Lease:
 
     def _values(self, epoch: int) -> dict[str, Any]:
         times = {"since": store_now(), "expires_at": store_now() + self.seconds}
-        return {**asdict(self._process), "run_id": self._run_id, "token": self._token, "epoch": epoch, **times}
+        return {**asdict(self._process), "run_id": self.run_id, "token": self._token, "epoch": epoch, **times}
 
 
 def held_by(engine: Engine, kind: str, name: str) -> Process | None:

@@ -17,6 +17,10 @@ RELEASED: Final = "turnout does not run it: the group has no backend"
 """How a run ends that the controller lets go: its driver runs on, and is a person's."""
 
 
+DEATHS_COUNT_SECONDS: Final = 1800.0
+"""So long a death speaks against the games that were in hand."""
+
+
 class RunsAs(Protocol):
     """What a run is of: a `Group`, or another duty."""
 
@@ -188,12 +192,31 @@ def note_ending(engine: Engine, run_id: int, why: str) -> None:
     _change_run(engine, run_id, exit_message=why)
 
 
+def needs_active_games(engine: Engine, run_id: int) -> bool:
+    """Return whether a run should write its games in hand into the store.
+
+    Where its controller may be on another machine, and a run of the same duty has died lately.
+    """
+    died = group_runs.alias()
+    has_died = (died.c.died == 1) & (died.c.ended_at > store_now() - DEATHS_COUNT_SECONDS)
+    is_same = (died.c.kind == group_runs.c.kind) & (died.c.group_name == group_runs.c.group_name)
+    is_elsewhere = (group_runs.c.run_id == run_id) & (group_runs.c.backend != "local")
+    with engine.connect() as connection:
+        query = select(died.c.run_id).select_from(group_runs.join(died, is_same)).where(is_elsewhere, has_died)
+        return connection.execute(query).first() is not None
+
+
+def record_active_games(engine: Engine, run_id: int, games: Sequence[str]) -> None:
+    """Write which games a run has in hand, for the case that it dies."""
+    _change_run(engine, run_id, active_games=json.dumps(list(games)))
+
+
 def end_run(
     engine: Engine, run_id: int, exit_message: str, *, died: bool, active_games: Sequence[str] | None = None
 ) -> None:
-    """Write how a run has ended, and which games it was at work on where it died of itself."""
-    games = None if active_games is None else json.dumps(list(active_games))
-    _change_run(engine, run_id, ended_at=store_now(), died=int(died), exit_message=exit_message, active_games=games)
+    """Write how a run has ended, and which games it was at work on; None: what it wrote itself stays."""
+    games = {} if active_games is None else {"active_games": json.dumps(list(active_games))}
+    _change_run(engine, run_id, ended_at=store_now(), died=int(died), exit_message=exit_message, **games)
 
 
 def reset_restart_budget(engine: Engine, name: str) -> None:
