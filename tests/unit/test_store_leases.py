@@ -18,7 +18,9 @@ from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
 from pipeline.store.database.tables import leases
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
+from pipeline.store.processes.runs import active_drivers
 from tests.lakebase import store_url
 from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
 
@@ -53,6 +55,17 @@ def test_a11_a_second_driver_is_refused_and_told_who_has_the_lease(engine: Engin
     ):
         group_lease(engine, "a", 78)
     assert group_lease(engine, "b", 78).epoch == 1  # another group is another lease
+
+
+def test_a_report_of_an_earlier_run_is_not_this_ones(engine: Engine) -> None:
+    """A driver on another machine may have its predecessor's process id: what that one reported counts no more."""
+    start_driver(engine, "group", "a", None, 1)
+    heartbeat(engine, "group", "a", "running", None)
+    lease = Lease(engine, "group", "a", SECONDS, Process("another", None, os.getpid(), None), run_id=2)
+    lease.acquire()
+    assert active_drivers(engine)["a"].state is None
+    start_driver(engine, "group", "a", None, 2)
+    assert active_drivers(engine)["a"].state == "starting"
 
 
 @pytest.mark.proves("G89")

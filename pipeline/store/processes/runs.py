@@ -49,7 +49,8 @@ class GroupDriver:
 
 def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
     """Return who drives each group, or what else has this kind, under a lease that runs."""
-    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
+    is_its = (drivers.c.pid == leases.c.pid) & drivers.c.run_id.is_not_distinct_from(leases.c.run_id)
+    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & is_its
     process = (leases.c[name] for name in Process.__slots__)
     query = (
         select(leases.c.name, *process, leases.c.run_id, leases.c.since, drivers.c.state)
