@@ -113,6 +113,13 @@ class StoredGroups:
         submit_stop(self._engine, run.run_id)
         return run.run_id
 
+    def controller(self) -> object | None:
+        """See `Groups`."""
+        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
+        driver = facts.drivers.get(("controller", "main"))
+        is_alive = driver is not None and facts.judge("controller", "main").state == "running"
+        return (driver.process, driver.started_at) if driver is not None and is_alive else None
+
     def runs_again(self, group: str, run_id: int) -> bool:
         """See `Groups`."""
         registered = read_groups(self._engine).get(group)

@@ -1,12 +1,14 @@
 """Starts again what runs as before a change: what the platform keeps running at once, then groups in waves.
 
-A wave is a tenth of the groups, at least one. The next one begins when each group of the last one runs again: a version
-that does not start stops one wave, not the fleet. What is left over stands in the journal, and the next apply goes on.
+Groups go on until the new controller runs, as nothing else starts them. A wave is a tenth of the groups, at least one.
+The next one begins when each group of the last one runs again: a version that does not start stops one wave, not the
+fleet. What is left over stands in the journal, and the next apply goes on.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from pipeline.control.processes.databricks import Databricks
@@ -22,6 +24,7 @@ from pipeline.workspace.jobs import cancel_run
 PATIENCE_SECONDS: Final = Databricks.limits.stop_seconds + Databricks.limits.start_seconds
 """A group ends its pass, and its cluster and driver start."""
 
+_CONTROLLER: Final = "jobs.controller"
 _WAVES: Final = 10
 _LOOK_SECONDS: Final = 2.0
 
@@ -34,6 +37,9 @@ class Groups(Protocol):
 
     def restart(self, group: str) -> int | None:
         """Ask a group's run to end in order, so that the controller starts another; None where no job runs for it."""
+
+    def controller(self) -> object | None:
+        """Return what tells the controller that runs from every other one; None where none does."""
 
     def runs_again(self, group: str, run_id: int) -> bool:
         """Return whether a group is driven by a later run than this one, or should not run any more."""
@@ -54,20 +60,19 @@ class Restarts:
         """Start again the runs that the journal has for these steps and that go on, groups after all others.
 
         Raises:
-            Refused: a group does not run again, so the others keep what they run; or the store cannot be reached.
+            Refused: the controller or a group does not run again, so the others keep what they run; or the store cannot
+                be reached.
         """
-        by_group = {}
-        for step in steps:
-            group = group_of(step.address)
-            if group is None:
-                self._cancel(step)
-            else:
-                by_group[group] = step
+        by_group = {group: step for step in steps if (group := group_of(step.address)) is not None}
+        before = self.groups.controller() if by_group and self.groups is not None else None
+        cancelled = {step.address for step in steps if group_of(step.address) is None and self._cancel(step)}
         if by_group and self.groups is None:
             raise Refused(
                 f"The control store is not read, so the groups {join_limited(sorted(by_group))} go on as before the "
                 "change. Apply again where it can be reached."
             )
+        if by_group and _CONTROLLER in cancelled:
+            self._wait(lambda: self._is_steered_anew(before), "The controller", sorted(by_group))
         names = list(by_group)
         size = -(-len(names) // _WAVES)
         while names:
@@ -86,27 +91,35 @@ class Restarts:
                 self._cancel(step)
             else:
                 asked[group] = (step, run_id)
+        for group, (step, run_id) in asked.items():
+            self._wait(partial(self._runs_again, group, run_id), f"The group {group}", later)
+            self._settle(step)
+
+    def _runs_again(self, group: str, run_id: int) -> bool:
+        return self.groups is not None and self.groups.runs_again(group, run_id)
+
+    def _is_steered_anew(self, before: object | None) -> bool:
+        now = None if self.groups is None else self.groups.controller()
+        return now is not None and now != before
+
+    def _wait(self, is_so: Callable[[], bool], who: str, later: Sequence[str]) -> None:
         deadline = time.monotonic() + self.patience_seconds
-        while asked:
-            for group, (step, run_id) in list(asked.items()):
-                if self.groups is not None and self.groups.runs_again(group, run_id):
-                    self._settle(step)
-                    del asked[group]
-            if asked and time.monotonic() > deadline:
+        while not is_so():
+            if time.monotonic() > deadline:
                 others = f" The groups {join_limited(later)} go on as before the change." if later else ""
                 raise Refused(
-                    f"The group {join_limited(sorted(asked))} does not run again {self.patience_seconds / 60:.0f} "
-                    f"minutes after its stop.{others} Look at `turnout status` and at its run in the workspace, then "
-                    "apply again."
+                    f"{who} does not run again {self.patience_seconds / 60:.0f} minutes after its stop.{others} Look "
+                    "at `turnout status` and at its run in the workspace, then apply again."
                 )
-            if asked:
-                time.sleep(self.look_seconds)
+            time.sleep(self.look_seconds)
 
-    def _cancel(self, step: Step) -> None:
-        """End runs at once; what keeps them starts others: the platform, or the controller."""
-        for run_id in self._left(step):
+    def _cancel(self, step: Step) -> bool:
+        """End runs at once, and return whether there were any; the platform or the controller starts others."""
+        left = self._left(step)
+        for run_id in left:
             cancel_run(self.scope.workspace, run_id)
         self._settle(step)
+        return bool(left)
 
     def _left(self, step: Step) -> list[int]:
         """Return the runs that began before the change and go on."""

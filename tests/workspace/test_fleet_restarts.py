@@ -30,9 +30,10 @@ ROOT = "/Workspace/Applications/turnout/waves"
 
 @dataclass
 class Driven:
-    """Groups of a store, of which each runs again after so many looks; what was asked, in its order."""
+    """Groups of a store, of which each runs again after so many looks; it keeps the requests in their order."""
 
     looks: int = 2
+    controllers: list[str | None] = field(default_factory=lambda: ["old"])  # at each look; the last one stays
     asked: list[str] = field(default_factory=list)
     _seen: dict[str, int] = field(default_factory=dict)
 
@@ -42,6 +43,10 @@ class Driven:
     def restart(self, group: str) -> int | None:
         self.asked.append(f"end {group}")
         return 7
+
+    def controller(self) -> object | None:
+        self.asked.append("controller?")
+        return self.controllers.pop(0) if len(self.controllers) > 1 else self.controllers[0]
 
     def runs_again(self, group: str, run_id: int) -> bool:
         assert run_id == 7
@@ -105,7 +110,7 @@ def test_a_wave_begins_when_the_last_one_runs_again(change: Callable[..., Change
     """Few groups start again one by one, after what the platform keeps running; then nothing is owed."""
     changed, groups = change("group_a", "ingest", "group_b"), Driven()
     assert changed.restart(groups) == ["jobs.ingest", "jobs.group_a", "jobs.group_b"]
-    assert groups.asked == ["end a", "a runs", "end b", "b runs"]
+    assert groups.asked == ["controller?", "end a", "a runs", "end b", "b runs"]
     assert changed.owed() == []
     until(lambda: "jobs.ingest" not in changed.active(), "ingest goes on as before")
 
@@ -114,7 +119,7 @@ def test_of_many_groups_a_tenth_starts_again_at_a_time(change: Callable[..., Cha
     """Of eleven groups two are a wave."""
     groups = Driven(looks=1)
     change(*(f"group_{letter}" for letter in "abcdefghijk")).restart(groups)
-    assert groups.asked[:6] == ["end a", "end b", "a runs", "b runs", "end c", "end d"]
+    assert groups.asked[1:7] == ["end a", "end b", "a runs", "b runs", "end c", "end d"]
     assert groups.asked[-2:] == ["end k", "k runs"]
 
 
@@ -123,9 +128,20 @@ def test_a_version_that_does_not_start_stops_one_wave(change: Callable[..., Chan
     changed, groups = change("group_a", "group_b"), Driven(looks=10**9)
     with pytest.raises(Refused, match=r"The group a does not run again .* The groups b go on as before the change"):
         changed.restart(groups, patience_seconds=0.0)
-    assert groups.asked == ["end a"]
+    assert "end b" not in groups.asked
     assert changed.owed() == ["jobs.group_a", "jobs.group_b"]
     assert changed.restart(Driven()) == ["jobs.group_a", "jobs.group_b"]
+
+
+def test_groups_go_on_until_the_new_controller_runs(change: Callable[..., Changed]) -> None:
+    """The controller starts again first, as nothing else starts groups; if it does not, no group stops."""
+    changed, groups = change("group_a", "controller"), Driven(looks=1, controllers=["old", "old", None, "new"])
+    with pytest.raises(Refused, match=r"The controller does not run again .* The groups a go on as before the change"):
+        changed.restart(Driven(controllers=["old", None]), patience_seconds=0.0)
+    assert changed.owed() == ["jobs.group_a"]
+    changed = change("controller", "group_a")
+    changed.restart(groups)
+    assert groups.asked == [*["controller?"] * 4, "end a", "a runs"]
 
 
 def test_without_the_store_groups_go_on(change: Callable[..., Changed]) -> None:
@@ -147,16 +163,24 @@ def test_a_run_that_began_after_the_change_goes_on(
     until(lambda: not changed.active(), "the run does not end")
     started(admin, job_id)
     changed.restart(groups)
-    assert groups.asked == []
+    assert "end a" not in groups.asked
     assert changed.active() == ["jobs.group_a"]
 
 
-def test_a_group_runs_again_when_a_later_run_has_reported(tmp_path: Path) -> None:
-    """Neither the run that ends nor one that is still starting counts, and a group that is stopped needs none."""
+def test_a_process_runs_again_when_a_later_one_has_reported(tmp_path: Path) -> None:
+    """A run that ends or still starts does not count, and a new controller differs from the old one."""
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
     create(engine, Group("a", "databricks"), "ann", "")
     groups = StoredGroups(settings, paths, engine)
+    assert groups.controller() is None
+    with leased(engine, settings.store, "controller", "main"):
+        start_driver(engine, "controller", "main", None)
+        heartbeat(engine, "controller", "main", "running", None)
+        old = groups.controller()
+        start_driver(engine, "controller", "main", None)
+        heartbeat(engine, "controller", "main", "running", None)
+        assert groups.controller() not in {None, old}
     assert groups.restart("a") is None
     first = begin_run(engine, "a", backend="databricks")
     assert first is not None
