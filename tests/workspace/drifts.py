@@ -9,6 +9,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.dashboards import Dashboard
 from psycopg import sql
 
+from tests.workspace.fixtures import until
+
 Change = Callable[[WorkspaceClient], object]
 
 
@@ -55,7 +57,18 @@ def _cluster(settings: Any) -> Any:
 
 
 def _app_update(fields: Mapping[str, Any]) -> Change:
-    return _send("POST", "/api/2.0/apps/turnout-dev/update", {"app": fields, "update_mask": ",".join(fields)})
+    path = "/api/2.0/apps/turnout-dev/update"
+    send = _send("POST", path, {"app": fields, "update_mask": ",".join(fields)})
+
+    def change(admin: WorkspaceClient) -> object:
+        def is_done() -> bool:
+            said: Any = admin.api_client.do("GET", path)
+            return bool(said["status"]["state"] == "SUCCEEDED")
+
+        send(admin)
+        return until(is_done, "the update of the app does not end")
+
+    return change
 
 
 def _grant(thing: str, principal: str, privilege: str) -> Change:
