@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from sqlalchemy import Engine
 
 from pipeline.store.processes.runs import DEATHS_COUNT_SECONDS, needs_active_games, record_active_games
@@ -29,6 +29,7 @@ class StoredGames:
         """Keep them for this run."""
         self._engine, self._run_id = engine, run_id
         self._games: dict[str, list[str]] = {}  # by query
+        self._written: list[str] = []
         self._until = time.monotonic() + DEATHS_COUNT_SECONDS
         self._lock = threading.Lock()
 
@@ -37,12 +38,13 @@ class StoredGames:
         if time.monotonic() > self._until:
             games = ()
         with self._lock:
-            if self._games.get(query, []) == list(games):
-                return
             self._games[query] = list(games)
             together = sorted({game for each in self._games.values() for game in each})
+            if together == self._written:
+                return
             with tolerate_store_outage("the games in hand are not written down"):
                 record_active_games(self._engine, self._run_id, together)
+                self._written = together
 
 
 def stored_games(engine: Engine, run_id: int | None) -> StoredGames | None:
@@ -71,8 +73,8 @@ class ActiveGames:
         is_over = True
         try:
             yield
-        except Py4JNetworkError:  # the JVM has died, as of too little memory
-            is_over = False
+        except (Py4JError, ConnectionError) as error:
+            is_over = isinstance(error, Py4JJavaError)  # else the JVM has died, as of too little memory
             raise
         finally:
             if is_over:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JNetworkError
 from sqlalchemy import Engine
 
 from pipeline.settings import load
@@ -33,13 +32,6 @@ def test_a_driver_that_starts_forgets_its_predecessor(tmp_path: Path) -> None:
         assert read_leftover(tmp_path) == []
     (tmp_path / "active_games" / "shared.json").write_text('["a", ')
     assert read_leftover(tmp_path) == []
-
-
-def test_a_dead_jvm_is_a_dead_driver(tmp_path: Path) -> None:
-    """Where Spark itself has died in a pass, its games stay named, although the block raises."""
-    with pytest.raises(Py4JNetworkError), ActiveGames(tmp_path, "shared").track(["a"]):
-        raise Py4JNetworkError
-    assert read_leftover(tmp_path) == ["a"]
 
 
 @pytest.fixture
