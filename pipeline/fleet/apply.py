@@ -24,6 +24,9 @@ _AT_ONCE: Final = ("permissions", "tags", "timeout_seconds", "continuous", "sche
 _WITH_RUNS: Final = frozenset({"nothing", "update", "adopt"})
 """Steps of jobs that may have runs."""
 
+_WITH_RESTARTS: Final = frozenset({"restart", "update", "adopt"})
+"""Steps after which a run may have to start again."""
+
 
 @dataclass(slots=True)
 class Fleet:
@@ -68,13 +71,12 @@ class Fleet:
         self.journal.require_newest()
         self.journal.settle()  # also after applies of which none ended in order
         for step in steps:
-            if step.restarts:
-                self._note_runs(step)
             self._do(step)
             if step.is_change and step.what != "restart":
                 done(step)
         if restart:
-            Restarts(self.scope, self.journal, self.groups, done).run([step for step in steps if step.restarts])
+            owed = [step for step in steps if step.what in _WITH_RESTARTS and self._owed(step.address)]
+            Restarts(self.scope, self.journal, self.groups, done).run(owed)
         self.journal.settle()
 
     def drift(self) -> list[Step]:
@@ -243,8 +245,10 @@ class Fleet:
             state = kind.read(self.scope, thing)
             found = found if state is None else differences(resource, kind, state, entry)
         if found:
+            self._note_runs(step, thing, found)
             with effect("fleet_update"):
                 kind.update(self.scope, thing, resource.definition, found)
+            self._note_runs(step, thing, found)  # one may have begun meanwhile
         if found or entry is None or entry.applied != resource.definition:
             self.journal.write("applied", step.address, step.label, thing, resource.definition)
         return found
@@ -263,23 +267,36 @@ class Fleet:
         """Say what has to start again for a step, or still for one of before, and whom that disturbs."""
         if not step.address.startswith("jobs.") or step.what not in _WITH_RUNS or step.id is None:
             return step
-        entry = self.journal.entries.get(step.address)
-        owed = () if entry is None else entry.runs
-        is_needed = any(change.path.split(".")[0].split("[")[0] not in _AT_ONCE for change in step.changes)
+        owed, is_needed = self._owed(step.address), _needs_restart(step.changes)
         if not owed and not is_needed:
             return step
-        if not any(is_needed or run in owed for run in active_runs(self.scope, step.id)):
-            return step
         group = group_of(step.address)
-        whom = "" if group is None or self.groups is None else f": {self.groups.disturbed(group)}"
-        restarts = f"its run has to start again{whom}"
+        if any(is_needed or run in owed for run in active_runs(self.scope, step.id)):
+            whom = "" if group is None or self.groups is None else f": {self.groups.disturbed(group)}"
+            why, restarts = "it runs as before its last change", f"its run has to start again{whom}"
+        elif owed and group is not None and self.groups is not None and not self.groups.runs_again(group, None):
+            why, restarts = "it does not run since its last change", "other groups wait until it does"
+        else:
+            return step
         if step.what == "nothing":
-            return replace(step, what="restart", why="it runs as before its last change", restarts=restarts)
+            return replace(step, what="restart", why=why, restarts=restarts)
         return replace(step, restarts=restarts)
 
-    def _note_runs(self, step: Step) -> None:
+    def _owed(self, address: str) -> Sequence[int]:
+        """Return the runs from before a job's last change, as long as no later one was seen."""
+        entry = self.journal.entries.get(address)
+        return () if entry is None else entry.runs
+
+    def _note_runs(self, step: Step, job_id: str, found: Sequence[Change]) -> None:
         """Write down which runs a change finds: an apply that is killed after it leaves them to the next one."""
-        entry = self.journal.entries.get(step.address)
-        runs = active_runs(self.scope, step.id or "")
-        if step.what != "restart" and (entry is None or not set(runs) <= set(entry.runs)):
-            self.journal.write("restart", step.address, step.label, step.id, runs=runs)
+        if not step.address.startswith("jobs.") or not _needs_restart(found):
+            return
+        known = self._owed(step.address)
+        runs = active_runs(self.scope, job_id)
+        if not set(runs) <= set(known):
+            self.journal.write("restart", step.address, step.label, job_id, runs=sorted({*known, *runs}))
+
+
+def _needs_restart(found: Sequence[Change]) -> bool:
+    """Return whether a run has to start again to take changes of its job."""
+    return any(change.path.split(".")[0].split("[")[0] not in _AT_ONCE for change in found)

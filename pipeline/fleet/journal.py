@@ -39,7 +39,7 @@ class Entry:
     label: str
     id: str | None = None  # None: it is being made, or was
     applied: Mapping[str, Any] | None = None  # the definition that it was last brought to
-    runs: Sequence[int] = ()  # of a job, from before a change that only a later run has
+    runs: Sequence[int] = ()  # of a job, from before a change, until a later one was seen to run
 
 
 @dataclass(slots=True)
@@ -129,7 +129,9 @@ class Journal:
         """
         if self._unsettled <= _MOST_FILES:
             return
-        self._write({"what": _STATE, "entries": {address: asdict(each) for address, each in self.entries.items()}})
+        entries = {address: asdict(each) for address, each in self.entries.items()}
+        runs = {address: each.pop("runs") for address, each in entries.items()}  # older versions know no such field
+        self._write({"what": _STATE, "entries": entries, "runs": runs})
         self._unsettled = 1
         old, self._files = self._files[:-_KEPT], self._files[-_KEPT:]
         for name in old:
@@ -181,7 +183,10 @@ class Journal:
 
     def _take(self, record: Mapping[str, Any]) -> None:
         if record["what"] == _STATE:
-            self.entries = {address: Entry(**each) for address, each in record["entries"].items()}
+            runs = record.get("runs", {})
+            self.entries = {
+                address: Entry(**each, runs=runs.get(address, ())) for address, each in record["entries"].items()
+            }
             return
         address = str(record["address"])
         if record["what"] == "deleted":

@@ -120,14 +120,14 @@ class StoredGroups:
         is_alive = driver is not None and facts.judge("controller", "main").state == "running"
         return (driver.process, driver.started_at) if driver is not None and is_alive else None
 
-    def runs_again(self, group: str, run_id: int) -> bool:
+    def runs_again(self, group: str, run_id: int | None) -> bool:
         """See `Groups`."""
         registered = read_groups(self._engine).get(group)
-        if registered is None or registered.desired == "stopped":
-            return open_runs(self._engine).get(group) is None
+        if registered is None or registered.desired == "stopped" or registered.backend != "databricks":
+            return True
         facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
         driver = facts.drivers.get(("group", group))
-        is_later = driver is not None and driver.run_id is not None and driver.run_id > run_id
+        is_later = driver is not None and driver.run_id is not None and driver.run_id > (run_id or 0)
         return is_later and facts.judge("group", group).state == "running"
 
 

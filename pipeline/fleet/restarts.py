@@ -19,6 +19,7 @@ from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Scope
 from pipeline.fleet.plan import Step
 from pipeline.lists import join_limited
+from pipeline.store.database.engine import STORE_AWAY
 from pipeline.workspace.jobs import cancel_run
 
 PATIENCE_SECONDS: Final = Databricks.limits.stop_seconds + Databricks.limits.start_seconds
@@ -41,8 +42,8 @@ class Groups(Protocol):
     def controller(self) -> object | None:
         """Return what tells the controller that runs from every other one; None where none does."""
 
-    def runs_again(self, group: str, run_id: int) -> bool:
-        """Return whether a group is driven by a later run than this one, or should not run any more."""
+    def runs_again(self, group: str, run_id: int | None) -> bool:
+        """Return whether a group is driven, by a later run than this one if any, or no job of it should run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +60,29 @@ class Restarts:
     def run(self, steps: Sequence[Step]) -> None:
         """Start again the runs that the journal has for these steps and that go on, groups after all others.
 
+        A group whose run has ended already, such as in an apply that was cut off, is a wave's as well: it has to run.
+
         Raises:
-            Refused: the controller or a group does not run again, so the others keep what they run; or the store cannot
-                be reached.
+            Refused: the controller or a group does not run, so the others keep what they run; or the store cannot be
+                reached.
         """
         by_group = {group: step for step in steps if (group := group_of(step.address)) is not None}
-        before = self.groups.controller() if by_group and self.groups is not None else None
-        cancelled = {step.address for step in steps if group_of(step.address) is None and self._cancel(step)}
+        before = self._controller() if by_group else None
+        others = {step.address: step for step in steps if group_of(step.address) is None}
+        cancelled = {address for address, step in others.items() if self._cancel(step)}
+        controller = others.pop(_CONTROLLER, None) if by_group else None
+        for address, step in others.items():
+            self._settle(step, is_new=address in cancelled)
         if by_group and self.groups is None:
             raise Refused(
                 f"The control store is not read, so the groups {join_limited(sorted(by_group))} go on as before the "
                 "change. Apply again where it can be reached."
             )
-        if by_group and _CONTROLLER in cancelled:
-            self._wait(lambda: self._is_steered_anew(before), "The controller", sorted(by_group))
+        if by_group:
+            other_than = before if _CONTROLLER in cancelled else None
+            self._wait(lambda: self._controller() not in {None, other_than}, "The controller", sorted(by_group))
+        if controller is not None:
+            self._settle(controller, is_new=_CONTROLLER in cancelled)
         names = list(by_group)
         size = -(-len(names) // _WAVES)
         while names:
@@ -80,36 +90,34 @@ class Restarts:
             self._wave([by_group[name] for name in wave], names)
 
     def _wave(self, steps: Sequence[Step], later: Sequence[str]) -> None:
-        asked: dict[str, tuple[Step, int]] = {}
+        before: dict[str, int | None] = {}
         for step in steps:
             group = group_of(step.address) or ""
-            run_id = None
+            before[group] = None
             if self._left(step) and self.groups is not None:
                 with effect("fleet_restart"):
-                    run_id = self.groups.restart(group)
-            if run_id is None:  # nothing runs, or what a person has started by hand
+                    before[group] = self.groups.restart(group)
+            if before[group] is None:  # nothing runs, or what a person has started by hand
                 self._cancel(step)
-            else:
-                asked[group] = (step, run_id)
-        for group, (step, run_id) in asked.items():
-            self._wait(partial(self._runs_again, group, run_id), f"The group {group}", later)
+        for step in steps:
+            group = group_of(step.address) or ""
+            self._wait(partial(self._runs_again, group, before[group]), f"The group {group}", later)
             self._settle(step)
 
-    def _runs_again(self, group: str, run_id: int) -> bool:
+    def _runs_again(self, group: str, run_id: int | None) -> bool:
         return self.groups is not None and self.groups.runs_again(group, run_id)
 
-    def _is_steered_anew(self, before: object | None) -> bool:
-        now = None if self.groups is None else self.groups.controller()
-        return now is not None and now != before
+    def _controller(self) -> object | None:
+        return None if self.groups is None else self.groups.controller()
 
     def _wait(self, is_so: Callable[[], bool], who: str, later: Sequence[str]) -> None:
         deadline = time.monotonic() + self.patience_seconds
-        while not is_so():
+        while not _seen(is_so):
             if time.monotonic() > deadline:
                 others = f" The groups {join_limited(later)} go on as before the change." if later else ""
                 raise Refused(
-                    f"{who} does not run again {self.patience_seconds / 60:.0f} minutes after its stop.{others} Look "
-                    "at `turnout status` and at its run in the workspace, then apply again."
+                    f"{who} does not run after {self.patience_seconds / 60:.0f} minutes.{others} Look at `turnout "
+                    "status` and at its run in the workspace, then apply again."
                 )
             time.sleep(self.look_seconds)
 
@@ -118,7 +126,6 @@ class Restarts:
         left = self._left(step)
         for run_id in left:
             cancel_run(self.scope.workspace, run_id)
-        self._settle(step)
         return bool(left)
 
     def _left(self, step: Step) -> list[int]:
@@ -128,9 +135,18 @@ class Restarts:
             return []
         return [each for each in active_runs(self.scope, step.id) if each in entry.runs]
 
-    def _settle(self, step: Step) -> None:
+    def _settle(self, step: Step, *, is_new: bool = True) -> None:
         self.journal.write("restarted", step.address, step.label)
-        self.done(Step("restart", step.address, step.label, why="started again"))
+        if is_new:
+            self.done(Step("restart", step.address, step.label, why="started again"))
+
+
+def _seen(is_so: Callable[[], bool]) -> bool:
+    """Return whether a look finds something; a store that is away for a moment has not shown it yet."""
+    try:
+        return is_so()
+    except STORE_AWAY:
+        return False
 
 
 def group_of(address: str) -> str | None:

@@ -138,6 +138,27 @@ def test_a_run_from_before_a_change_is_found_by_the_next_plan(
     workspace.settings(pending_seconds=0.0)
 
 
+@pytest.mark.parametrize("way", ["apply", "adopt"])
+def test_a_run_that_begins_after_the_plan_is_found(
+    workspace: StandIn, target: Target, admin: WorkspaceClient, way: str
+) -> None:
+    """A run that a change finds and no plan saw, such as after a death, is owed a restart as well."""
+    workspace.settings(pending_seconds=600.0)
+    job_id = int(target.fleet().journal.entries["jobs.maintenance"].id or 0)
+    target.content = f"beef-{way}"
+    fleet = target.fleet()
+    steps = fleet.plan()
+    started(admin, job_id)
+    if way == "apply":
+        fleet.apply(steps, lambda _: None, restart=False)
+    else:
+        fleet.adopt("jobs.maintenance")
+    assert "jobs.maintenance" in [step.address for step in target.fleet().plan() if step.restarts]
+    admin.jobs.cancel_all_runs(job_id=job_id)
+    workspace.settings(pending_seconds=0.0)
+    target.apply()
+
+
 @pytest.mark.long
 def test_updates_that_are_killed_go_on(target: Target, admin: WorkspaceClient, tmp_path: Path) -> None:
     """A new build reaches every job and the app, however often its apply is killed."""
