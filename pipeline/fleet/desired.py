@@ -12,6 +12,7 @@ from pipeline.fleet.bundle import Bundle, Resource, load_bundle
 from pipeline.store.database.ownership import OWNER, USERS
 
 _TEMPLATE: Final = ("jobs", "group")
+_GROUP: Final = "group_"  # how the keys of its copies begin
 _DATABASE: Final = "postgres_databases.store"
 _APP: Final = "apps.dashboard"
 _PRINCIPAL: Final = "service_principal_client_id"
@@ -44,7 +45,7 @@ def desired(
     for name in names:
         of_group = load_bundle(folder, target, {**given, "group": name})
         wanted += [
-            replace(each, key=f"group_{name}") for each in of_group.resources if (each.kind, each.key) == _TEMPLATE
+            replace(each, key=f"{_GROUP}{name}") for each in of_group.resources if (each.kind, each.key) == _TEMPLATE
         ]
     if built is None:
         return bundle, wanted
@@ -53,6 +54,12 @@ def desired(
     wanted = [replace(each, definition=_with_files(each.definition, place, built)) for each in wanted]
     files = [Resource("files", f"{content}/{path.name}", _file(path, place)) for path in built.files]
     return bundle, [wanted[0], *files, *wanted[1:]]
+
+
+def group_of(address: str) -> str | None:
+    """Return the group whose job has this address, None where it is another thing."""
+    kind, _, key = address.partition(".")
+    return key.removeprefix(_GROUP) if kind == _TEMPLATE[0] and key.startswith(_GROUP) else None
 
 
 def _folder(bundle: Bundle) -> Resource:

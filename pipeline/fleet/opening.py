@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
 from pipeline.fleet.bundle import Bundle, place_of, put
-from pipeline.fleet.desired import Built, desired
+from pipeline.fleet.desired import Built, desired, group_of
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.apps import Apps
 from pipeline.fleet.kinds.boards import Alerts, Dashboards
@@ -167,7 +167,7 @@ def open_fleet(
     if groups is not None and out is not None:
         notes = (*notes, *groups.require_writable())
     if groups is None:
-        known = [key.removeprefix("jobs.group_") for key in journal.entries if key.startswith("jobs.group_")]
+        known = [group for address in journal.entries if (group := group_of(address)) is not None]
         bundle, wanted = desired(folder, target, given, known, built)
     scope = Scope(workspace, bundle.environment, bundle.root_path)
     fleet = Fleet(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)

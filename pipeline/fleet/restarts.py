@@ -6,7 +6,7 @@ fleet. What is left over stands in the journal, and the next apply goes on.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from pipeline.control.processes.databricks import Databricks
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.fleet.desired import group_of
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Scope
@@ -67,52 +68,45 @@ class Restarts:
                 reached.
         """
         by_group = {group: step for step in steps if (group := group_of(step.address)) is not None}
-        before = self._controller() if by_group else None
         others = {step.address: step for step in steps if group_of(step.address) is None}
+        before = self.groups.controller() if by_group and self.groups is not None else None
         cancelled = {address for address, step in others.items() if self._cancel(step)}
         controller = others.pop(_CONTROLLER, None) if by_group else None
         for address, step in others.items():
             self._settle(step, is_new=address in cancelled)
-        if by_group and self.groups is None:
+        if not by_group:
+            return
+        if (groups := self.groups) is None:
             raise Refused(
                 f"The control store is not read, so the groups {join_limited(sorted(by_group))} go on as before the "
                 "change. Apply again where it can be reached."
             )
-        if by_group:
-            other_than = before if _CONTROLLER in cancelled else None
-            self._wait(lambda: self._controller() not in {None, other_than}, "The controller", sorted(by_group))
+        other_than = before if _CONTROLLER in cancelled else None
+        self._wait(lambda: groups.controller() not in {None, other_than}, "The controller", sorted(by_group))
         if controller is not None:
             self._settle(controller, is_new=_CONTROLLER in cancelled)
         names = list(by_group)
         size = -(-len(names) // _WAVES)
         while names:
             wave, names = names[:size], names[size:]
-            self._wave([by_group[name] for name in wave], names)
+            self._wave(groups, {name: by_group[name] for name in wave}, names)
 
-    def _wave(self, steps: Sequence[Step], later: Sequence[str]) -> None:
-        before: dict[str, int | None] = {}
-        for step in steps:
-            group = group_of(step.address) or ""
-            before[group] = None
-            if self._left(step) and self.groups is not None:
+    def _wave(self, groups: Groups, steps: Mapping[str, Step], later: Sequence[str]) -> None:
+        """Start groups again, and wait until each of them runs; those that come `later` go on meanwhile."""
+        ended: dict[str, int | None] = {}
+        for group, step in steps.items():
+            if self._left(step):
                 with effect("fleet_restart"):
-                    before[group] = self.groups.restart(group)
-            if before[group] is None:  # nothing runs, or what a person has started by hand
+                    ended[group] = groups.restart(group)
+            if ended.get(group) is None:  # nothing runs, or what a person has started by hand
                 self._cancel(step)
-        for step in steps:
-            group = group_of(step.address) or ""
-            self._wait(partial(self._runs_again, group, before[group]), f"The group {group}", later)
+        for group, step in steps.items():
+            self._wait(partial(groups.runs_again, group, ended.get(group)), f"The group {group}", later)
             self._settle(step)
 
-    def _runs_again(self, group: str, run_id: int | None) -> bool:
-        return self.groups is not None and self.groups.runs_again(group, run_id)
-
-    def _controller(self) -> object | None:
-        return None if self.groups is None else self.groups.controller()
-
-    def _wait(self, is_so: Callable[[], bool], who: str, later: Sequence[str]) -> None:
+    def _wait(self, condition: Callable[[], bool], who: str, later: Sequence[str]) -> None:
         deadline = time.monotonic() + self.patience_seconds
-        while not _seen(is_so):
+        while not _holds(condition):
             if time.monotonic() > deadline:
                 others = f" The groups {join_limited(later)} go on as before the change." if later else ""
                 raise Refused(
@@ -141,15 +135,9 @@ class Restarts:
             self.done(Step("restart", step.address, step.label, why="started again"))
 
 
-def _seen(is_so: Callable[[], bool]) -> bool:
-    """Return whether a look finds something; a store that is away for a moment has not shown it yet."""
+def _holds(condition: Callable[[], bool]) -> bool:
+    """Return whether a condition holds; a store that is away for a moment has not shown it yet."""
     try:
-        return is_so()
+        return condition()
     except STORE_AWAY:
         return False
-
-
-def group_of(address: str) -> str | None:
-    """Return the group whose job has this address, None where it is another thing."""
-    kind, _, key = address.partition(".")
-    return key.removeprefix("group_") if kind == "jobs" and key.startswith("group_") else None
