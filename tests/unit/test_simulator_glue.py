@@ -47,7 +47,7 @@ def test_awss_codec_reads_glues_frames(endpoint: str) -> None:
             assert isinstance(value, dict)
             assert value["round"] == event.sequence
         else:
-            version = next(each for each in (1, 2) if f".v{each};" in found["SchemaDefinition"])
+            version = next(each for each in (1, 2) if f"Version {each}" in found["SchemaDefinition"])
             assert message_class(family(event.game), version).FromString(body).round == event.sequence
         seen.add((found["DataFormat"], wrapper.payload[1]))
     assert seen == set(itertools.product(("PROTOBUF", "AVRO"), (0, 5)))

@@ -1,14 +1,21 @@
-"""Sample payloads in protobuf, by the definitions in `protos/samples`. Each version adds fields to the one before."""
+"""Sample payloads in protobuf, by the definitions in `protos/samples`. Each version adds fields to the one before.
+
+The generated modules have a package per version, as one process has all of them. What the simulator sends and registers
+has the package of version 1 in all versions: numbers go on only within one full name.
+"""
 
 import hashlib
 import importlib
 import random
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS, check_version
 
@@ -36,7 +43,7 @@ class ProtobufSample:
         self.message: str = self._class.DESCRIPTOR.full_name
         self.definition: bytes = file_set.SerializeToString(deterministic=True)
         self._source = f"v{version}.proto"
-        self._package = f"protos.samples.{family}"
+        self._family, self._version = family, version
         draw = random.Random(f"payloads {seed} {family} {version}")
         self._prepared = [self._class() for _ in range(PREPARED)]
         for payload in self._prepared:
@@ -45,7 +52,8 @@ class ProtobufSample:
     @property
     def text(self) -> str:
         """The .proto file."""
-        return files(self._package).joinpath(self._source).read_text("utf-8")
+        source = files(f"protos.samples.{self._family}").joinpath(self._source).read_bytes()
+        return _of_one_package(source, self._family, self._version).decode()
 
     def event(self, chance: int, sequence: int, time: int) -> Any:
         """Return the content of one event."""
@@ -73,16 +81,28 @@ class ProtobufSample:
         return serializer
 
 
+@lru_cache(maxsize=64)
 def message_class(family: str, version: int) -> type[Any]:
-    """Return the generated class of a sample.
+    """Return the class of a sample's messages, in a pool of their own.
 
     Raises:
         Refused: there is no such family or version.
     """
     check_version(family, version)
-    module = importlib.import_module(f"protos.samples.{family}.v{version}_pb2")
-    message: type[Any] = getattr(module, _MESSAGES[family])
+    generated: FileDescriptor = importlib.import_module(f"protos.samples.{family}.v{version}_pb2").DESCRIPTOR
+    wanted: dict[str, FileDescriptor] = {}
+    _collect_files(generated, wanted)
+    pool = DescriptorPool()
+    for each in wanted.values():
+        content = _of_one_package(each.serialized_pb, family, version) if each is generated else each.serialized_pb
+        pool.Add(FileDescriptorProto.FromString(content))
+    message: type[Any] = GetMessageClass(pool.FindMessageTypeByName(f"samples.{family}.v1.{_MESSAGES[family]}"))
     return message
+
+
+def _of_one_package(content: bytes, family: str, version: int) -> bytes:
+    """Return a definition, as text or compiled, in the package of version 1; both names are equally long."""
+    return content.replace(f"samples.{family}.v{version}".encode(), f"samples.{family}.v1".encode())
 
 
 def noise(chance: int) -> bytes:
