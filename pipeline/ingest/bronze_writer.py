@@ -97,7 +97,7 @@ class _Rows:
 
     bronze: pa.Table
     detail: pa.Array  # the sentences that explain refusals
-    needs: list[list[str]]
+    needs: list[list[Any]]
 
 
 def _of_source(rows: pa.Table, job: IngestJob, source: SourceJob, first_pos: int, earlier: Counter[str]) -> _Rows:

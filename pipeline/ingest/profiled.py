@@ -6,7 +6,7 @@ on the wire, and the task reports which ones it met.
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,16 +66,22 @@ def open_profiled(rows: pa.Table, numbered: NumberedProfile) -> ProfiledRows:
     return ProfiledRows(given_columns, refused, pc.if_else(fine, read.detail, opened.detail))
 
 
-def needs_of(bronze: pa.Table, numbered: NumberedProfile) -> list[list[str]]:
-    """Return key, game, registry and writer (hexadecimal) of the games' writers in these rows that are not noted yet.
+def needs_of(bronze: pa.Table, numbered: NumberedProfile) -> list[list[Any]]:
+    """Return key, game, registry, writer (hexadecimal), seq and pos of what these rows need that is not noted yet.
 
+    The rows are of one seq; pos is that of the first row with the writer.
     Only writers of a foreign registry: turnout's own ids need nobody's answer.
     """
     registry = numbered.profile.registry
     if registry is None:
         return []
     is_foreign = pc.and_(pc.is_null(bronze.column("refused")), pc.is_valid(bronze.column("registry")))
-    met = bronze.filter(is_foreign).group_by(["game_key", "game", "writer"]).aggregate([])
-    distinct = zip(*(met.column(name).to_pylist() for name in ("game_key", "game", "writer")), strict=True)
-    new = [[key, game, registry, writer.hex()] for key, game, writer in distinct if (key, writer) not in numbered.noted]
+    met = bronze.filter(is_foreign).group_by(["game_key", "game", "writer"]).aggregate([("seq", "min"), ("pos", "min")])
+    names = ("game_key", "game", "writer", "seq_min", "pos_min")
+    distinct = zip(*(met.sort_by("pos_min").column(name).to_pylist() for name in names), strict=True)
+    new = [
+        [key, game, registry, writer.hex(), seq, pos]
+        for key, game, writer, seq, pos in distinct
+        if (key, writer) not in numbered.noted
+    ]
     return new[:_MOST_NEEDS]

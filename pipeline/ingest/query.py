@@ -295,13 +295,16 @@ class Ingest:
         refusals, oldest = report["reasons"], report["oldest_source_at"]
         self._publish(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
 
-    def _ask_for(self, needs: Sequence[Sequence[str]]) -> None:
+    def _ask_for(self, needs: Sequence[Sequence[Any]]) -> None:
         """Hand over what games need; groups report it again where it gets lost."""
         if not needs:
             return
         if len(self._noted) > _MOST_NOTED:
             self._noted.clear()
-        found = [Need(GameKey(key), game, registry, bytes.fromhex(writer)) for key, game, registry, writer in needs]
+        found = [
+            Need(GameKey(key), game, registry, bytes.fromhex(writer), seq, pos)
+            for key, game, registry, writer, seq, pos in needs
+        ]
         self._note(found)
         self._noted.update((need.game_key, need.writer) for need in found)
 

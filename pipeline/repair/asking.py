@@ -38,7 +38,8 @@ def lacking(rows: Iterable[pa.Table], game: Game, schemas: SchemaSet) -> Iterato
             for opened in open_rows(pa.Table.from_batches([batch]), asking):
                 for need in opened.needs.get(game.key, ()):
                     if need.registry is not None:
-                        yield OpenNeed(need.registry, need.writer, game.key, game.name, now, again=True)
+                        place = need.seq, need.pos
+                        yield OpenNeed(need.registry, need.writer, game.key, game.name, now, *place, again=True)
 
 
 def ask_drivers(engine: Engine, needs: Sequence[OpenNeed], seconds: float = WAIT_SECONDS) -> None:

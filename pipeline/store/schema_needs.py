@@ -22,6 +22,7 @@ MOST_NEEDS: Final = 1000
 READ_SECONDS: Final = 300.0
 """How long a game may take to read its rows again; its later schemas are registered then."""
 
+_IN_ORDER: Final = (schema_needs.c.seq, schema_needs.c.pos, schema_needs.c.writer)
 _WRITERS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 _OK_SECONDS: Final = 60.0  # between two notes that a registry still answers
 
@@ -35,6 +36,8 @@ class OpenNeed:
     game_key: GameKey
     game: str
     wanted_at: float  # when it was first reported, Unix seconds
+    seq: int  # of the first row that needs it,
+    pos: int  # and its place there
     asked_at: float | None = None  # when its registry answered last; None: it has not yet
     absences: int = 0  # answers that the registry has no such schema
     absent_since: float | None = None  # the first of them
@@ -66,7 +69,7 @@ class RegistryHealth:
 
 
 def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
-    """Add needs; an open one only takes over `again`.
+    """Add needs; an open one only takes over `again`, and the place of an earlier row.
 
     One of a message that rows say they are takes the place, in the order of needs, of the one that they were read for.
     """
@@ -78,9 +81,9 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
         lock(connection)
         outdated = max(each.wanted_at for each in wanted.values()) - READ_SECONDS
         connection.execute(delete(table).where(table.c.reads_again_at <= outdated))
-        query = select(table.c.registry, table.c.writer, table.c.game_key, table.c.wanted_at, table.c.reads_again_at)
-        rows = connection.execute(query).all()
-        held = {(row.registry, bytes(row.writer), row.game_key) for row in rows}
+        names = ("registry", "writer", "game_key", "seq", "pos", "again", "wanted_at", "reads_again_at")
+        rows = connection.execute(select(*(table.c[name] for name in names))).all()
+        held = {(row.registry, bytes(row.writer), row.game_key): row for row in rows}
         reading = [
             ((row.registry, bytes(row.writer), row.game_key), row.wanted_at)
             for row in rows
@@ -89,9 +92,11 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
         room = {key: MOST_NEEDS - number for key, number in Counter(key for _, _, key in held).items()}
         new = []
         for own, need in wanted.items():
-            if own in held:
-                if need.again:
-                    connection.execute(update(table).where(*_same(own)).values(again=1))
+            if (row := held.get(own)) is not None:
+                seq, pos = min((row.seq, row.pos), (need.seq, need.pos))
+                values = {"seq": seq, "pos": pos, "again": int(need.again or row.again)}
+                if (row.seq, row.pos, row.again) != tuple(values.values()):
+                    connection.execute(update(table).where(*_same(own)).values(values))
             elif (left := room.setdefault(need.game_key, MOST_NEEDS)) > 0:
                 room[need.game_key] = left - 1
                 read_for = [each for each in reading if _is_message_of(own, each[0])]
@@ -114,9 +119,9 @@ def _is_message_of(own: tuple[str, bytes, str], read: tuple[str, bytes, str]) ->
 
 
 def read_needs(connection: Connection, registry: str | None = None) -> list[OpenNeed]:
-    """Return the open needs, oldest first, those of one moment by writer; of one registry, or all."""
+    """Return the open needs in the order of the first rows that need them; of one registry, or all."""
     table = schema_needs
-    query = select(table).where(table.c.reads_again_at.is_(None)).order_by(table.c.wanted_at, table.c.writer)
+    query = select(table).where(table.c.reads_again_at.is_(None)).order_by(*_IN_ORDER)
     if registry is not None:
         query = query.where(table.c.registry == registry)
     return [_need(**row) for row in connection.execute(query).mappings()]
@@ -136,19 +141,30 @@ def count_needs(connection: Connection) -> list[NeedCount]:
 
 
 def needs_of_game(connection: Connection, key: str, most: int) -> list[OpenNeed]:
-    """Return the oldest open needs of a game."""
+    """Return the open needs of a game, those of its first rows first."""
     table = schema_needs
     query = select(table).where(table.c.game_key == key, table.c.reads_again_at.is_(None))
-    ordered = query.order_by(table.c.wanted_at, table.c.writer).limit(most)
+    ordered = query.order_by(*_IN_ORDER).limit(most)
     return [_need(**row) for row in connection.execute(ordered).mappings()]
 
 
 def needs_of(connection: Connection, registry: str, writers: Collection[bytes]) -> list[OpenNeed]:
     """Return the open needs of these writers."""
-    table = schema_needs
+    table, all_of, found = schema_needs, list(writers), list[OpenNeed]()
     is_open = table.c.reads_again_at.is_(None)
-    query = select(table).where(table.c.registry == registry, table.c.writer.in_(list(writers)), is_open)
-    return [_need(**row) for row in connection.execute(query).mappings()]
+    for start in range(0, len(all_of), _WRITERS_PER_QUERY):
+        part = all_of[start : start + _WRITERS_PER_QUERY]
+        query = select(table).where(table.c.registry == registry, table.c.writer.in_(part), is_open)
+        found += (_need(**row) for row in connection.execute(query).mappings())
+    return found
+
+
+def needs_of_games(connection: Connection, registry: str, keys: Collection[GameKey]) -> list[OpenNeed]:
+    """Return the open needs of these games in the order of the first rows that need them."""
+    table = schema_needs
+    query = select(table).where(table.c.registry == registry, table.c.game_key.in_(list(keys)))
+    ordered = query.where(table.c.reads_again_at.is_(None)).order_by(*_IN_ORDER)
+    return [_need(**row) for row in connection.execute(ordered).mappings()]
 
 
 def games_that_read_again(connection: Connection, now: float) -> set[GameKey]:
@@ -173,14 +189,14 @@ def read_again(connection: Connection, need: OpenNeed, now: float) -> bool:
     return True
 
 
-def end_needs(
-    connection: Connection, registry: str, writers: Collection[bytes], but_of: Collection[GameKey] = ()
-) -> None:
-    """Forget needs that were answered, but of some games."""
+def end_needs(connection: Connection, registry: str, writers: Collection[bytes], key: GameKey | None = None) -> None:
+    """Forget needs that were answered; of one game, or all."""
     table, ended = schema_needs, list(writers)
     for start in range(0, len(ended), _WRITERS_PER_QUERY):
         part = ended[start : start + _WRITERS_PER_QUERY]
-        ours = (table.c.registry == registry, table.c.writer.in_(part), table.c.game_key.not_in(list(but_of)))
+        ours = [table.c.registry == registry, table.c.writer.in_(part)]
+        if key is not None:
+            ours.append(table.c.game_key == key)
         connection.execute(delete(table).where(*ours))
 
 

@@ -40,7 +40,7 @@ class Lookup:
         """Ask for what these streams wait for; never waits itself."""
         if self._resolution is not None:
             self._resolution.note(
-                Need(stream.game_key, stream.game, need.registry, need.writer)
+                Need(stream.game_key, stream.game, need.registry, need.writer, need.seq, need.pos)
                 for stream in streams
                 if (waits := stream.waits) is not None
                 for need in waits.needs

@@ -16,22 +16,23 @@ MAX_NEEDS: Final = 100
 
 
 class Need(NamedTuple):
-    """One thing that is missing, and the first seq with a row that needs it. Needs sort by seq."""
+    """One thing that is missing, and the place of the first row that needs it. Needs sort by place."""
 
     seq: int
+    pos: int
     profile: int  # of the row
     registry: str | None = None  # the generation of a registry; None: the profile itself is missing
     writer: bytes = b""  # as on the wire, with its index path where it has one
 
     def as_json(self) -> list[Any]:
         """Return it for a task's report."""
-        return [self.seq, self.profile, self.registry, self.writer.hex()]
+        return [self.seq, self.pos, self.profile, self.registry, self.writer.hex()]
 
     @classmethod
     def of_json(cls, values: Sequence[Any]) -> "Need":
         """Return the need that a task reported."""
-        seq, profile, registry, writer = values
-        return cls(seq, profile, registry, bytes.fromhex(writer))
+        seq, pos, profile, registry, writer = values
+        return cls(seq, pos, profile, registry, bytes.fromhex(writer))
 
     def __str__(self) -> str:
         if self.registry is None:
@@ -65,9 +66,9 @@ class Waiting:
 
 
 def lowest(needs: Iterable[Need]) -> tuple[Need, ...]:
-    """Return the distinct needs, each with its lowest seq, in order; at most MAX_NEEDS."""
+    """Return the distinct needs, each with the place of its first row, in order; at most MAX_NEEDS."""
     first: dict[tuple[int, str | None, bytes], Need] = {}
-    for need in sorted(needs, key=lambda each: each.seq):
+    for need in sorted(needs, key=lambda each: (each.seq, each.pos)):
         first.setdefault((need.profile, need.registry, need.writer), need)
     return tuple(first.values())[:MAX_NEEDS]
 

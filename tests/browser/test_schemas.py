@@ -55,7 +55,7 @@ def fill(engine: Engine) -> None:
         write_state(connection, RegistryHealth("main", "away", now - 240, "connection refused", now, now + 20))
         seen = "Registry glue gave another content for schema 7 than before"
         write_state(connection, RegistryHealth("glue", "mistrusted", now - 900, seen, now))
-    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", now - 90)])
+    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", now - 90, 1, 0)])
 
 
 @pytest.fixture(scope="module")

@@ -594,7 +594,7 @@ class Life:
         """Have all games with rows of the late schema ask for it; drivers see to the rest."""
         assert self._registry is not None
         asking = Asking(self._engine, self._registry, self.scheduler, patience)
-        asking.note((Need(game.key, game.name, REGISTRY, LATE) for game in self.world.has(LATE)), again=True)
+        asking.note((Need(game.key, game.name, REGISTRY, LATE, 1, 0) for game in self.world.has(LATE)), again=True)
         asking.step_of(REGISTRY, self.scheduler.now)
 
     def _repair(self, name: str, body: Callable[[Game], object], game: Game | None = None) -> Process:

@@ -47,7 +47,7 @@ class Oracle:
     def _last(self, game: Game, known: SchemaSet | None) -> int:
         rows = self._world.rows(game)
         if known is not None:
-            needs = [Need(row.seq, 0, REGISTRY, row.writer) for row in rows if row.writer is not None]
+            needs = [Need(row.seq, row.pos, 0, REGISTRY, row.writer) for row in rows if row.writer is not None]
             first = min(
                 (need.seq for need in needs if is_open(need, game.key, known)), default=self._world.last_seq(game) + 1
             )

@@ -56,7 +56,7 @@ def away(engine: Engine, state: str, detail: str = "connection refused", registr
 def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> None:
     """Rows in quarantine, a registry that is away since when, and waiting games stand in the first sentence."""
     away(store, "away")
-    write_needs(store, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", time.time() - 30)])
+    write_needs(store, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Ludo"), "Ludo", time.time() - 30, 1, 0)])
     app = opening("schemas")
     headline = drawn_html(app)[0]
     assert headline.startswith("Rows of version 3 of Chess go to quarantine since ")
@@ -141,7 +141,9 @@ def test_nothing_that_producers_wrote_acts(tmp_path: Path, opening: Opening) -> 
     for name in HOSTILE:
         register(engine, avro(a="int"), game=name, by=HOSTILE[1])
         register(engine, avro(a="string"), "incompatible=quarantine", game=name)
-        write_needs(engine, [OpenNeed("main", name.encode()[:30], game_key(name), name, 1.0, 2.0, 1, 2.0, HOSTILE[0])])
+        write_needs(
+            engine, [OpenNeed("main", name.encode()[:30], game_key(name), name, 1.0, 1, 0, 2.0, 1, 2.0, HOSTILE[0])]
+        )
     away(engine, "mistrusted", HOSTILE[1])
     for name in HOSTILE:
         app = opening("schemas", game=game_key(name))

@@ -746,7 +746,7 @@ def test_versions_of_glue_are_registered_by_age(moto: str, aws: None, tmp_path: 
     for game, order in (("Chess", writers[::-1]), ("Go", [writers[1], writers[2], writers[0]])):
         turns = {writer: place for place, writer in enumerate(order)}
         now = time.time()
-        needs = (OpenNeed("main", each, game_key(game), game, now + turns[each]) for each in order)
+        needs = (OpenNeed("main", each, game_key(game), game, now, 1, turns[each]) for each in order)
         write_needs(engine, needs)
         Resolution(engine, {"main": asked}).step(now)
     schemas = LocalRegistry(engine).snapshot()

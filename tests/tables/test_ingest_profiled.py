@@ -105,13 +105,13 @@ def test_rows_name_their_writer(tmp_path: Path) -> None:
 
 
 def test_a_task_reports_the_writers_that_games_need_once(tmp_path: Path) -> None:
-    """Law L14: what no driver has noted yet is reported, by game; refused rows and unknown names need nothing."""
+    """Law L14: what no driver has noted yet is reported, in order; refused rows and unknown names need nothing."""
     records: list[Record] = [
         (ID + b"\x06", b"Chess", []), (ID + b"\x08", b"Chess", []), (ID, b"go", []),
         (b"\x00\x00\x00\x00\x09", b"go", []), (b"\x00\x00\x00\x00\x08", b"strange", []), (b"{}", b"go", []),
     ]  # fmt: skip
     report, _ = landed(tmp_path, records, NumberedProfile(4, FRAMED_BY_KEY, frozenset({(GO, ID)})))
-    assert sorted([[CHESS, "Chess", "main", ID.hex()], [GO, "go", "main", "0000000009"]]) == sorted(report["needs"])
+    assert report["needs"] == [[CHESS, "Chess", "main", ID.hex(), 7, 0], [GO, "go", "main", "0000000009", 7, 3]]
 
 
 def test_turnouts_own_ids_need_nobody(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_turnouts_ids_stand_beside_a_registrys(tmp_path: Path) -> None:
         (9, None, b"\xff\0\0\0\x09"),
         (None, "main", ID),
     ]
-    assert report["needs"] == [[CHESS, "Chess", "main", ID.hex()]]
+    assert report["needs"] == [[CHESS, "Chess", "main", ID.hex(), 7, 1]]
 
 
 def test_the_default_profile_costs_nothing(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_needs_are_handed_over_once(world: World, monkeypatch: pytest.MonkeyPatc
     ingest = ingest_with(world, monkeypatch, FRAMED_BY_KEY, needs)
     for batch_id in range(2):
         ingest._batch(rows_of(ID, batch_id), batch_id)
-    assert needs == [Need(CHESS, "Chess", "main", ID)]
+    assert needs == [Need(CHESS, "Chess", "main", ID, 1, 0)]
 
 
 def test_an_older_control_store_is_noticed(world: World) -> None:

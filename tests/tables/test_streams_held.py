@@ -182,7 +182,7 @@ def test_a_game_waits_for_a_schema_and_no_other_game_does(world: ForeignWorld, p
     streams = both(world)
     outcome = apply(world, passes, streams)
     assert (outcome.failures, world.refused(), points(world, GO)) == ({}, [], [3])
-    assert outcome.waits[CHESS.key].needs == (Need(1, CONFLUENT, "main", EIGHT),)
+    assert outcome.waits[CHESS.key].needs == (Need(1, 2, CONFLUENT, "main", EIGHT),)
     chess = streams[CHESS.key]
     assert (chess.behind, chess.cursor, chess.is_held(world.schemas())) == (True, 0, True)
     assert list(Path(world.paths.table(CHESS.key)).glob("*.parquet")) == []
@@ -200,7 +200,7 @@ def test_a_profile_that_is_newer_than_the_set_is_waited_for(world: ForeignWorld,
     world.ingest(foreign(1), good(2))
     streams = both(world)
     outcome = apply(world, passes, streams)
-    assert outcome.waits[CHESS.key].needs == (Need(1, CONFLUENT),)
+    assert outcome.waits[CHESS.key].needs == (Need(1, 0, CONFLUENT),)
     world.profiles = PROFILES
     apply(world, passes, streams)
     assert points(world) == [1, 2]
@@ -220,13 +220,13 @@ def test_a_game_that_waits_leaves_no_file_of_an_earlier_slice(world: ForeignWorl
 def test_a_schema_of_another_game_is_waited_for(world: ForeignWorld) -> None:
     """Law L14: a writer is known before its schema is registered for each game that uses it."""
     schemas = SchemaSet(3, {CHESS.key: (1,)}, {}, writers={("main", SEVEN): Writer(1)})
-    need = Need(1, CONFLUENT, "main", SEVEN)
+    need = Need(1, 0, CONFLUENT, "main", SEVEN)
     assert (is_open(need, CHESS.key, schemas), is_open(need, GO.key, schemas)) == (False, True)
 
 
 def test_needs_are_bounded_and_the_first_one_is_kept() -> None:
     """Law L14: the rows before the first need may land, so that one counts."""
-    needs = [Need(seq, CONFLUENT, "main", b"\0%4d" % (seq % 500)) for seq in range(1000, 0, -1)]
+    needs = [Need(seq, 0, CONFLUENT, "main", b"\0%4d" % (seq % 500)) for seq in range(1000, 0, -1)]
     kept = lowest(needs)
     assert (len(kept), kept[0].seq) == (MAX_NEEDS, 1)
     assert [Need.of_json(need.as_json()) for need in kept] == list(kept)
@@ -386,7 +386,7 @@ def test_a_replay_asks_for_refused_writers_first(world: ForeignWorld, passes: Pa
 
 def test_a_replay_waits_for_an_answer_only_so_long(world: ForeignWorld) -> None:
     """Without a driver nobody answers: a replay goes on with what is known, and the need stays for the next driver."""
-    need = OpenNeed("main", EIGHT, CHESS.key, CHESS.name, 1.0, again=True)
+    need = OpenNeed("main", EIGHT, CHESS.key, CHESS.name, 1.0, 1, 0, again=True)
     ask_drivers(world.engine, [need], seconds=0.2)
     with world.engine.connect() as connection:
         assert read_needs(connection) == [need]

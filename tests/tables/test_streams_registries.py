@@ -256,7 +256,7 @@ def test_without_registries_nobody_asks_and_the_cause_is_told(world: ForeignWorl
     """Law L14: another driver may have the registry, so this one's streams wait and say for what."""
     lookup = Lookup(world.engine, None)
     lookup.start()
-    lookup.note([Wanted(CHESS.key, CHESS.name, "main", SEVEN)])
+    lookup.note([Wanted(CHESS.key, CHESS.name, "main", SEVEN, 1, 0)])
     assert lookup.ask_once() == math.inf
     assert lookup.troubles() == {}
     with world.engine.connect() as connection:

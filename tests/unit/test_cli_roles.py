@@ -153,7 +153,7 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
             definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
         ))  # fmt: skip
         write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
-    write_needs(engine, [OpenNeed("old", b"\0\0\0\0\7", game_key("Go"), "Go", 1.0)])
+    write_needs(engine, [OpenNeed("old", b"\0\0\0\0\7", game_key("Go"), "Go", 1.0, 1, 0)])
     before = len(list(audit.entries(engine)))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])
     found = list(audit.entries(engine))[before:]

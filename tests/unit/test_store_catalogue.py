@@ -66,7 +66,7 @@ def test_a_registry_is_named_for_what_it_gave(engine: Engine) -> None:
             return answer
 
     asked = Resolution(engine, {"main": Answering()})
-    asked.note([Need(KEY, "Chess", "main", b"\x00\x00\x00\x00\x07")])
+    asked.note([Need(KEY, "Chess", "main", b"\x00\x00\x00\x00\x07", 1, 0)])
     asked.step(time.time())
     found = chess(engine)
     assert [each.registered_by for each in found.versions] == ["registry main"]
@@ -141,7 +141,7 @@ def test_the_catalogue_says_trouble_first(engine: Engine) -> None:
     with writing(engine) as connection:
         lock(connection)
         write_state(connection, RegistryHealth("main", "away", now, "no answer", now, now + 1))
-    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Go"), "Go", now)])
+    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x07", game_key("Go"), "Go", now, 1, 0)])
     seen = read_catalogue(engine, settings)
     assert [phrase.split(" since")[0] for phrase in seen.troubles] == [
         "rows of version 3 of Chess go to quarantine",

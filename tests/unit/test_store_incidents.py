@@ -153,7 +153,7 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
     record_failures(fleet_store, {GO: StreamControl(failures=2, failure_class="transient", evidence="OSError: full",
                                                     failed_at=now)})  # fmt: skip
     submit_control(fleet_store, LUDO, "bob", desired="paused")
-    write_needs(fleet_store, [OpenNeed("main", b"\0\0\0\0\7", game_key("Ludo"), "Ludo", now - 9)])
+    write_needs(fleet_store, [OpenNeed("main", b"\0\0\0\0\7", game_key("Ludo"), "Ludo", now - 9, 1, 0)])
     submit(fleet_store, Intent("move", (f"game:{GO}",), "ann", "full"))
     for seq in range(900, 930):
         record_commit(fleet_store, seq, 100, 0, None)

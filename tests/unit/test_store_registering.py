@@ -257,7 +257,7 @@ def test_a_registry_is_trusted_again_as_it_was_seen(engine: Engine) -> None:
         lock(connection)
         write_state(connection, RegistryHealth("main", "mistrusted", 5.0, "7 was ab, is cd", 5.0))
         write_state(connection, RegistryHealth("other", "ok", 5.0, None, 5.0))
-    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x09", game_key("Go"), "Go", 6.0)])
+    write_needs(engine, [OpenNeed("main", b"\x00\x00\x00\x00\x09", game_key("Go"), "Go", 6.0, 1, 0)])
     seen = trust.propose(engine, "main")
     assert seen.lines[0] == "7 was ab, is cd"
     assert seen.lines[2].endswith("Schemas that games wait for: 1, games that wait: 1.")

@@ -19,7 +19,7 @@ from pipeline.contracts.registries.answers import (
     Found,
     Unusable,
     Version,
-    by_version,
+    by_age,
     version_of,
 )
 from pipeline.contracts.registries.patience import Patience
@@ -49,8 +49,8 @@ from tests.unit.test_streams_outage import away
 SEVEN, EIGHT = b"\x00\x00\x00\x00\x07", b"\x00\x00\x00\x00\x08"
 FIRST, SECOND = b"\x00", b"\x02\x02"
 NOW = 1_800_000_000.0
-CHESS = Need(game_key("Chess"), "Chess", "main", SEVEN)
-GO = Need(game_key("Go"), "Go", "main", SEVEN)
+CHESS = Need(game_key("Chess"), "Chess", "main", SEVEN, 1, 0)
+GO = Need(game_key("Go"), "Go", "main", SEVEN, 1, 0)
 PATIENCE = Patience(sample=18_000)
 GARBAGE = Found("protobuf", b"\xff", {b"": "t.M"})
 
@@ -578,7 +578,9 @@ def test_a_flood_of_one_game_delays_no_other(world: World) -> None:
     """Law L16: games take turns, and no game has more open needs than fit."""
     world.answer = Absent("no such id")
     flood = [CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(1001)]
-    write_needs(world.engine, [OpenNeed("main", each.writer, each.game_key, each.game, NOW - 1) for each in flood])
+    write_needs(
+        world.engine, [OpenNeed("main", each.writer, each.game_key, each.game, NOW - 1, 1, 0) for each in flood]
+    )
     assert len(world.needs) == 1000
     resolution = world.resolution()
     resolution.note([GO._replace(writer=b"\x00\xff\xff\xff\xff")])
@@ -680,18 +682,92 @@ def test_threads_serve_what_is_noted(engine: Engine, tmp_path: Path) -> None:
     own.dispose()
 
 
-def test_needs_of_one_moment_are_answered_in_the_order_of_their_ids(world: World) -> None:
-    """A registry's ids grow: an older version that is registered after its widening would be a narrowing, refused."""
-    world.answer = {SEVEN: found(a="int32"), EIGHT: found(a="int64")}
-    resolution = world.resolution()
-    resolution.note([CHESS._replace(writer=EIGHT), CHESS])
-    world.after(resolution, 0)
-    assert world.asked == [SEVEN, EIGHT]
+EARLY, LATE = b"\x01" + b"\xff" * 16, b"\x01" + bytes(16)  # GUIDs: their order says nothing of age
+
+
+def landing(world: World, game: Need) -> list[bytes]:
+    """Return the writers of a game in the order in which their schemas were registered for it."""
     schemas = world.schemas
-    assert [schemas.placement(CHESS.game_key, each.schema_id).quarantined for each in schemas.of(CHESS.game_key)] == [
-        None,
-        None,
-    ]
+    named = {found.schema_id: writer for (_, writer), found in schemas.writers.items()}
+    return [named[each] for each in schemas.games.get(game.game_key, ())]
+
+
+def test_needs_noted_together_are_registered_by_the_rows_that_need_them(world: World) -> None:
+    """Law L13: in the order of writers the newer schema came first, and rows of the older one went to quarantine."""
+    world.answer = {EARLY: found(a="int32"), LATE: found(a="int64")}
+    resolution = world.resolution()
+    resolution.note([CHESS._replace(writer=LATE, seq=3, pos=2), CHESS._replace(writer=EARLY, seq=3, pos=1)])
+    world.after(resolution, 0)
+    assert world.asked == [EARLY, LATE]
+    assert landing(world, CHESS) == [EARLY, LATE]
+
+
+def test_each_game_has_the_order_of_its_own_rows(world: World) -> None:
+    """Two games that need the same two schemas in opposite orders each get their own."""
+    world.answer = {EARLY: found(a="int32"), LATE: found({b"": "t.N"})}
+    resolution = world.resolution()
+    both = [(EARLY, 1), (LATE, 2)]
+    resolution.note(CHESS._replace(writer=writer, pos=pos) for writer, pos in both)
+    resolution.note(GO._replace(writer=writer, pos=3 - pos) for writer, pos in both)
+    world.after(resolution, 0)
+    assert (landing(world, CHESS), landing(world, GO)) == ([EARLY, LATE], [LATE, EARLY])
+
+
+def test_the_place_of_an_earlier_row_counts_whoever_reports_it(world: World) -> None:
+    """Ingest and groups read different rows: a need is of the first of them, in memory and in the store."""
+    world.answer = {EARLY: found(a="int32"), LATE: found(a="int64")}
+    ingest, group = world.resolution(), world.resolution()
+    late = CHESS._replace(writer=LATE, seq=4)
+    ingest.note([late, CHESS._replace(writer=EARLY, seq=9)])
+    ingest._write_noted("main", NOW)
+    group.note(CHESS._replace(writer=EARLY, seq=seq) for seq in (7, 2, 5))
+    group._write_noted("main", NOW)
+    assert [(need.writer, need.seq) for need in world.needs] == [(EARLY, 2), (LATE, 4)]
+    world.after(ingest, 0)
+    assert landing(world, CHESS) == [EARLY, LATE]
+
+
+def test_a_known_schema_waits_for_what_earlier_rows_need(world: World) -> None:
+    """Another game has it already: registered at once, it would be older than the schema of the rows before."""
+    world.answer = {EARLY: Absent("not yet"), LATE: found(a="int64")}
+    resolution = world.resolution()
+    resolution.note([GO._replace(writer=LATE)])
+    world.after(resolution, 0)
+    early, late = CHESS._replace(writer=EARLY, seq=2), CHESS._replace(writer=LATE, seq=2, pos=1)
+    resolution.note([early, late])
+    world.after(resolution, 0)
+    assert landing(world, CHESS) == []
+    world.answer[EARLY] = found(a="int32")
+    world.after(resolution, 15)
+    assert landing(world, CHESS) == [EARLY, LATE]
+    assert world.needs == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_no_schema_waits_for_one_that_was_refused(world: World, *, again: bool) -> None:
+    """An absent writer's rows are in quarantine: what follows lands, also while a replay asks for them again."""
+    world.answer = {EARLY: Absent("no such id"), LATE: found(a="int64")}
+    resolution = world.resolution(patience=replace(PATIENCE, absences=2 if again else 1, absent_for=0))
+    resolution.note([CHESS._replace(writer=EARLY, seq=2)], again=again)
+    resolution.note([CHESS._replace(writer=LATE, seq=2, pos=1)])
+    world.after(resolution, 0)
+    assert landing(world, CHESS) == [LATE]
+
+
+def test_age_orders_schemas_of_one_type_only(world: World) -> None:
+    """Law L13: the first type of a game is that of its first row, however old the schemas of others are."""
+    other, newer, older = (b"\x01" + bytes([place]) * 16 for place in range(3))
+    world.answer = {
+        newer: replace(found(a="int64"), version=Version("ids", 9)),
+        other: replace(found({b"": "t.N"}), version=Version("ids", 8)),
+        older: replace(found(a="int32"), version=Version("ids", 7)),
+    }
+    resolution = world.resolution()
+    resolution.note(CHESS._replace(writer=each, pos=place) for place, each in enumerate((newer, other, older)))
+    world.after(resolution, 0)
+    schemas = world.schemas
+    ids = [schemas.writers["main", each].schema_id for each in (older, other, newer)]
+    assert list(schemas.games[CHESS.game_key]) == ids
 
 
 def test_versions_of_one_subject_are_registered_by_age(world: World) -> None:
@@ -703,23 +779,23 @@ def test_versions_of_one_subject_are_registered_by_age(world: World) -> None:
         other: replace(found(a="int64", b="string"), version=Version("cars", 1)),
     }
     resolution = world.resolution()
-    resolution.note(CHESS._replace(writer=each) for each in (newer, other, older))
+    resolution.note(CHESS._replace(writer=each, pos=place) for place, each in enumerate((newer, other, older)))
     world.after(resolution, 0)
-    assert world.asked == [newer, older, other]
+    assert world.asked == [newer, other, older], "as its rows come"
     schemas = world.schemas
-    ids = [schemas.writers["main", each].schema_id for each in (older, newer, other)]
+    ids = [schemas.writers["main", each].schema_id for each in (older, other, newer)]
     assert list(schemas.games[CHESS.game_key]) == ids
     assert not any(schemas.placement(CHESS.game_key, each).quarantined for each in schemas.games[CHESS.game_key])
-    resolution.note(GO._replace(writer=each) for each in (newer, older))
+    resolution.note(GO._replace(writer=each, pos=place) for place, each in enumerate((newer, older)))
     world.after(resolution, 0)
     assert len(world.asked) == 3
-    assert list(world.schemas.games[GO.game_key]) == ids[:2], "known ones as well"
+    assert list(world.schemas.games[GO.game_key]) == [ids[0], ids[2]], "known ones as well"
 
 
 def test_versions_order_only_their_own_subject() -> None:
     """Law L16: a game's older version waits for no other game's turn, and what tells no version keeps its place."""
     two, none, one, other = Version("a", 2), None, Version("a", 1), Version("b", 1)
-    assert by_version([two, none, other, one], lambda each: each) == [one, none, other, two]
+    assert by_age([two, none, other, one], lambda each: each) == [one, none, other, two]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Asked by threads of drivers only, never by a task (law L13).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -77,16 +77,21 @@ def version_of(subject: Any, number: Any) -> Version | None:
     return Version(subject, number)
 
 
-def by_version(items: Iterable[_T], version: Callable[[_T], Version | None]) -> list[_T]:
-    """Return the items with those of one subject in the order of their age; all others keep their places.
+def by_age(items: Iterable[_T], age: Callable[[_T], tuple[Hashable, int] | None]) -> list[_T]:
+    """Return the items with those of one kind in the order of their age; all others keep their places.
 
     An older version that is registered after the one that widened it would be a narrowing, which tables refuse.
+
+    Args:
+        items: what is ordered.
+        age: an item's kind, and its number there, which grows with each newer one; None where nobody knows it.
     """
     ordered = list(items)
-    places: dict[str, list[tuple[int, int]]] = {}
+    places: dict[Hashable, list[tuple[int, int]]] = {}
     for place, item in enumerate(ordered):
-        if (known := version(item)) is not None:
-            places.setdefault(known.subject, []).append((known.number, place))
+        if (known := age(item)) is not None:
+            kind, number = known
+            places.setdefault(kind, []).append((number, place))
     result = list(ordered)
     for own in places.values():
         for place, (_, came_from) in zip(sorted(each for _, each in own), sorted(own), strict=True):

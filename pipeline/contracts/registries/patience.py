@@ -27,7 +27,7 @@ DEFAULT_PATIENCE: Final = Patience()
 
 
 def in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
-    """Order writers so that games take turns, each with its oldest need first: a flood of one game delays no other.
+    """Order writers so that games take turns, each with its first row first: a flood of one game delays no other.
 
     A writer for which the registry was away comes later, with all that its games need after it, as a game's schemas
     are registered in the order of its needs.
@@ -35,7 +35,7 @@ def in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes,
     asked: dict[GameKey, int] = {}
     times: dict[GameKey, int] = {}
     ranks = {}
-    for writer, needs in sorted(waiting.items(), key=lambda each: min(need.wanted_at for need in each[1])):
+    for writer, needs in sorted(waiting.items(), key=lambda each: min((need.seq, need.pos) for need in each[1])):
         key = needs[0].game_key
         asked[key] = asked.get(key, -1) + 1
         late = max([unanswered.get(writer, 0), *(times.get(need.game_key, 0) for need in needs)])

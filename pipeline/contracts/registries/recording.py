@@ -5,7 +5,7 @@ contradicts it changes nothing.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -22,16 +22,17 @@ from pipeline.contracts.registrations import (
     read_schemas,
     write_schema,
 )
-from pipeline.contracts.registries.answers import Found, Version
+from pipeline.contracts.registries.answers import Found, Version, by_age, version_of
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
+from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import (
     OpenNeed,
     end_needs,
     games_that_read_again,
-    needs_of,
+    needs_of_games,
     read_again,
 )
 from pipeline.store.writers import WriterRow, lock, newest_writers, rows_of_paths, write_writers
@@ -134,37 +135,76 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
 
 
 def settle(
-    connection: Connection, registry: str, wanted: Collection[bytes], policies: Policies, now: float, *, asked: bool
+    connection: Connection,
+    registry: str,
+    keys: Collection[GameKey],
+    policies: Policies,
+    now: float,
+    asked: Collection[bytes] = (),
 ) -> None:
-    """Register the schemas of known writers for the games that need them, and end those needs.
+    """Register the schemas of known writers for these games, each game's in the order of its rows, and end its needs.
 
-    A schema that a game's table cannot take is registered too: its rows go to quarantine until a person decides.
-    Needs of refused writers that ask again end only where the registry was `asked`. Where an id has several messages,
-    the game's rows are read again, to say which one they are; its later needs stay open until they have, as a game's
-    schemas are registered in the order of its rows.
+    What a game needs after a writer that is not known yet stays open: its rows wait for that writer anyway. Schemas of
+    one type that are registered together follow each other by age. One that a game's table cannot take is registered
+    too: its rows go to quarantine until a person decides. Needs of refused writers that ask again end only where the
+    registry was `asked` for the writer. Where an id has several messages, the game's rows are read again, to say which
+    one they are; its later needs stay open until they have.
     """
-    rows = newest_writers(connection, registry, wanted)
-    known: dict[int, list[OpenNeed]] = {}
-    ended, reading = set(), games_that_read_again(connection, now)
-    for need in needs_of(connection, registry, wanted):
+    needs: dict[GameKey, list[OpenNeed]] = {}
+    for need in needs_of_games(connection, registry, keys):
+        needs.setdefault(need.game_key, []).append(need)
+    rows = newest_writers(connection, registry, {need.writer for own in needs.values() for need in own})
+    reading = games_that_read_again(connection, now)
+    registering: list[tuple[OpenNeed, WriterRow]] = []
+    for key, own in needs.items():
+        if key in reading:
+            continue
+        ended = []
+        for need, row in _answered(connection, own, rows, asked, now):
+            ended.append(need.writer)
+            if row.schema_id is not None:
+                registering.append((need, row))
+        end_needs(connection, registry, ended, key)
+    if registering:
+        found = read_schemas(connection, {row.schema_id for _, row in registering if row.schema_id is not None})
+        known = [(need, row, found[row.schema_id]) for need, row in registering if row.schema_id is not None]
+        ordered = by_age(known, lambda each: _age(*each))
+        RegistrationBatch(connection, [_registration(need, schema, policies) for need, _, schema in ordered]).write()
+
+
+def _answered(
+    connection: Connection,
+    needs: Iterable[OpenNeed],
+    rows: Mapping[bytes, WriterRow],
+    asked: Collection[bytes],
+    now: float,
+) -> Iterator[tuple[OpenNeed, WriterRow]]:
+    """Yield the needs of one game that can end, with what their writers mean."""
+    unknown: tuple[int, int] | None = None  # the place of the first row whose writer is not known yet
+    for need in needs:
+        if unknown is not None and (need.seq, need.pos) > unknown:
+            return
         row = rows.get(need.writer)
-        if need.game_key in reading or row is None or (row.refused is not None and need.again and not asked):
+        if row is None:
+            if not need.again:  # a replay's rows keep no others waiting
+                unknown = need.seq, need.pos
+            continue
+        if row.refused is not None and need.again and need.writer not in asked:
             continue
         if row.indexed:  # which message it is stands in the row, unless the schema has only one
-            paths = rows_of_paths(connection, registry, need.writer)
+            paths = rows_of_paths(connection, need.registry, need.writer)
             if len(paths) != 1:
                 if read_again(connection, need, now):
-                    reading.add(need.game_key)
+                    return
                 continue
             row = paths[0]
-        ended.add(need.writer)
-        if row.schema_id is not None:
-            known.setdefault(row.schema_id, []).append(need)
-    found = read_schemas(connection, set(known))
-    registering = [_registration(need, found[each], policies) for each, needs in known.items() for need in needs]
-    if registering:
-        RegistrationBatch(connection, registering).write()
-    end_needs(connection, registry, ended, reading)
+        yield need, row
+
+
+def _age(need: OpenNeed, row: WriterRow, schema: Schema) -> tuple[Hashable, int] | None:
+    """Return a schema's age among those that are compared with it; None where it is not known."""
+    version = version_of(row.subject, row.version)
+    return None if version is None else ((need.game_key, schema.message, version.subject), version.number)
 
 
 def give_up(engine: Engine, registry: str, wanted: Collection[bytes], now: float) -> int:

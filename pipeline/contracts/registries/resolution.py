@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Engine
 
@@ -24,8 +24,6 @@ from pipeline.contracts.registries.answers import (
     Found,
     SchemaResolver,
     Unusable,
-    by_version,
-    version_of,
 )
 from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns
 from pipeline.contracts.registries.recording import record, settle, understood
@@ -54,6 +52,7 @@ _MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
 _ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
 _GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest,
 _GATHERED_BYTES: Final = 16 * 1024 * 1024  # or once their definitions have so many bytes
+_GAMES_TOGETHER: Final = 50  # whose schemas one transaction registers
 _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -65,6 +64,16 @@ class Need(NamedTuple):
     game: str
     registry: str  # the generation of a registry
     writer: bytes  # as on the wire, with its index path where it has one
+    seq: int  # of the first row that needs it,
+    pos: int  # and its place there
+
+    @property
+    def own(self) -> "_Own":
+        """The same for all rows that need it."""
+        return self.registry, self.writer, self.game_key
+
+
+_Own: TypeAlias = tuple[str, bytes, GameKey]
 
 
 @dataclass(slots=True)
@@ -126,8 +135,8 @@ class Resolution:
         self._patience = patience
         self._stop: threading.Event | None = None  # None: the threads were not started
         self._asking = {name: self._begun(each) for name, each in resolvers.items()}
-        self._noted: dict[Need, bool] = {}  # whether it asks again
-        self._written: dict[Need, float] = {}  # when it was last written to the store
+        self._noted: dict[_Own, tuple[Need, bool]] = {}  # the one of the first row, and whether it asks again
+        self._written: dict[_Own, float] = {}  # when it was last written to the store
         self._lock = threading.Lock()
 
     def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
@@ -140,11 +149,12 @@ class Resolution:
         now = self._clock()
         with self._lock:
             for need in needs:
-                if not again and 0 <= now - self._written.get(need, -math.inf) < self._patience.idle:
+                if not again and 0 <= now - self._written.get(need.own, -math.inf) < self._patience.idle:
                     continue
-                if need not in self._noted and len(self._noted) >= _MOST_NOTED:
+                if need.own not in self._noted and len(self._noted) >= _MOST_NOTED:
                     continue
-                self._noted[need] = again or self._noted.get(need, False)
+                before, asks = self._noted.get(need.own, (need, False))
+                self._noted[need.own] = min(before, need, key=lambda each: (each.seq, each.pos)), again or asks
                 if need.registry not in self._asking:
                     self._asking[need.registry] = self._begun(self._others(need.registry))
                     if self._stop is not None:
@@ -229,32 +239,31 @@ class Resolution:
 
     def _write_noted(self, registry: str, now: float) -> None:
         with self._lock:
-            noted = {need: again for need, again in self._noted.items() if need.registry == registry}
+            noted = {own: each for own, each in self._noted.items() if own[0] == registry}
         if not noted:
             return
-        needs = (OpenNeed(registry, each.writer, each.game_key, each.game, now, again=noted[each]) for each in noted)
+        needs = (
+            OpenNeed(registry, need.writer, need.game_key, need.game, now, need.seq, need.pos, again=again)
+            for need, again in noted.values()
+        )
         write_needs(self._engine, needs)
         with self._lock:
-            for need, again in noted.items():
-                if self._noted.get(need) == again:
-                    del self._noted[need]
-            self._written = {need: at for need, at in self._written.items() if 0 <= now - at < self._patience.idle}
+            for own, each in noted.items():
+                if self._noted.get(own) == each:
+                    del self._noted[own]
+            self._written = {own: at for own, at in self._written.items() if 0 <= now - at < self._patience.idle}
             self._written.update(dict.fromkeys(noted, now))
 
     def _settle(self, registry: str, waiting: dict[bytes, list[OpenNeed]]) -> dict[bytes, list[OpenNeed]]:
         """Register what is known already, which takes no registry; return what is left to ask."""
         with self._engine.connect() as connection:
             rows = newest_writers(connection, registry, waiting)
-        settled = (
-            row
+        known = {
+            writer
             for writer, needs in waiting.items()
             if (row := rows.get(writer)) is not None and (row.refused is None or not _again(needs))
-        )
-        known = [row.writer for row in by_version(settled, lambda row: version_of(row.subject, row.version))]
-        for writer in known:  # one transaction each: a game that fails keeps few others waiting
-            with writing(self._engine) as connection:
-                lock(connection)
-                self._end_needs(connection, registry, [writer], asked=False)
+        }
+        self._register(registry, known)
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
     def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
@@ -267,11 +276,12 @@ class Resolution:
     def _ask(self, registry: str, writers: Sequence[bytes], waiting: Mapping[bytes, list[OpenNeed]]) -> int | None:
         """Ask for writers in turn, and keep the answers; return how many answers it got.
 
-        Schemas that were found within a few seconds are kept in the order of their versions. Return None where the
-        registry is away or mistrusted.
+        Schemas that were found within a few seconds are registered together. Return None where the registry is away or
+        mistrusted.
         """
         asking = self._asking[registry]
         found: list[tuple[bytes, Found]] = []
+        answered: set[bytes] = set()
         away: str | None = None
         asked, until = 0, self._clock() + _GATHERED_SECONDS
         for writer in writers:
@@ -290,32 +300,39 @@ class Resolution:
                 case Absent(detail):
                     said = f"has no schema {shown_writer(writer)}: {detail}"
                     self._keep_refusal(registry, writer, said, is_absent=True)
+                    answered.add(writer)
                 case Unusable(detail):
                     said = f"has schema {shown_writer(writer)}, which turnout cannot use: {detail}"
                     self._keep_refusal(registry, writer, said, is_absent=False)
+                    answered.add(writer)
             asking.failures = 0
             if self._clock() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
                 break
-        for writer, each in by_version(found, lambda answer: answer[1].version):
-            if not self._keep(registry, each, writer, waiting):
-                return None
+        is_trusted = True
+        for writer, each in found:
+            known = self._keep(registry, each, writer, waiting)
+            if known is None:
+                is_trusted = False
+                break
+            answered |= known
+        self._register(registry, answered, answered)
+        if not is_trusted:
+            return None
         if away is not None:
             self._note_away(registry, asking, away)
         return asked if away is None else None
 
-    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> bool:
-        """Keep a schema; return False where it contradicts an earlier answer, which then counts."""
+    def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> set[bytes] | None:
+        """Keep a schema; return its writers, or None where it contradicts an earlier answer, which then counts."""
         schema, now = understood(found, writer, wanted, split_key(registry)[1]), self._clock()
         with writing(self._engine) as connection:
             lock(connection)
             contradiction = record(connection, registry, schema, now)
-            if contradiction is None:
-                own = [writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)]
-                self._end_needs(connection, registry, set(own), asked=True)
             _note_health(connection, registry, contradiction, now)
-        if contradiction is not None:
-            _log.error("%s", contradiction)
-        return contradiction is None
+        if contradiction is None:
+            return {writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)}
+        _log.error("%s", contradiction)
+        return None
 
     def _keep_refusal(self, registry: str, writer: bytes, said: str, *, is_absent: bool) -> None:
         """Refuse a writer, where the answer counts already; what is known to be usable stays so."""
@@ -328,12 +345,21 @@ class Resolution:
                 if not is_absent or self._is_final(needs_of(connection, registry, [writer]), now):
                     write_writers(connection, [WriterRow(registry, writer, refused=reason)], now)
                     _log.warning("%s", reason)
-            self._end_needs(connection, registry, [writer], asked=True)
             _note_health(connection, registry, None, now)
 
-    def _end_needs(self, connection: Connection, registry: str, wanted: Collection[bytes], *, asked: bool) -> None:
+    def _register(self, registry: str, writers: Collection[bytes], asked: Collection[bytes] = ()) -> None:
+        """Register what is known for the games that need one of these writers, some games at a time.
+
+        So a game that fails keeps few others waiting.
+        """
+        with self._engine.connect() as connection:
+            keys = sorted({need.game_key for need in needs_of(connection, registry, writers)})
         policies = self._policies.get(split_key(registry)[0], DEFAULTS)
-        settle(connection, registry, wanted, policies, self._clock(), asked=asked)
+        for start in range(0, len(keys), _GAMES_TOGETHER):
+            with writing(self._engine) as connection:
+                lock(connection)
+                part = keys[start : start + _GAMES_TOGETHER]
+                settle(connection, registry, part, policies, self._clock(), asked)
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
@@ -365,7 +391,7 @@ class Resolution:
         if isinstance(answer, Away):
             self._note_away(registry, asking, answer.detail)
             return False
-        return not isinstance(answer, Found) or self._keep(registry, answer, writer, ())
+        return not isinstance(answer, Found) or self._keep_unasked(registry, answer, writer)
 
     def _ask_refused(self, registry: str, asking: _Asking, now: float) -> bool:
         """Ask again for what was refused last: a schema may have come late, and its rows need no person then."""
@@ -376,9 +402,16 @@ class Resolution:
             answer = asking.resolver.resolve(writer)
             if isinstance(answer, Away):
                 break  # no game waits for it
-            if isinstance(answer, Found) and not self._keep(registry, answer, writer, ()):
+            if isinstance(answer, Found) and not self._keep_unasked(registry, answer, writer):
                 return False
         return True
+
+    def _keep_unasked(self, registry: str, found: Found, writer: bytes) -> bool:
+        """Keep a schema for which no need was looked at; return False where it contradicts an earlier answer."""
+        known = self._keep(registry, found, writer, ())
+        if known is not None:
+            self._register(registry, known, known)
+        return known is not None
 
     def _period(self, now: float) -> int:
         return int(now // self._patience.sample)

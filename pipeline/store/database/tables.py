@@ -342,6 +342,8 @@ schema_needs = store_table(  # what games wait for; a row goes when it is answer
     Column("game_key", String(64), primary_key=True),
     Column("game", Text, nullable=False),
     Column("wanted_at", Float, nullable=False),  # when it was first reported
+    Column("seq", BigInteger, nullable=False),  # with pos, the place of the first row that needs it
+    Column("pos", Integer, nullable=False),
     Column("asked_at", Float),  # when its registry answered last; null: it has not yet
     Column("absences", Integer, nullable=False),  # answers that the registry has no such schema
     Column("absent_since", Float),  # the first of them

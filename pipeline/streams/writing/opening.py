@@ -93,8 +93,9 @@ def _without_profile(routed: pa.Table, number: int) -> OpenRows:
     count = routed.num_rows
     times, ids = pa.nulls(count, pa.timestamp("us", "UTC")), pa.nulls(count, pa.string())
     rows = OpenRows(routed, pa.nulls(count, pa.binary()), times, ids, np.full(count, CLOSED, np.int64))
-    first = routed.group_by("game_key").aggregate([("seq", "min")])
-    rows.needs = {row["game_key"]: (Need(row["seq_min"], number),) for row in first.to_pylist()}
+    in_order = routed.select(["game_key", "seq", "pos"]).sort_by([("seq", "ascending"), ("pos", "ascending")])
+    first = in_order.group_by("game_key", use_threads=False).aggregate([("seq", "first"), ("pos", "first")])
+    rows.needs = {row["game_key"]: (Need(row["seq_first"], row["pos_first"], number),) for row in first.to_pylist()}
     return rows
 
 
@@ -123,6 +124,7 @@ def _judge(
     games = whole(rows.routed.column("game_key")).dictionary_encode()
     pairs, of_row = np.unique(games.indices.to_numpy() * len(distinct) + codes, return_inverse=True)
     is_bad, seqs = _marks(len(codes), rows.refused), rows.routed.column("seq").to_numpy()
+    places = rows.routed.column("pos").to_numpy()
     names = games.dictionary.to_pylist()
     needs: dict[str, list[Need]] = {}
     order = np.argsort(of_row, kind="stable")  # once: a task may have thousands of pairs
@@ -132,7 +134,8 @@ def _judge(
         members = rows_of_pair[~is_bad[rows_of_pair]]
         if not members.size:
             continue
-        need = Need(int(seqs[members].min()), number, registry, writer)
+        seq = seqs[members].min()
+        need = Need(int(seq), int(places[members][seqs[members] == seq].min()), number, registry, writer)
         found = schemas.writers.get((registry, writer))
         if registry == _TURNOUT:
             rows.ids[members] = int.from_bytes(writer[1:])
