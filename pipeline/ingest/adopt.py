@@ -172,7 +172,7 @@ def _find(
 def _sharing(engine: Engine, source: SourceKind, number: int, seen: SourceObservation) -> list[int]:
     """Return the other generations that read one of these sources, where they or this one read several."""
     own = identity.each_source(source.description, seen)
-    ids = {each.id for each in own.values()}
+    ids = {each.id for each in own.values() if each.id is not None}
     found = {
         other
         for other, text, source_id in sources.sources_of(engine)

@@ -75,7 +75,7 @@ class TopicObservation:
     """
 
     name: str
-    id: str
+    id: str | None  # None: the broker gives none
     earliest: Mapping[int, int]
     latest: Mapping[int, int]
     # Where an open transaction blocks readers of committed records; None: nowhere.
@@ -270,7 +270,7 @@ def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) 
     topic = f"The Kafka topic {seen.name!r}"
     begun_late = tuple(Gap(number, 0, first - 1) for number, first in sorted(seen.earliest.items()) if first > 0)
     fresh = Offsets(dict(seen.earliest))
-    if known.source_id is not None and known.source_id != seen.id:
+    if None not in {known.source_id, seen.id} and known.source_id != seen.id:
         unread = tuple(Gap(number, offset, None) for number, offset in sorted(position.next.items()))
         return SourceProblem(
             "recreated",

@@ -33,9 +33,11 @@ from pipeline.ingest import checkpoint, restored
 from pipeline.ingest.adopt import take_over
 from pipeline.ingest.backlog import Place
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
+from pipeline.ingest.batch_checks import BatchChecks
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
-from pipeline.ingest.identity import each_position, each_source
+from pipeline.ingest.evidence.kept import KeptMarks
+from pipeline.ingest.identity import each_position, each_source, record_of
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.profiled import NeedId, NumberedProfile
@@ -48,7 +50,7 @@ from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
 from pipeline.store.processes.drivers import record_commit
-from pipeline.store.sources import generations
+from pipeline.store.sources import generations, identity
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -107,6 +109,7 @@ class Ingest:
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: RowsOf = as_they_come
+        self._checks: BatchChecks | None = None  # of the run; none where a broker cannot be asked
         self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
         self.place: Place | None = None  # bronze's position in the source; None before the first start
         self._start = Start()
@@ -132,6 +135,10 @@ class Ingest:
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self.place = Place(checkpoint.passed_offset(query, landed, self._streams), begin.position)
         self._parts = frozenset(each_source(self._source.description, begin.seen) if begin.seen else ())
+        self._checks = None
+        if begin.seen is not None:
+            record = record_of(identity(self._engine, self._generation))
+            self._checks = BatchChecks(self._source, record, KeptMarks(self._checkpoint), landed.bronze)
         self._give_up_others()
         self._read_last_seqs()
         record_last_seqs(self._engine, self._last_seqs, *self._placing)
@@ -186,6 +193,8 @@ class Ingest:
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
             return
+        if self._checks is not None and self.place is not None:  # the rows were read: what they are of stands by now
+            self._checks.require_same(batch_id, self._source.passed(self.place.offset) or self.place.begin)
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
@@ -201,6 +210,8 @@ class Ingest:
         if not each_position(self._source.description, passed).keys() <= self._parts:
             seen = record_parts(self._engine, self._generation, self._source)
             self._parts = frozenset() if seen is None else frozenset(each_source(self._source.description, seen))
+            if self._checks is not None:
+                self._checks.learn(record_of(identity(self._engine, self._generation)))
 
     def _clear_attempt(self, batch_id: int) -> None:
         with self._alone():

@@ -30,7 +30,7 @@ _log = logging.getLogger("turnout")
 CLOSED: Final = 2**52
 """Added to a seq: the batch that `adopt` writes for a generation that it closes."""
 
-_WAY_OUT: Final = "To continue without these records, run `turnout ingest adopt --accept-loss`: it records the gap."
+WAY_OUT: Final = "To continue without these records, run `turnout ingest adopt --accept-loss`: it records the gap."
 
 
 def verify_source(
@@ -69,7 +69,8 @@ def verify_source(
     seen = source.observe(position or source.beginning)
     if known is None and landed.bronze is None and seen is not None:
         for each in identity.each_source(source.description, seen).values():
-            _refuse_known_elsewhere(engine, generation, each.id)
+            if each.id is not None:
+                _refuse_known_elsewhere(engine, generation, each.id)
     if position is None and landed.bronze is None:
         start = position = source.first(seen)
     if seen is not None and position is not None:
@@ -77,7 +78,7 @@ def verify_source(
         recorded = replace(recorded, source_id=recorded.source_id or source.id_in(read))
         problem = source.judge(recorded, position, seen)
         if problem is not None:
-            raise Refused(f"{problem.sentence} {_WAY_OUT}")
+            raise Refused(f"{problem.sentence} {WAY_OUT}")
         source.require_readable(position, seen)
     if seen is not None and seen.clock == "producer":
         _log.info(

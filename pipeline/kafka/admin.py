@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 _log = logging.getLogger("turnout")
 _ANSWER_SECONDS: Final = 10.0
+_NO_ID: Final = str(Uuid(0, 0))  # of brokers before Kafka 2.8, and of some that are no Kafka
 
 TopicPlace = tuple[str, int]
 """A topic and one of its partitions."""
@@ -20,7 +21,7 @@ TopicPlace = tuple[str, int]
 class TopicFacts:
     """A topic as its broker describes it: by partition, the first offset and the one after the last."""
 
-    id: str
+    id: str | None  # None: the broker gives none
     earliest: Mapping[int, int]
     latest: Mapping[int, int]
     readable: Mapping[int, int] | None  # where an open transaction blocks readers of committed records; None: not asked
@@ -64,8 +65,8 @@ def describe_topics(options: Mapping[str, Any], topics: Sequence[str], *, commit
 
 def partitions_of(
     admin: AdminClient, topics: Sequence[str], seconds: float = _ANSWER_SECONDS
-) -> dict[str, tuple[str, list[int]]]:
-    """Return id and partitions of each topic.
+) -> dict[str, tuple[str | None, list[int]]]:
+    """Return id, None where the broker gives none, and partitions of each topic.
 
     Raises:
         KafkaException: one of them is not there, or the broker does not answer.
@@ -74,7 +75,10 @@ def partitions_of(
         return {}
     answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
     found = {topic: answer.result() for topic, answer in answers.items()}
-    return {topic: (str(each.topic_id), [part.id for part in each.partitions]) for topic, each in found.items()}
+    return {
+        topic: (None if str(each.topic_id) == _NO_ID else str(each.topic_id), [part.id for part in each.partitions])
+        for topic, each in found.items()
+    }
 
 
 def topics_matching(admin: AdminClient, pattern: re.Pattern[str]) -> list[str]:
@@ -100,6 +104,23 @@ def list_offsets(
         dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_ANSWER_SECONDS
     )
     return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+
+
+def leader_epochs(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[TopicPlace, int]:
+    """Return the leader epoch of each partition, -1 where the broker gives none: each election begins another one."""
+    if not places:
+        return {}
+    answers = admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), request_timeout=_ANSWER_SECONDS)
+    return {(place.topic, place.partition): answer.result().leader_epoch for place, answer in answers.items()}
+
+
+def first_records(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[TopicPlace, tuple[int, int]]:
+    """Return offset and time (ms) of the first record of each partition that has one with a time."""
+    if not places:
+        return {}
+    answers = admin.list_offsets(dict.fromkeys(places, OffsetSpec.for_timestamp(0)), request_timeout=_ANSWER_SECONDS)
+    found = {(place.topic, place.partition): answer.result() for place, answer in answers.items()}
+    return {place: (each.offset, each.timestamp) for place, each in found.items() if each.offset >= 0}
 
 
 def _of(topic: str, offsets: Mapping[TopicPlace, int]) -> dict[int, int]:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipeline.demo.broker import Broker
@@ -65,6 +66,13 @@ class Stage:
     def cut(self, name: str, before: int) -> None:
         place = TopicPartition(self.topic(name), 0, before)
         self.admin.delete_records([place])[place].result()
+
+    def make_anew(self, name: str) -> None:
+        topic = self.topic(name)
+        self.admin.delete_topics([topic])[topic].result()
+        while topic in self.admin.list_topics(timeout=10).topics:
+            self.admin.poll(0.05)
+        self.make(name)
 
     def query(self) -> Ingest:
         return Ingest(self._spark, self.settings, self.paths, self.engine, lambda _: None)
@@ -164,6 +172,38 @@ def test_topics_that_come_and_what_each_has_lost_are_known_by_topic(stage: Stage
     balance = stage.verify()
     assert balance.ok, balance.problems
     assert balance.totals.bronze_rows == 2 * (5 + 7 + 4) - 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["list", "pattern"])
+@pytest.mark.proves("G15")
+def test_one_of_several_topics_made_anew_within_a_trigger_lands_nothing(stage: Stage, how: str) -> None:
+    """Law L1: each topic of a list or a pattern is known by its id before a batch is committed; the others go on."""
+    stage.make("a", "b")
+    stage.send(20, "a", "b")
+    names = (stage.topic("a"), stage.topic("b"))
+    stage.read(**({"topics": names} if how == "list" else {"topic_pattern": f"{stage.name}-.*"}))
+    stage.ingest()
+    stage.send(5, "a", "b")
+    ingest = stage.query()
+    look = ingest._job
+
+    def look_then_make_anew(batch_id: int, seq: int) -> Any:
+        job = look(batch_id, seq)
+        stage.make_anew("b")
+        stage.send(100, "b")
+        return job
+
+    setattr(ingest, "_job", look_then_make_anew)  # noqa: B010 - mypy forbids to assign a method
+    with pytest.raises(StreamingQueryException, match=rf"'{stage.topic('b')}' was deleted and recreated"):
+        ingest.start(once=True).awaitTermination()
+    stage.require(a=20, b=20)
+    with pytest.raises(Refused, match=rf"'{stage.topic('b')}' was deleted and recreated"):
+        stage.ingest()
+    adopt(stage.settings, stage.paths, stage.engine, accept_loss=True)
+    stage.ingest()
+    rows = DeltaTable(stage.paths.bronze).to_pyarrow_table(columns=["topic"])["topic"].to_pylist()
+    assert Counter(rows) == {stage.topic("a"): 50, stage.topic("b"): 240}
 
 
 def test_the_backlog_is_that_of_all_topics(stage: Stage) -> None:

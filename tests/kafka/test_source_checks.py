@@ -276,3 +276,30 @@ def test_a_topic_that_cannot_be_asked_is_said_so(stage: Stage, caplog: pytest.Lo
     assert "cannot be checked before it is read: no counterpart for ssl.truststore.location" in caplog.text
     with pytest.raises(Refused, match=r"The broker cannot be checked with these source\.kafka_options"):
         stage.adopt()
+
+
+@pytest.mark.proves("G15")
+def test_a_topic_made_anew_within_a_trigger_lands_nothing(stage: Stage) -> None:
+    """Law L1: a batch lands rows of the topic it was planned on: another id before its commit ends it unlanded."""
+    stage.send(20, 0, 1)
+    stage.ingest()
+    stage.send(5, 0, 1)
+    ingest = stage.query()
+    look = ingest._job
+
+    def look_then_make_anew(batch_id: int, seq: int) -> IngestJob:
+        job = look(batch_id, seq)
+        stage.make_anew()
+        stage.send(100, 0, 1)
+        return job
+
+    setattr(ingest, "_job", look_then_make_anew)  # noqa: B010 - mypy forbids to assign a method
+    with pytest.raises(StreamingQueryException, match=r"was deleted and recreated: .*partition 0 offsets from 20 on"):
+        ingest.start(once=True).awaitTermination()
+    assert once(p0=(0, 20), p1=(0, 20)) == stage.bronze()
+    with pytest.raises(Refused, match=r"was deleted and recreated: .*partition 0 offsets from 20 on"):
+        stage.ingest()
+    stage.adopt(accept_loss=True)
+    stage.ingest()
+    assert once(p0=(0, 20), p1=(0, 20)) + once(p0=(0, 100), p1=(0, 100)) == stage.bronze()
+    assert gaps(stage) == [(0, 20, None, "recreated"), (1, 20, None, "recreated")]

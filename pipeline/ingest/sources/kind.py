@@ -3,13 +3,14 @@
 Each kind is one module (`topic`, `landing`), listed in `supported`. Nothing outside this room asks which kind it has.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.ingest.evidence.marks import Mark
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
@@ -70,6 +71,13 @@ class Backlog(Protocol):
 
     def close(self) -> None:
         """Close the connections."""
+
+
+class Witness(Protocol):
+    """Says what a source is now; keeps its connection between two looks."""
+
+    def look(self, described: Collection[str]) -> Mapping[str, Mark]:
+        """Return what each of these sources is; one that is gone is absent. Raises `Transient` without an answer."""
 
 
 class ArrivalTimes(Protocol):
@@ -163,6 +171,9 @@ class SourceKind(Protocol):
 
     def backlog(self) -> Backlog:
         """Return what measures the source's backlog."""
+
+    def witness(self) -> Witness | None:
+        """Return what says, before each commit of a batch, which source this is; None where it cannot be asked."""
 
     def arrival_times(self) -> ArrivalTimes | None:
         """Return the times of files; None where each row has its own."""

@@ -217,6 +217,9 @@ class Landing:
         """Return what counts the waiting commits."""
         return LandingBacklog(self._landing)
 
+    def witness(self) -> None:
+        """Return None: its reader compares the log."""
+
     def arrival_times(self) -> LandingTimes:
         """Return the times at which files were added."""
         return LandingTimes(self._landing)

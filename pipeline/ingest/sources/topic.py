@@ -22,6 +22,7 @@ from pipeline.ingest.sources.kind import HEADERS, INPUT, Begin, Probe, RowsOf, S
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
+from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.kafka.connection import CHECK_ONLY
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, topic_described
@@ -166,6 +167,10 @@ class Topic:
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog."""
         return TopicBacklog(self._source)
+
+    def witness(self) -> TopicWitness | None:
+        """Return what asks the brokers for ids and leader epochs."""
+        return witness_of(self._source)
 
     def arrival_times(self) -> None:
         """Return None: each record has its time."""

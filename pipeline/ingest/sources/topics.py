@@ -26,6 +26,7 @@ from pipeline.ingest.sources import topic_observation
 from pipeline.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic import Topic, read_records
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
+from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, topic_described, topic_of, topics_described
 from pipeline.storage.location import Location
@@ -179,6 +180,10 @@ class Topics:
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog of all topics together."""
         return TopicBacklog(self._source)
+
+    def witness(self) -> TopicWitness | None:
+        """Return what asks the brokers for ids and leader epochs."""
+        return witness_of(self._source)
 
     def arrival_times(self) -> None:
         """Return None: each record has its time."""

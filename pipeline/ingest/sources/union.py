@@ -122,7 +122,8 @@ class Union:
                     f"(docs/kafka.md, Security)."
                 )
             for described, each in identity.each_source(member.description, seen).items():
-                same = next((other for other, known in of.items() if other == described or known.id == each.id), None)
+                ids = {known.id: other for other, known in of.items() if known.id is not None}
+                same = described if described in of else ids.get(each.id or "")
                 if same is not None:
                     raise Refused(f"Two sources read the same: {described} and {same}. Remove one from the settings.")
                 namesake = next((other for other in of if member.is_namesake(other, described)), None)
@@ -217,6 +218,9 @@ class Union:
     def backlog(self) -> "UnionBacklog":
         """Return what measures each source's backlog."""
         return UnionBacklog(dict(zip(self._names, self._members, strict=True)))
+
+    def witness(self) -> None:
+        """Return None: the members have theirs."""
 
     def arrival_times(self) -> None:
         """Return None: the members have them."""

@@ -1,0 +1,64 @@
+"""Asks a broker what its topics are now, before each commit of a batch: ids and leader epochs, in two requests.
+
+Keeps its connection between two looks.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pipeline.errors import Transient
+from pipeline.ingest.evidence.marks import Mark
+from pipeline.kafka.admin import first_records, leader_epochs, partitions_of
+from pipeline.kafka.connection import client_options, translate
+from pipeline.source_settings import Source, topic_of
+
+_ANSWER_SECONDS: Final = 10.0
+
+
+def witness_of(source: Source) -> "TopicWitness | None":
+    """Return what asks the brokers of a source's topics; None where its options do not allow it."""
+    connection = translate(source.kafka_options)
+    if connection.unreported:
+        return None
+    return TopicWitness(source, AdminClient(client_options(source.bootstrap_servers, connection)))
+
+
+class TopicWitness:
+    """Asks the brokers of a source's topics."""
+
+    def __init__(self, source: Source, admin: AdminClient) -> None:
+        """Ask by this client."""
+        self._source, self._admin = source, admin
+
+    def look(self, described: Collection[str]) -> Mapping[str, Mark]:
+        """Return what each topic is now; none of them where one is gone.
+
+        Raises:
+            Transient: the broker does not answer.
+        """
+        topics = {topic: each for each in described if (topic := topic_of(each, self._source)) is not None}
+        try:
+            found = partitions_of(self._admin, sorted(topics), _ANSWER_SECONDS)
+            places = [TopicPartition(topic, number) for topic, (_, numbers) in found.items() for number in numbers]
+            epochs = leader_epochs(self._admin, places)
+            # A topic's id says it all; without one, what its first records are.
+            first = first_records(self._admin, [each for each in places if found[each.topic][0] is None])
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return {}
+            raise Transient(
+                f"The Kafka broker at {self._source.bootstrap_servers} does not describe {', '.join(sorted(topics))}: "
+                f"{reason.str()}."
+            ) from error
+        return {
+            topics[topic]: Mark(
+                topic_id,
+                {number: epoch for (name, number), epoch in epochs.items() if name == topic},
+                {number: at for (name, number), at in first.items() if name == topic},
+            )
+            for topic, (topic_id, _) in found.items()
+        }
