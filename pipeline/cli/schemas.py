@@ -51,7 +51,7 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     from pipeline.contracts.catalogue.condition import read_writers
     from pipeline.contracts.catalogue.definitions import read_definitions
     from pipeline.contracts.catalogue.differences import table_steps
-    from pipeline.contracts.catalogue.fields import fields_of
+    from pipeline.contracts.catalogue.fields import fields_of, remarks_on
 
     context = CommandContext(env_dir)
     found = _found(context, game)
@@ -61,11 +61,12 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
     used = {version.schema_id, *(each.schema_id for each in found.landing_before(version))}
     schemas = read_definitions(context.engine, used)
     fields = fields_of(schemas[version.schema_id], version.placement)
+    notes = remarks_on(schemas[version.schema_id])
     steps = table_steps(found, version, schemas)
     writers = [each for each in read_writers(context.engine, found).known if each[2] == version.schema_id]
     if as_json:
         ids = [{"registry": registry, "id": named} for registry, named, _ in writers]
-        more = {"fields": [asdict(each) for each in fields], "steps": _steps(steps), "writers": ids}
+        more = {"fields": [asdict(each) for each in fields], "steps": _steps(steps), "writers": ids, "notes": notes}
         say_json({**_as_dict(found, version), **more})
         return
     say(
@@ -78,6 +79,8 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
         number_of = f" = {each.id}" if isinstance(each.id, int) else ""
         place = "" if each.column is None else f" -> {each.column} {each.column_type}"
         say(f"  {each.path}: {each.type}{number_of}{', optional' if each.optional else ''}{place}")
+    for note in notes:
+        say(f"  note: {note}")
     for step in steps:
         say(f"  change: {step} ({step.kind}: {step.policy})")
     for registry, named, _ in writers:

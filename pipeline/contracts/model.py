@@ -3,7 +3,7 @@
 A format turns a schema into a `Message`; nothing outside of the format's own folder looks at its definitions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -16,6 +16,8 @@ MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""
 MAX_DEPTH: Final = 32
 """Most levels of nested messages."""
+
+_LARGEST_NUMBER: Final = 2**29 - 1  # of a field of protobuf
 
 FieldId: TypeAlias = int | str
 """What identifies a field among those of its message, over all versions: protobuf's number, Avro's name."""
@@ -106,3 +108,23 @@ class Message:
 
     fields: tuple[Field, ...]  # in the order of their ids where these are numbers, else as declared
     reserved: Reserved = Reserved()
+    open: tuple[tuple[int, int], ...] = ()
+    """Numbers of extensions that the definition lacks: first number, and the one after the last. Their values are
+    ignored."""
+
+
+def ranges_text(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Return ranges of numbers as people write them; each is its first number and the one after its last."""
+    lasts = [(first, "max" if end > _LARGEST_NUMBER else str(end - 1)) for first, end in ranges]
+    return [last if last == str(first) else f"{first} to {last}" for first, last in lasts]
+
+
+def remarks(message: Message, path: str = "") -> Iterator[str]:
+    """Yield what a plan says of a definition itself: where its payloads may hold values that no column gets."""
+    if message.open:
+        numbers = ", ".join(ranges_text(message.open))
+        within = f" of {path}" if path else ""
+        yield f"extensions {numbers}{within} are not in the definition: turnout ignores them"
+    for each in message.fields:
+        if each.inside is not None:
+            yield from remarks(each.inside, f"{path}.{each.name}" if path else each.name)

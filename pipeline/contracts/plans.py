@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from pipeline.contracts.schemas import FieldPlacement
+from pipeline.lists import first_lines
 from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
@@ -51,6 +52,7 @@ class RegistrationPlan:
     new: bool  # False when the game already has this very schema, so that nothing changes
     steps: tuple[Step, ...]
     placement: FieldPlacement
+    remarks: tuple[str, ...] = ()  # on the definition itself, whatever the table has
 
     @property
     def refused(self) -> tuple[Step, ...]:
@@ -80,6 +82,7 @@ def render_plan(plan: RegistrationPlan) -> Iterator[str]:
         place = "" if step.column is None else f" -> {step.column} {step.type}"
         yield f"      {step.kind}: {step.policy}{place}"
         yield f"      old rows {step.old_rows}; new rows {step.new_rows}"
+    yield from (f"  note: {each}" for each in first_lines(plan.remarks))
     if plan.placement.quarantined is not None:
         yield "  all rows of this schema go to quarantine; the table stays unchanged"
     if breaking := len(plan.breaking):

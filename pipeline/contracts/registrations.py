@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Row, Select, insert, select
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import fingerprint, format_of
+from pipeline.contracts.formats.supported import fingerprint, format_of, message
+from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
@@ -186,7 +187,10 @@ class RegistrationBatch:
         steps, placement = self._evolve(checked, held)
         new = before is None or placement.quarantined is None
         version = self._newest.get(checked.key, 0) + 1
-        return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
+        notes = tuple(remarks(message(Schema(0, checked.format, checked.message, checked.definition))))
+        return RegistrationPlan(
+            checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes
+        )
 
     def _evolve(
         self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]

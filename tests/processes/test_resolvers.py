@@ -29,9 +29,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.registries.answers import Absent, Away, Found, Unusable
 from pipeline.contracts.registries.bounded_http import Credentials, checked_url, tls
 from pipeline.contracts.registries.confluent import ConfluentResolver
@@ -46,6 +45,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.schema_needs import OpenNeed, write_needs
+from tests.unit.protobuf_world import class_of
 
 Page: TypeAlias = Callable[[BaseHTTPRequestHandler], None]
 
@@ -603,7 +603,7 @@ def test_schemas_of_real_serializers_are_found(apicurio: Registry) -> None:
     assert isinstance(compiled, Found)
     context = SerializationContext("outer", MessageField.VALUE)  # Apicurio takes a subject's first format for all of it
     for message in ("acme.Car", "acme.First", "acme.Outer", "acme.Outer.N0", "acme.Outer.N1", "acme.Outer.N0.Deep"):
-        of = GetMessageClass(describe(message, canonical(message, compiled.definition)))
+        of = class_of(message, compiled.definition)
         with client(apicurio) as registry:
             written = ProtobufSerializer(of, registry)(of(), context)
         assert written is not None

@@ -70,6 +70,21 @@ def test_a_version_is_shown_with_its_fields_and_its_effect(store: Engine, tmp_pa
     assert any(line.startswith("rows go to quarantine: player") for line in lines(tmp_path, "show", "Go"))
 
 
+def test_numbers_of_extensions_without_a_definition_are_named(store: Engine, tmp_path: Path) -> None:
+    """A plan and a version say which values of a payload no column gets."""
+    file = define({"M": {"dice": (1, "int32")}}, syntax="proto2")
+    file.message_type[0].extension_range.add(start=100, end=200)
+    definition, note = (
+        tmp_path / "m.desc",
+        "  note: extensions 100 to 199 are not in the definition: turnout ignores them",
+    )
+    definition.write_bytes(bundle(file))
+    assert note in lines(tmp_path, "plan", "--game", "Chess", "--message", "t.M", str(definition))
+    LocalRegistry(store).register("Chess", "t.M", bundle(file))
+    assert note in lines(tmp_path, "show", "Chess")
+    assert as_json(tmp_path, "show", "Chess")["notes"] == [note.removeprefix("  note: ")]
+
+
 def test_a_diff_is_printed_in_words_and_as_text(store: Engine, tmp_path: Path) -> None:
     """Any two versions can be compared, in either direction."""
     printed = lines(tmp_path, "diff", "Go", "1", "2")

@@ -20,7 +20,8 @@ from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import message_paths
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused, Transient
-from tests.unit.test_contracts_decode import message_class, payloads
+from tests.unit.protobuf_world import class_of
+from tests.unit.test_contracts_decode import payloads
 
 MAIN = """
 syntax = "proto3";
@@ -85,7 +86,7 @@ def test_every_message_of_a_referring_file_is_read_by_its_index_path(compiled: F
     context = SerializationContext("laps", MessageField.VALUE)
     for name, (given, wanted) in VALUES.items():
         of = Schema(1, "protobuf", name, format_of("protobuf").canonical(name, compiled.definition))
-        event: Any = ParseDict(given, message_class(of)())
+        event: Any = ParseDict(given, class_of(name, compiled.definition)())
         with SchemaRegistryClient.new_client({"url": "mock://"}) as registry:
             written = ProtobufSerializer(type(event), registry)(event, context)
         assert written is not None

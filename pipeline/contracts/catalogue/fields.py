@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.formats.supported import message
-from pipeline.contracts.model import Field, FieldId, Message, rank
+from pipeline.contracts.model import Field, FieldId, Message, ranges_text, rank, remarks
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 
 MOST_LINES: Final = 3_000
@@ -35,6 +35,15 @@ def fields_of(schema: Schema, placement: FieldPlacement = PLAIN) -> tuple[FieldL
     """
     names = None if placement.quarantined is not None else dict(placement.names)
     return tuple(_lines(message(schema), names, "", ""))
+
+
+def remarks_on(schema: Schema) -> tuple[str, ...]:
+    """Return what a plan says of the definition itself, such as of extensions that it lacks.
+
+    Raises:
+        Refused: the definition cannot be read.
+    """
+    return tuple(remarks(message(schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ def _text(inner: Message, path: str, depth: int) -> Iterator[TextLine]:
         yield TextLine(path, f"{indent}reserved {first}" + (f" to {end - 1}" if end - first > 1 else ""))
     for name in sorted(inner.reserved.names):
         yield TextLine(path, f"{indent}reserved {name}")
+    yield from (TextLine(path, f"{indent}extensions {each}") for each in ranges_text(inner.open))
 
 
 def _declared(each: Field) -> str:

@@ -72,7 +72,9 @@ def serialized(text: str) -> FileDescriptorProto | None:
 
 
 def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
-    """Return a file with all that it imports, dependencies first, itself last; the same texts give the same set.
+    """Return a file and its imports, dependencies first, itself last; the same texts give the same set.
+
+    An import that no file needs is there too: it may define extensions.
 
     The file's own name is replaced: it differs between clients, and registries return it or not.
 
@@ -104,7 +106,7 @@ def descriptor_set(main: str, imports: Mapping[str, str]) -> FileDescriptorSet:
     files |= _clients_files(files.values(), texts.values())
     if texts:
         files |= {file.name: file for file in _compiled(texts, files.values())}
-    return FileDescriptorSet(file=_ordered(own, files))
+    return FileDescriptorSet(file=_ordered([own, *sorted(imports.keys() & files.keys())], files))
 
 
 def message_paths(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
@@ -184,9 +186,9 @@ def _clients_file(name: str) -> FileDescriptorProto:
     return file
 
 
-def _ordered(own: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return a file with its imports, those first that others need; without `google/protobuf`."""
-    ordered, opened, waiting = dict[str, FileDescriptorProto](), set[str](), [own]
+def _ordered(roots: Iterable[str], files: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Return files with their imports, those first that others need, the first root last; no `google/protobuf`."""
+    ordered, opened, waiting = dict[str, FileDescriptorProto](), set[str](), [*roots]
     while waiting:
         name = waiting[-1]
         if name in opened:

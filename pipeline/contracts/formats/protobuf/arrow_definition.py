@@ -17,7 +17,8 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from pipeline.contracts.formats.protobuf.fields import JSON_MESSAGES
-from pipeline.contracts.formats.protobuf.messages import WELL_KNOWN_FILES, describe
+from pipeline.contracts.formats.protobuf.messages import describe
+from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
 
 _MESSAGES: Final = (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP)
 

@@ -8,7 +8,7 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from pipeline.contracts.formats.protobuf.fields import SCALAR_MESSAGES, by_number
-from pipeline.contracts.formats.protobuf.messages import WELL_KNOWN_FILES
+from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
 
 _NO_KEYS: Final = (  # the types that a map's keys cannot have

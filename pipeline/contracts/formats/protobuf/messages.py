@@ -7,31 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from google.protobuf import (
-    any_pb2,
-    api_pb2,
-    descriptor_pb2,
-    descriptor_pool,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
-    source_context_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    type_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
     FeatureSet,
+    FieldDescriptorProto,
     FileDescriptorProto,
     FileDescriptorSet,
 )
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import one_line
+from pipeline.contracts.formats.protobuf import extensions
+from pipeline.contracts.formats.protobuf.reach import pruned
+from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
@@ -39,23 +30,6 @@ from pipeline.names import shown
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 256
 """Most files of a definition: the Arrow parser follows imports by recursion."""
-
-WELL_KNOWN_FILES: Final[Mapping[str, FileDescriptor]] = {
-    module.DESCRIPTOR.name: module.DESCRIPTOR
-    for module in (
-        any_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-        type_pb2,
-        api_pb2,
-        descriptor_pb2,
-    )
-}
 
 _EDITIONS: Final[Mapping[int, str]] = {descriptor_pb2.EDITION_2023: "2023", descriptor_pb2.EDITION_2024: "2024"}
 _FEATURES: Final = ("field_presence", "enum_type", "repeated_field_encoding", "message_encoding")
@@ -65,11 +39,11 @@ _FEATURES_FILES: Final = frozenset(f"google/protobuf/{each}_features.proto" for 
 
 
 def canonical(message: str, descriptor_set: bytes) -> bytes:
-    """Return the canonical form of a definition: the files that it needs, dependencies first, without comments.
+    """Return the canonical form of a definition: what the message reaches of the files, imports first.
 
-    It leaves out the well-known `google/protobuf` files (part of every protobuf runtime) and everything without data
-    (comments, services, options for other languages, JSON names). Files of editions keep the features that matter to
-    the bytes.
+    It has the messages, enums and extensions that a payload may hold, of all files in the set. It leaves out the
+    well-known `google/protobuf` files (part of every protobuf runtime) and everything without data (comments, services,
+    options, JSON names). Files of editions keep the features that matter to the bytes.
 
     Raises:
         Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
@@ -89,34 +63,27 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     by_name = {file.name: file for file in files}
     if len(by_name) != len(files):
         raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
-    needed = _needed(message, _home(message, files), by_name)
+    home = _home(message, files).name
+    needed = _needed(message, [home, *_extending(by_name)], by_name)
     if len(needed) > MAX_FILES:
         raise Refused(
             f"{shown(message)} needs {len(needed)} files, at most {MAX_FILES} are accepted. Join some of them."
         )
-    result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
+    bare = [_bare(each) for each in needed]
+    kept = pruned(_found(message, bare), bare)
+    result = FileDescriptorSet(file=kept).SerializeToString(deterministic=True)
     describe(message, result)
     return result
 
 
 @lru_cache(maxsize=4096)
 def describe(message: str, descriptor: bytes) -> Descriptor:
-    """Return the message of a canonical definition, in a pool of its own.
+    """Return the message of a canonical definition, in a pool of its own; its extensions are fields of it.
 
     Raises:
         Refused: the files do not fit together.
     """
-    pool = descriptor_pool.DescriptorPool()
-    try:
-        for file in FileDescriptorSet.FromString(descriptor).file:
-            for name in file.dependency:
-                if name in WELL_KNOWN_FILES:
-                    _add_well_known(pool, WELL_KNOWN_FILES[name])
-            pool.AddSerializedFile(file.SerializeToString())
-        return pool.FindMessageTypeByName(message)
-    except (TypeError, KeyError, DecodeError) as error:
-        why = one_line(str(error))  # it may repeat a hostile name
-        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
+    return _found(*_with_fields(message, descriptor))
 
 
 @lru_cache(maxsize=4096)
@@ -129,9 +96,9 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
     Raises:
         Refused: the files do not fit together, or a made name is taken.
     """
-    files = FileDescriptorSet.FromString(descriptor)
+    name, files = _with_fields(message, descriptor)
     renamed = False
-    waiting = [each for file in files.file for each in file.message_type]
+    waiting = [each for file in files for each in file.message_type]
     while waiting:
         each = waiting.pop()
         waiting += each.nested_type
@@ -140,7 +107,34 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
             if _bare_name(field.name) in taken:
                 field.name, renamed = f"{field.name}__{number_suffix(field.number)}", True
             taken.add(_bare_name(field.name))
-    return describe(message, files.SerializeToString(deterministic=True) if renamed else descriptor)
+    return _found(name, files) if renamed else describe(message, descriptor)
+
+
+def _with_fields(message: str, descriptor: bytes) -> tuple[str, Iterable[FileDescriptorProto]]:
+    """Return a definition with extensions as fields, and the message's name there."""
+    files = FileDescriptorSet.FromString(descriptor)
+    if not any(_extends(file) for file in files.file):
+        return message, files.file
+    described = _found(message, files.file)
+    if not extensions.has_extensions(described):
+        return message, files.file
+    name, made = extensions.with_fields(described, files)
+    return name, made.file
+
+
+def _found(message: str, files: Iterable[FileDescriptorProto]) -> Descriptor:
+    """Return a message in a new pool of these files, imports first."""
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files:
+            for name in file.dependency:
+                if name in WELL_KNOWN_FILES:
+                    _add_well_known(pool, WELL_KNOWN_FILES[name])
+            pool.AddSerializedFile(file.SerializeToString())
+        return pool.FindMessageTypeByName(message)
+    except (TypeError, KeyError, DecodeError) as error:
+        why = one_line(str(error))  # it may repeat a hostile name
+        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
 
 
 def number_suffix(number: int) -> str:
@@ -178,13 +172,26 @@ def _message_names(messages: Iterable[DescriptorProto], prefix: str) -> Iterator
         yield from _message_names(message.nested_type, name)
 
 
-def _needed(
-    message: str, home: FileDescriptorProto, by_name: Mapping[str, FileDescriptorProto]
-) -> list[FileDescriptorProto]:
-    """Return the file and all its imports, imports first; without recursion, since the bytes may be hostile."""
+def _extending(files: Mapping[str, FileDescriptorProto]) -> list[str]:
+    """Return the files that define extensions of data: no file needs to import them."""
+    return sorted(name for name, file in files.items() if name not in WELL_KNOWN_FILES and _extends(file))
+
+
+def _extends(file: FileDescriptorProto) -> bool:
+    waiting: list[FileDescriptorProto | DescriptorProto] = [file]
+    while waiting:
+        each = waiting.pop()
+        if any(not extension.extendee.startswith(".google.protobuf.") for extension in each.extension):
+            return True
+        waiting += each.message_type if isinstance(each, FileDescriptorProto) else each.nested_type
+    return False
+
+
+def _needed(message: str, roots: list[str], by_name: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Return these files and all their imports, imports first; without recursion, since the bytes may be hostile."""
     ordered: dict[str, FileDescriptorProto] = {}
     opened: set[str] = set()
-    waiting = [home.name]
+    waiting = [*reversed(roots)]
     while waiting:
         name = waiting[-1]
         file = by_name.get(name)
@@ -213,6 +220,7 @@ def _imports(file: FileDescriptorProto) -> list[str]:
 
 
 def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Return a file without what has no data; its imports stay."""
     bare = FileDescriptorProto()
     bare.CopyFrom(file)
     for name in ("source_code_info", "service", "options", "option_dependency"):
@@ -222,48 +230,57 @@ def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
     _import_only(bare, _imports(file))
     if file.syntax == "editions":
         bare.options.features.CopyFrom(file.options.features)
-        _keep_features(bare)
+        _keep_options(bare)
     else:
         bare.ClearField("edition")
     waiting = list(bare.message_type)
-    for extension in bare.extension:
-        extension.ClearField("json_name")
     for enum in bare.enum_type:
         _bare_enum(enum)
+    for extension in bare.extension:
+        _bare_field(extension)
     while waiting:
         message = waiting.pop()
         waiting += message.nested_type
         message.ClearField("visibility")
-        _keep_features(message)
+        _keep_options(message, "map_entry", "message_set_wire_format")
         for enum in message.enum_type:
             _bare_enum(enum)
         for each in (*message.oneof_decl, *message.extension_range):
-            _keep_features(each)
-        for field in [*message.field, *message.extension]:
-            field.ClearField("json_name")
-            _keep_features(field)
+            _keep_options(each)
+        for field in (*message.field, *message.extension):
+            _bare_field(field)
     return bare
+
+
+def _bare_field(field: FieldDescriptorProto) -> None:
+    field.ClearField("json_name")
+    _keep_options(field, "packed")
 
 
 def _bare_enum(enum: EnumDescriptorProto) -> None:
     enum.ClearField("visibility")
-    for each in (enum, *enum.value):
-        _keep_features(each)
+    _keep_options(enum, "allow_alias")
+    for value in enum.value:
+        _keep_options(value)
 
 
-def _keep_features(held: Any) -> None:
-    """Leave those of a definition's features that matter to the bytes."""
-    if not held.options.HasField("features"):
+def _keep_options(held: Any, *kept: str) -> None:
+    """Leave these of a definition's options, and those features that matter to the bytes."""
+    if not held.HasField("options"):
         return
-    kept = FeatureSet()
+    given = held.options
+    options, features = type(given)(), FeatureSet()
+    for name in kept:
+        if given.HasField(name):
+            setattr(options, name, getattr(given, name))
     for name in _FEATURES:
-        if held.options.features.HasField(name):
-            setattr(kept, name, getattr(held.options.features, name))
-    held.options.ClearField("features")
-    if kept.ByteSize():
-        held.options.features.CopyFrom(kept)
-    if not held.options.ByteSize():
-        held.ClearField("options")
+        if given.features.HasField(name):
+            setattr(features, name, getattr(given.features, name))
+    if features.ByteSize():
+        options.features.CopyFrom(features)
+    held.ClearField("options")
+    if options.ByteSize():
+        held.options.CopyFrom(options)
 
 
 def _import_only(file: FileDescriptorProto, kept: list[str]) -> None:

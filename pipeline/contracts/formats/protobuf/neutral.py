@@ -27,9 +27,12 @@ def message_of(schema: Schema) -> Message:
 def _message(decoded: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> Message:
     """Return a message, as decoded and as given; `held` are the columns into which its fields are decoded."""
     types = {each.name: each.type for each in held}
+    proto = DescriptorProto()
+    decoded.CopyToProto(proto)
     return Message(
         tuple(_field(each, given.fields_by_number[each.number], types.get(each.name)) for each in by_number(decoded)),
-        _reserved_by(decoded),
+        _reserved_by(proto),
+        tuple((each.start, each.end) for each in proto.extension_range),
     )
 
 
@@ -49,7 +52,5 @@ def _field(decoded: FieldDescriptor, given: FieldDescriptor, column: pa.DataType
     )
 
 
-def _reserved_by(message: Descriptor) -> Reserved:
-    proto = DescriptorProto()
-    message.CopyToProto(proto)
+def _reserved_by(proto: DescriptorProto) -> Reserved:
     return Reserved(tuple((each.start, each.end) for each in proto.reserved_range), frozenset(proto.reserved_name))

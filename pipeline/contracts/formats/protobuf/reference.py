@@ -79,7 +79,7 @@ class ReferenceDecoder:
         top = definition.find(message)
         self._parse: Any = message_factory.GetMessageClass(top).FromString
         self._columns = definition.columns(top, "")
-        self._checks = _Checks(top)
+        self._checks = _Checks(top, definition.extensions)
         self.schema = pa.schema([(column.name, column.type) for column in self._columns])
 
     def parse(self, payload: bytes | None) -> Any:
@@ -130,7 +130,6 @@ class _Definition:
                 self._copy_well_known(imported)
             for message in file.message_type:
                 self._call_by_number(message, f"{file.package}." if file.package else "")
-            del file.extension[:]
             self._pool.AddSerializedFile(file.SerializeToString())
 
     def find(self, message: str) -> Descriptor:
@@ -149,7 +148,6 @@ class _Definition:
         full = f"{prefix}{message.name}"
         for nested in message.nested_type:
             self._call_by_number(nested, f"{full}.")
-        del message.extension[:]
         if message.options.map_entry:
             return
         self._given[full] = {field.number: field.name for field in message.field}
@@ -161,17 +159,24 @@ class _Definition:
         del message.reserved_name[:]
 
     def columns(self, message: Descriptor, path: str) -> list[_Column]:
-        """Return the columns of a message's fields, in the order of their declaration; `path` ends with a dot."""
+        """Return the columns of a message's fields and extensions; `path` ends with a dot."""
         given = self._given.get(message.full_name) or {each.number: each.name for each in message.fields}
-        names = _distinct_names(given)
+        extensions = self.extensions(message)
+        names = _distinct_names(given) | _extension_names(extensions, given.values())
         columns_found = []
-        for field in message.fields:
+        for field in (*message.fields, *extensions):
             here = f"{path}{names[field.number]}"
             column = self._value(field, here)
             if column is not None:
                 kind, read = column
                 columns_found.append(_Column(self._names.get(here, names[field.number]), kind, read))
         return columns_found
+
+    def extensions(self, message: Descriptor) -> list[FieldDescriptor]:
+        """Return a message's extensions; a MessageSet has none, since its bytes are of another form."""
+        if message.GetOptions().message_set_wire_format:
+            return []
+        return sorted(self._pool.FindAllExtensions(message), key=lambda each: each.number)
 
     def _value(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
         """Return a field's type and how to read its value from a message; None when it holds nothing."""
@@ -187,6 +192,10 @@ class _Definition:
         if one is None:
             return None
         kind, read = one
+        if field.is_extension:
+            if field.is_repeated:
+                return pa.list_(pa.field("element", kind)), lambda held: [read(each) for each in held.Extensions[field]]
+            return kind, lambda held: read(held.Extensions[field]) if held.HasExtension(field) else None
         if field.is_repeated:
             return pa.list_(pa.field("element", kind)), lambda held: [read(each) for each in getattr(held, name)]
         if field.has_presence:
@@ -220,6 +229,20 @@ def _distinct_names(given: Mapping[int, str]) -> dict[int, str]:
             names[number] = f"{name}__f{number}"
             bare = names[number].replace("_", "").lower()
         taken.add(bare)
+    return names
+
+
+def _extension_names(extensions: Sequence[FieldDescriptor], given: Iterable[str]) -> dict[int, str]:
+    """Return the name under which each extension is decoded: its full one where its own is also another field's."""
+    taken = [name.replace("_", "").lower() for name in given]
+    own = [each.name.replace("_", "").lower() for each in extensions]
+    names = {}
+    for each, bare in zip(extensions, own, strict=True):
+        name = each.name if bare not in taken and own.count(bare) == 1 else each.full_name.replace(".", "_")
+        if name.replace("_", "").lower() in taken:
+            name = f"{name}__f{each.number}"
+        taken.append(name.replace("_", "").lower())
+        names[each.number] = name
     return names
 
 
@@ -316,15 +339,17 @@ _SPECIAL: Final[Mapping[str, tuple[pa.DataType, Read]]] = {
 class _Checks:
     """Find what protobuf accepts and docs/data.md refuses: missing required fields, and fields of another wire type."""
 
-    def __init__(self, message: Descriptor) -> None:
+    def __init__(self, message: Descriptor, extensions_of: Callable[[Descriptor], Iterable[FieldDescriptor]]) -> None:
         self._wire: dict[str, dict[int, frozenset[int]]] = {}
+        self._extensions_of = extensions_of
         self._learn(message)
 
     def _learn(self, message: Descriptor) -> None:
         if message.full_name in self._wire:
             return
-        self._wire[message.full_name] = {field.number: _wire_types(field) for field in message.fields}
-        for field in message.fields:
+        fields = (*message.fields, *self._extensions_of(message))
+        self._wire[message.full_name] = {field.number: _wire_types(field) for field in fields}
+        for field in fields:
             if field.message_type is not None:
                 self._learn(field.message_type)
 
