@@ -234,6 +234,7 @@ class _Walk:
         what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
         change = "incompatible" if narrower is None else "widen"
         if narrower is not None and self.policies.of(change) == "widen" and one.kind.lies_in(narrower.kind):
+            what += one.kind.remark(newest(slots).kind)
             self._note(place, one.name, "widen", what, _Lands(narrower.column, _type(one.kind)))
             return narrower
         self._beside(place, one, slots, change, what)
@@ -301,8 +302,10 @@ def _not_its_own(known: Known, one: Field, first: FieldId, firsts: Mapping[Field
             return "its name was reserved"
     if not slots or any(one.name in slot.names for slot in slots):
         return None
-    if first not in known.newest or _fitting(one, slots) is None:
-        by = _alias(known, one, first) or f"{noun(one.id)} {one.id}"
+    alias = _alias(known, one, first)  # says that it is the same field, as an equal number under another name does not
+    fits = any(_same(one, slot) or (one.kind.follows if alias else one.kind.widens)(slot.kind) for slot in slots)
+    if first not in known.newest or not fits:
+        by = alias or f"{noun(one.id)} {one.id}"
         return f"its {by} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
     return None
 
@@ -325,14 +328,15 @@ def _same(one: Field, slot: Slot) -> bool:
 
 
 def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
-    """Return the column that already holds the same kind, or else one whose kind this one widens."""
-    fitting = [slot for slot in slots if _same(one, slot) or one.kind.widens(slot.kind)]
-    return max(fitting, key=lambda slot: (_same(one, slot), one.name in slot.names), default=None)
+    """Return the column that already holds the same kind, or else one whose kind this one follows."""
+    fitting = [slot for slot in slots if _same(one, slot) or one.kind.follows(slot.kind)]
+    best = [(_same(one, slot), one.kind.lies_in(slot.kind), one.name in slot.names) for slot in fitting]
+    return max(zip(best, fitting, strict=True), key=lambda each: each[0], default=(None, None))[1]
 
 
 def _fitting_of_another(one: Field, others: Iterable[_Met]) -> _Met | None:
     """Return the column of another format with the same values, or else one wide enough for this kind."""
-    fitting = [each for each in others if one.kind.widens(each.slot.kind) and one.kind.lies_in(each.slot.kind)]
+    fitting = [each for each in others if one.kind.follows(each.slot.kind) and one.kind.lies_in(each.slot.kind)]
     return max(fitting, key=lambda each: (each.slot.kind.values == one.kind.values, each.slot.turn), default=None)
 
 

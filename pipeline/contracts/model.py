@@ -29,6 +29,10 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
 }
 _WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
+_FAMILIES: Final[Mapping[str, str]] = {  # kinds of numbers that one type of column holds as they are
+    **{name: "integer" for name, (_, high) in _RANGES.items() if high < 2**63},
+    **dict.fromkeys(("float", "double"), "floating"),
+}
 
 
 def noun(identity: FieldId) -> str:
@@ -56,10 +60,20 @@ class Kind:
     type: pa.DataType | None  # of its column, None without values
     promotes: frozenset[str] = frozenset()
     """Further values that the format reads as these: for Avro's double int32, int64 and float. Tables may differ."""
+    misreads: frozenset[str] = frozenset()
+    """Values and shapes of which some bytes, read as these, are a wrong value: for protobuf's sint32 int32."""
+
+    def follows(self, old: "Kind") -> bool:
+        """Return whether this kind widens the old one, or both are numbers that one column holds as they are.
+
+        Each row is decoded by the schema that wrote it, so in a column of long or double neither kind harms the other.
+        """
+        numbers = _FAMILIES.get(self.values, "this") == _FAMILIES.get(old.values, "old")
+        return self.widens(old) or (numbers and self._shaped_as(old))
 
     def widens(self, old: "Kind") -> bool:
         """Return whether every value of the old kind is also one of this kind."""
-        if self.shape != old.shape:
+        if not self._shaped_as(old):
             return False
         if self.values in _RANGES and old.values in _RANGES:
             (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
@@ -69,9 +83,25 @@ class Kind:
             return True
         return self.values == old.values and self.lies_in(old)
 
+    def remark(self, old: "Kind") -> str:
+        """Return what can change a value although one column holds both kinds, to follow a report; else nothing."""
+        if (old.values, self.values) == ("double", "float"):
+            return "; new values have a float's precision"
+        if self.misreads.isdisjoint({old.values, old.shape}):
+            return ""
+        return "; a row that names the wrong version would have a wrong value"
+
+    def _shaped_as(self, old: "Kind") -> bool:
+        return self.shape == old.shape or (_has_whole_keys(self.shape) and _has_whole_keys(old.shape))
+
     def lies_in(self, old: "Kind") -> bool:
         """Return whether a column of the old kind can hold this one's values as it is; structs gain members."""
         return self.type == old.type or all(each is None or members(each) for each in (self.type, old.type))
+
+
+def _has_whole_keys(shape: str) -> bool:
+    """Return whether values lie in a map with keys of long."""
+    return shape.startswith("map of ") and _FAMILIES.get(shape.removeprefix("map of ")) == "integer"
 
 
 @dataclass(frozen=True, slots=True)

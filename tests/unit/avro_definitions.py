@@ -20,6 +20,10 @@ def enum(*symbols: str) -> dict[str, Any]:
     return {"type": "enum", "name": "E", "symbols": list(symbols)}
 
 
+def logical(kind: str, name: str) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name}
+
+
 def decimal(precision: int, scale: int) -> dict[str, Any]:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 

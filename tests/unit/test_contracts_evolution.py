@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -125,7 +126,11 @@ def test_a_new_enum_value_is_added() -> None:
         ({"M": {"id": (20, "uint64")}}, "reuse", "id: its number changed from 1 to 20"),
         ({"M": {"id": (1, "int64")}}, "incompatible", "id: its type changed from uint64 to int64"),
         ({"M": {"level": (9, "string")}}, "incompatible", "level: its type changed from int32 to string"),
-        ({"M": {"level": (9, "uint32")}}, "incompatible", "level: its type changed from int32 to uint32"),
+        ({"M": {"kills": (10, "bool")}}, "incompatible", "kills: its type changed from uint32 to bool"),
+        ({"M": {"kills": (10, "float")}}, "incompatible", "kills: its type changed from uint32 to float"),
+        ({"M": {"kills": (10, "E")}}, "incompatible", "kills: its type changed from uint32 to enum"),
+        ({"M": {"level": (9, "wkt:Duration")}}, "incompatible", "changed from int32 to google.protobuf.Duration"),
+        ({"M": {"level": None, "rank": (9, "uint32")}}, "reuse", "its number 9 belonged to the name level (int32)"),
         ({"M": {"id": (1, "repeated uint64")}}, "incompatible", "id: its type changed from uint64 to repeated uint64"),
         ({"M": {"tags": (2, "string")}}, "incompatible", "tags: its type changed from repeated string to string"),
         ({"M": {"by_name": (5, "map<int32, Pos>")}}, "incompatible", "changed from map<string, message> to map<int32"),
@@ -171,16 +176,67 @@ def test_a_recursive_definition_has_no_table(edits: Edits, reason: str) -> None:
         ({"M": {"scores": (11, "repeated int64")}}, "scores"),
         ({"M": {"ranks": (12, "map<string, int64>")}}, "ranks"),
         ({"Pos": {"x": (1, "double")}}, "pos.x"),
+        ({"M": {"level": (9, "uint32")}}, "level"),
+        ({"M": {"kills": (10, "int32")}}, "kills"),
+        ({"M": {"kills": (10, "sfixed32")}}, "kills"),
+        ({"M": {"kills": (10, "wkt:Int32Value")}}, "kills"),
+        ({"M": {"scores": (11, "repeated fixed32")}}, "scores"),
+        ({"M": {"ranks": (12, "map<string, uint32>")}}, "ranks"),
     ],
 )
 @pytest.mark.proves("B23")
 def test_widening_needs_no_new_column(edits: Edits, path: str) -> None:
-    """B23: where every old value is a new one, the column holds both as it is; the table's schema does not change."""
+    """B23: integers of a long and floats of a double keep their column: it holds both as they are."""
     steps, placement = evolved(edits)
     assert (path, "widen: widen", path) in reported(steps)
     assert placement == PLAIN
     held = grown(schema(BASE))
     assert table_schema(held) == table_schema((*held, (schema(changed(edits)), placement)))
+
+
+INTEGERS = ("int32", "sint32", "sfixed32", "uint32", "fixed32", "int64", "sint64", "sfixed64")
+
+
+@pytest.mark.parametrize("kinds", [INTEGERS, ("float", "double"), tuple(f"map<{each}, bool>" for each in INTEGERS)])
+@pytest.mark.proves("B23")
+def test_numbers_of_one_column_change_into_each_other(kinds: Sequence[str]) -> None:
+    """B23: each row names its writer's schema, so narrower numbers and other signs share a column."""
+    for old, new in itertools.permutations(kinds, 2):
+        held = grown(schema({"M": {"x": (1, old)}}, {}))
+        steps, placement = evolve(held, schema({"M": {"x": (1, new)}}, {}), DEFAULTS)
+        assert (reported(steps), placement) == ([("x", "widen: widen", "x")], PLAIN), (old, new)
+        assert not steps[0].breaks
+
+
+MISREAD = "; a row that names the wrong version would have a wrong value"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("int32", "int64", ""),
+        ("uint32", "int64", ""),
+        ("int32", "uint32", MISREAD),
+        ("int64", "int32", MISREAD),
+        ("int32", "sint32", MISREAD),
+        ("fixed32", "sfixed32", MISREAD),
+        ("map<int32, bool>", "map<uint32, bool>", MISREAD),
+        ("fixed32", "uint32", ""),  # of another wire type: such a row goes to quarantine
+        ("float", "double", ""),
+        ("double", "float", "; new values have a float's precision"),
+    ],
+)
+def test_a_plan_says_what_can_change_a_value(old: str, new: str, sentence: str) -> None:
+    """B23: the column is the same, and yet a person reads what the change of a type may do to values."""
+    (step,) = evolve(grown(schema({"M": {"x": (1, old)}}, {})), schema({"M": {"x": (1, new)}}, {}), DEFAULTS)[0]
+    assert str(step) == f"x: its type changed from {old} to {new}{sentence}"
+
+
+def test_a_wide_number_goes_back_to_its_own_side_column() -> None:
+    """B23: of two columns that hold a narrower number, the one that holds the wide one too is found again."""
+    kinds = ("uint32", "uint64", "fixed64", "uint32", "fixed64")
+    held = grown(*(schema({"M": {"x": (1, kind)}}, {}) for kind in kinds))
+    assert [dict(placement.names).get("x", "x") for _, placement in held] == ["x", "x__v2", "x__v2", "x", "x__v2"]
 
 
 def test_what_a_column_is_too_narrow_for_widens_beside_it() -> None:
@@ -191,7 +247,7 @@ def test_what_a_column_is_too_narrow_for_widens_beside_it() -> None:
     assert placement == FieldPlacement((("kills", "kills__v2"),))
 
 
-@pytest.mark.parametrize("kind", ["string", "Pos", "repeated int32", "map<string, int32>", "uint32"])
+@pytest.mark.parametrize("kind", ["string", "Pos", "repeated int32", "map<string, int32>", "uint64"])
 @pytest.mark.proves("G77")
 def test_with_a_side_column_an_incompatible_change_lands(kind: str) -> None:
     """B22: the old column keeps its type, the new type lies beside it, and the table has both."""

@@ -13,7 +13,7 @@ from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
-from tests.unit.avro_definitions import avro, decimal, enum, record
+from tests.unit.avro_definitions import avro, decimal, enum, logical, record
 from tests.unit.test_contracts_evolution import BASE, ENUMS, changed, choose, grown, reported, schema
 from tests.unit.test_contracts_messages import Fields
 
@@ -88,8 +88,14 @@ def test_a_name_never_stands_for_two_fields(new: dict[str, Any], sentence: str) 
         ("long", "double", "widen: side-column", "x__v2"),
         ("string", "bytes", "widen: side-column", "x__v2"),
         ("bytes", "string", "widen: side-column", "x__v2"),
-        ("long", "int", "incompatible: refuse", None),
-        ("double", "float", "incompatible: refuse", None),
+        ("long", "int", "widen: widen", "x"),
+        ("double", "float", "widen: widen", "x"),
+        ({"type": "map", "values": "long"}, {"type": "map", "values": "int"}, "widen: widen", "x"),
+        (["null", "long"], ["null", "int"], "widen: widen", "x"),
+        (logical("string", "uuid"), "string", "widen: widen", "x"),  # taken as it is
+        (logical("string", "uuid"), enum("A"), "incompatible: refuse", None),
+        (logical("int", "date"), "int", "incompatible: refuse", None),
+        (logical("long", "time-micros"), "long", "incompatible: refuse", None),
         ("double", "long", "incompatible: refuse", None),
         ("int", "string", "incompatible: refuse", None),
         (enum("A"), "string", "incompatible: refuse", None),
@@ -98,7 +104,7 @@ def test_a_name_never_stands_for_two_fields(new: dict[str, Any], sentence: str) 
 )
 @pytest.mark.proves("B23")
 def test_a_promotion_of_avro_widens(old: Any, new: Any, done: str, column: str | None) -> None:
-    """B23: a promotion is a widening; it needs a side column where the table has another type for it."""
+    """B23: a promotion is a widening, and so is its reverse in one column; another type of column is a side column."""
     assert reported(evolve(grown(avro(x=old)), avro(x=new), DEFAULTS)[0]) == [("x", done, column)]
 
 
@@ -160,17 +166,30 @@ def test_another_format_continues_the_columns_of_the_same_kind() -> None:
 def test_another_format_lies_beside_what_it_does_not_fit() -> None:
     """The old column keeps its type, by the policy of an incompatible change; and each format goes back to its own."""
     held = grown(schema(BASE))
-    new = avro(level="string", tags="string", kills="int")
+    new = avro(level="string", tags="string", id="int")
     assert {step.policy for step in evolve(held, new, DEFAULTS)[0] if step.kind == "incompatible"} == {"refuse"}
     policies = choose("incompatible=side-column")
     steps, placement = evolve(held, new, policies)
-    assert placement.names == (("kills", "kills__v2"), ("level", "level__v2"), ("tags", "tags__v2"))
+    assert placement.names == (("id", "id__v2"), ("level", "level__v2"), ("tags", "tags__v2"))
     assert str(steps[0]) == "level: its type changed from int32 in protobuf to string in avro"
     held = (*held, (new, placement))
     assert evolve(held, schema(BASE), policies) == ((), PLAIN)
     assert evolve(held, new, policies) == ((), placement)
     data = schema(changed({"M": {"level": (9, "bytes")}}))
     assert reported(evolve(held, data, policies)[0]) == [("level", "incompatible: side-column", "level__v3")]
+
+
+def test_another_formats_numbers_lie_in_one_column() -> None:
+    """ADR 18: each row names its schema, so Avro's int may follow protobuf's int64, and no value depends on luck."""
+    held = grown(schema({"M": {"n": (1, "int64"), "u": (2, "uint32"), "d": (3, "double")}}, {}))
+    new = avro(n="int", u="int", d="float")
+    steps, placement = evolve(held, new, DEFAULTS)
+    assert placement == PLAIN
+    assert [done for done in reported(steps) if done[1] != "format: keep"] == [
+        ("n", "widen: widen", "n"),
+        ("u", "widen: widen", "u"),
+        ("d", "widen: widen", "d"),
+    ]
 
 
 @pytest.mark.proves("B22")

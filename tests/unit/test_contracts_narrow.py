@@ -3,22 +3,30 @@
 import pytest
 
 from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.registrations import Registration
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from tests.unit.test_contracts_decode import message_class, payloads, schema
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.test_contracts_messages import Fields, bundle, define
 
 
 @pytest.mark.proves("B7")
-def test_b7_a_narrower_schema_is_refused_at_registration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """B7: a game that sends int64 cannot register the field as int32: its wider values would be cut in silence."""
+def test_b7_a_narrower_schema_shares_the_column_and_the_plan_says_what_can_be_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """B7: wide and narrow rows each have their writer's value; only a row that names the wrong version would be cut."""
     registry = LocalRegistry(open_store(*load(tmp_path_factory.mktemp("env"), {})))
-    registry.register("chess", "t.M", bundle(define({"M": {"n": (1, "int64")}})))
-    with pytest.raises(Refused, match="n: its type changed from int64 to int32"):
-        registry.register("chess", "t.M", bundle(define({"M": {"n": (1, "int32")}})))
-    assert registry.latest_version() == 1
+    wide: dict[str, Fields] = {"M": {"n": (1, "int64")}}
+    narrow: dict[str, Fields] = {"M": {"n": (1, "int32")}}
+    registry.register("chess", "t.M", bundle(define(wide)))
+    plan = registry.plan(Registration("chess", "t.M", bundle(define(narrow))))
+    assert [str(step) for step in plan.steps] == [
+        "n: its type changed from int64 to int32; a row that names the wrong version would have a wrong value"
+    ]
+    for given, number in ((wide, 2**40), (narrow, -(2**31))):
+        content = message_class(schema(given))(n=number).SerializeToString()
+        assert Decoder(schema(given)).decode(payloads(content)).batch.to_pylist() == [{"n": number}]
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**40 + 7])

@@ -34,6 +34,19 @@ SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column
 _KINDS: Final[Mapping[int, str]] = {
     number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
 }
+_VARINTS: Final = frozenset({"int32", "int64", "uint32", "uint64"})
+_ZIGZAG: Final = frozenset({"sint32", "sint64"})
+_MISREADS: Final[Mapping[str, frozenset[str]]] = {
+    "int32": (_VARINTS | _ZIGZAG) - {"int32"},
+    "uint32": (_VARINTS | _ZIGZAG) - {"uint32"},
+    "int64": _ZIGZAG | {"uint64"},
+    "sint32": _VARINTS | {"sint64"},
+    "sint64": _VARINTS,
+    "fixed32": frozenset({"sfixed32"}),
+    "sfixed32": frozenset({"fixed32"}),
+    "sfixed64": frozenset({"fixed64"}),
+}
+"""By kind the integers of which some bytes are another value when they are read as this kind."""
 
 
 def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
@@ -42,15 +55,17 @@ def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
         key, value = (entry.fields_by_name[name] for name in ("key", "value"))
         inner = kind_of(value, None)
         text = f"map<{kind_of(key, None).text}, {inner.text}>"
-        return Kind(text, f"map of {_KINDS[key.type]}", inner.values, column)
+        keys = frozenset(f"map of {each}" for each in _MISREADS.get(_KINDS[key.type], ()))
+        return Kind(text, f"map of {_KINDS[key.type]}", inner.values, column, misreads=inner.misreads | keys)
     inner_message = each.message_type
     text = _KINDS[each.type]
     values = text
     if inner_message is not None and inner_message.full_name in SCALAR_MESSAGES:
         text, values = inner_message.full_name, SCALAR_MESSAGES[inner_message.full_name]
+    misreads = _MISREADS.get(values, frozenset())
     if each.is_repeated:
-        return Kind(f"repeated {text}", "repeated", values, column)
-    return Kind(text, "", values, column)
+        return Kind(f"repeated {text}", "repeated", values, column, misreads=misreads)
+    return Kind(text, "", values, column, misreads=misreads)
 
 
 def entry_of(each: FieldDescriptor) -> Descriptor | None:
