@@ -45,6 +45,8 @@ EFFECTS: Final = (
     "draft_pin",
     "publish_pin",
     "delete_pin",
+    "draft_id",  # of a schema, taken beside bronze
+    "publish_id",
     "put_query_aside",  # a file or folder of Spark's checkpoint
     "delete_query",
     "draft_file",  # a small file that is written whole or not at all

@@ -107,7 +107,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessi
     start_driver(engine, "ingest", "main", telemetry.address)
     try:
         with _refusal_reported(duty), ExitStack() as stack:
-            lookup = Lookup(engine, _resolution(settings, engine))
+            lookup = Lookup(engine, _resolution(settings, paths, engine))
             ingest = Ingest(spark, settings, paths, engine, partial(_publish_landed, telemetry), lookup.note)
             stack.callback(lookup.stop)
             if not once:  # groups ask for what they read, in any case
@@ -164,7 +164,8 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessio
 
     try:
         with _refusal_reported(duty), ExitStack() as stack:
-            group = Group(spark, settings, paths, engine, name, passed, duty.lease, _resolution(settings, engine))
+            resolution = _resolution(settings, paths, engine)
+            group = Group(spark, settings, paths, engine, name, passed, duty.lease, resolution)
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
             waits, is_away = partial(waits_for_cores, spark), partial(_is_away, paths)
@@ -192,13 +193,13 @@ def _is_away(paths: Paths) -> bool:
     return False
 
 
-def _resolution(settings: Settings, engine: Engine) -> Resolution | None:
+def _resolution(settings: Settings, paths: Paths, engine: Engine) -> Resolution | None:
     """Return what asks the registries of the settings; None without any, so that no client is loaded."""
     if not settings.registries:
         return None
     from pipeline.contracts.registries.supported import resolution_of
 
-    return resolution_of(engine, settings)
+    return resolution_of(engine, settings, paths.bronze)
 
 
 @contextmanager

@@ -129,7 +129,9 @@ def preview_trust(environment: Environment, registry: str) -> Preview:
 def _register(environment: Environment, proposal: SchemaProposal, intent: Intent) -> str:
     with _acting(environment, DirectAct.REGISTER_SCHEMA) as actor:
         settings, store = services.renewed(environment).settings, services.engine(environment)
-        done = proposals.register(settings, store, proposal.registration, actor, intent.reason)
+        done = proposals.register(
+            settings, store, environment.paths.bronze, proposal.registration, actor, intent.reason
+        )
         if isinstance(done, SchemaRequest):
             return " ".join(proposals.describe(settings, store, done))
     already = "" if done.new else " It was registered already."
@@ -139,7 +141,7 @@ def _register(environment: Environment, proposal: SchemaProposal, intent: Intent
 def _approve(environment: Environment, wanted: SchemaRequest, intent: Intent) -> str:
     with _acting(environment, DirectAct.APPROVE_SCHEMA) as actor:
         settings, store = services.renewed(environment).settings, services.engine(environment)
-        done = proposals.approve(settings, store, wanted, actor, intent.reason)
+        done = proposals.approve(settings, store, environment.paths.bronze, wanted, actor, intent.reason)
     return f"Approved: schema id {done.schema_id} is version {done.version} of the game."
 
 

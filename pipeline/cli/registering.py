@@ -84,7 +84,7 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     if (key := game_key(registration.game)) not in known_games(context.engine):
         for note in require_writable(context.settings, context.paths, [key]):
             say(f"Note: {note}", err=True)
-    done = register(context.settings, context.engine, registration, context.actor, reason or "")
+    done = register(context.settings, context.engine, context.paths.bronze, registration, context.actor, reason or "")
     if isinstance(done, SchemaRequest):
         lines = describe(context.settings, context.engine, done)
         if as_json:
@@ -136,7 +136,7 @@ def approve_schema(env_dir: Path, request: str, reason: str | None, dry_run: boo
     if dry_run:
         _say_all([looked.stale] if looked.stale else [])
         sys.exit(1 if looked.stale else 0)
-    done = approve(context.settings, context.engine, wanted, context.actor, reason or "")
+    done = approve(context.settings, context.engine, context.paths.bronze, wanted, context.actor, reason or "")
     say(f"schema id {done.schema_id}: version {done.version} of {wanted.game!r} registered")
 
 

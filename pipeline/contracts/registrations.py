@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, Select, insert, select
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of, message
+from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies
@@ -141,25 +142,37 @@ def read_ids(connection: Connection, fingerprints: Collection[str]) -> dict[str,
 
 
 def write_schema(
-    connection: Connection, fingerprint: str, format_name: str, message: str, definition: bytes, now: float
+    connection: Connection,
+    ids: NewIds,
+    fingerprint: str,
+    format_name: str,
+    message: str,
+    definition: bytes,
+    now: float,
 ) -> int:
-    """Add a canonical definition and return its id."""
+    """Add a canonical definition and return its id; the caller takes `ids` before the transaction ends."""
+    schema_id = ids.of(fingerprint, format_name, message)
     values = {
+        "schema_id": schema_id,
         "fingerprint": fingerprint,
         "format": format_name,
         "message": message,
         "definition": definition,
         "created_at": now,
     }
-    return int(connection.execute(insert(schemas).values(values).returning(schemas.c.schema_id)).scalar_one())
+    connection.execute(insert(schemas).values(values))
+    return schema_id
 
 
 class RegistrationBatch:
     """The store's content for the games; each registration is planned on top of it and of those before."""
 
-    def __init__(self, connection: Connection, registrations: list[CheckedRegistration]) -> None:
-        """Read the store's content for these registrations."""
+    def __init__(
+        self, connection: Connection, registrations: list[CheckedRegistration], ids: NewIds | None = None
+    ) -> None:
+        """Read the store's content for these registrations; `ids` are those of new schemas."""
         self._connection = connection
+        self._new_ids = ids or NewIds(connection, None)
         self._registrations = registrations
         self._now = time.time()
         keys = {checked.key for checked in registrations}
@@ -267,9 +280,8 @@ class RegistrationBatch:
 
     def _schema_id(self, checked: CheckedRegistration) -> int:
         if checked.fingerprint not in self._ids:
-            schema_id = write_schema(
-                self._connection, checked.fingerprint, checked.format, checked.message, checked.definition, self._now
-            )
+            values = checked.fingerprint, checked.format, checked.message, checked.definition
+            schema_id = write_schema(self._connection, self._new_ids, *values, self._now)
             self._ids[checked.fingerprint] = schema_id
             self._schemas[schema_id] = Schema(schema_id, checked.format, checked.message, checked.definition)
         return self._ids[checked.fingerprint]

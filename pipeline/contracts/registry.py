@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import IntegrityError
 
+from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.profile import SourceProfile, dumps, loads
@@ -29,13 +29,12 @@ from pipeline.delta.errors import TableNotFoundError
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
-from pipeline.store.database.engine import STORE_AWAY, writing
-from pipeline.store.writers import latest_number, lock, number_of_definition, read_profiles, read_writers
+from pipeline.store.database.engine import STORE_AWAY
+from pipeline.store.writers import latest_number, number_of_definition, read_profiles, read_writers
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
 
 _log: Final = logging.getLogger("turnout")
-_ATTEMPTS: Final = 20
 _KEPT_SETS: Final = 4
 _EMPTY: Final = SchemaSet(0, {}, {})
 
@@ -48,10 +47,11 @@ class LocalRegistry:
 
         Args:
             engine: the store.
-            bronze: whose properties say what the profiles of its rows are, also where the store has lost them; None:
-                the store alone counts.
+            bronze: whose properties say what the profiles of its rows are, and beside which the given schema ids stand,
+                also where the store has lost them; None: the store alone counts.
         """
         self._engine, self._bronze = engine, bronze
+        self._given = None if bronze is None else GivenIds(bronze)
         self._in_bronze: dict[int, SourceProfile] | None = None  # None: not read yet
         self._sets: dict[int, SchemaSet] = {}
         self._newest = _EMPTY  # a newer one is read on top of it
@@ -95,24 +95,27 @@ class LocalRegistry:
         policies by which its rows land from then on.
 
         Raises:
-            Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown.
+            Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown; or
+                the place beside bronze cannot be reached, where the ids of new schemas are taken.
             Transient: the control store is busy or away, or others kept registering the same.
         """
         registrations = ready(registering)
-        for _ in range(_ATTEMPTS):
-            try:
-                with writing(self._engine) as connection:
-                    lock(connection)
-                    done = RegistrationBatch(connection, registrations).write()
-                    if within is not None:
-                        within(connection, done)
-                    return done
-            except IntegrityError:
-                # Another process has just registered and taken an id or a version: read again.
-                continue
-            except STORE_AWAY as error:
-                raise Transient(f"the control store did not take the registration: {first_line(error)}") from error
-        raise Transient(f"others registered schemas of the same games during all {_ATTEMPTS} attempts")
+
+        def register(connection: Connection, ids: NewIds) -> list[Registered]:
+            done = RegistrationBatch(connection, registrations, ids).write()
+            if within is not None:
+                within(connection, done)
+            return done
+
+        try:
+            return with_ids(self._engine, self._given, {each.fingerprint for each in registrations}, register)
+        except STORE_AWAY as error:
+            raise Transient(f"the control store did not take the registration: {first_line(error)}") from error
+        except OSError as error:
+            raise Refused(
+                f"A new schema gets its id in {self._given and self._given.folder}, which does not serve "
+                f"({first_line(error)}), so nothing was registered. Make it reachable, then register again."
+            ) from error
 
     def latest_version(self) -> int:
         """Return the version of the newest schema set; 0 when nothing is registered."""

@@ -24,6 +24,7 @@ from pipeline.kafka.producer import ensure_topic
 from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.source_settings import Source, reads_several
+from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.store.onboarding import onboarded_names
 
@@ -63,7 +64,7 @@ def simulate(
     plan = replace(plan, start_sequence=_next_sequence(state))
     game_writings(plan)  # refuses an impossible plan before anything is registered
     foreign = foreign_framing(plan.framings, replace(registry, topic=source.topic))
-    simulator = Simulator(plan, register_samples(engine, plan), foreign)
+    simulator = Simulator(plan, register_samples(engine, plan, paths.bronze), foreign)
     onboard_others(engine, settings.onboarding, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
@@ -101,15 +102,20 @@ def send(
     return 0
 
 
-def register_samples(engine: Engine, plan: SimulationPlan) -> dict[tuple[str, int], int]:
-    """Register the sample schemas of the games that use turnout's ids; return the id of each (game, version)."""
+def register_samples(
+    engine: Engine, plan: SimulationPlan, bronze: Location | None = None
+) -> dict[tuple[str, int], int]:
+    """Register the sample schemas of the games that use turnout's ids; return the id of each (game, version).
+
+    New ones get their ids beside `bronze`; None: the store alone counts.
+    """
     own = {game: writing.format for game, writing in game_writings(plan).items() if writing.framing == WRAPPER}
     pairs = list(itertools.product(own, range(1, plan.versions + 1)))
     registrations = [
         Registration(game, *payload_schema(family(game), version, own[game]), format=own[game])
         for game, version in pairs
     ]
-    registered = LocalRegistry(engine).register_many(registrations)
+    registered = LocalRegistry(engine, bronze).register_many(registrations)
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
 
 

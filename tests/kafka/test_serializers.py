@@ -197,7 +197,7 @@ def test_values_of_real_serializers_land_as_they_were_sent(
     ingest.close()
     assert {need.game for need in needs} == producer.sent.keys()
     register_group(framed.engine, "a")
-    resolution = resolution_of(framed.engine, framed.settings)
+    resolution = resolution_of(framed.engine, framed.settings, framed.paths.bronze)
     publish = framed.passes.append
     group = Group(framed.spark, framed.settings, framed.paths, framed.engine, "a", publish, resolution=resolution)
     framed.split(group)

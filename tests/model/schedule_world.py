@@ -15,6 +15,7 @@ from sqlalchemy.pool import StaticPool
 
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.supported import fingerprint
+from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registrations import write_schema
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
@@ -254,9 +255,10 @@ class ControlStore:
         for game in GAMES:
             assert registry.register(game.name, "t.M", FIRST).schema_id == 1
         with self.engine.begin() as connection:  # so that their ids do not depend on who registers first
+            ids = NewIds(connection, None)
             for schema_id, descriptor in ((2, SECOND), (3, THIRD)):
                 values = ("protobuf", "t.M", canonical("t.M", descriptor))
-                assert write_schema(connection, fingerprint(*values), *values, 0.0) == schema_id
+                assert write_schema(connection, ids, fingerprint(*values), *values, 0.0) == schema_id
         assert number_of_profile(self.engine, PROFILE) == _PROFILE
         register_group(self.engine, "a")
         made, empty = {}, self._raw().serialize()

@@ -42,7 +42,7 @@ def split(world: Any) -> None:
     register_group(world.engine, "a")
     group = Group(
         world.spark, world.settings, world.paths, world.engine, "a", world.passes.append,
-        resolution=resolution_of(world.engine, world.settings),
+        resolution=resolution_of(world.engine, world.settings, world.paths.bronze),
     )  # fmt: skip
     world.split(group)
     group.stop()

@@ -13,6 +13,7 @@ from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.errors import Refused
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Paths, Settings
+from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import placements, registrations, schemas
 from tests.unit.test_contracts_messages import Fields, bundle, define
@@ -260,7 +261,7 @@ def test_racing_processes_agree(tmp_path: Path) -> None:
     outcomes: list[str] = []
 
     def race(number: int) -> None:
-        registry = LocalRegistry(engines[number])
+        registry = LocalRegistry(engines[number], located(tmp_path / "bronze"))
         barrier.wait()
         for game in range(8):
             registry.register(f"shared {game}", "t.M", definition())

@@ -1,7 +1,8 @@
 """People register schemas: a plan, then the write, or a request that a second person approves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from pipeline.access_settings import Access
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registered, Registration
 from pipeline.control import gate
-from pipeline.control.registering import requests, trust
-from pipeline.control.registering.proposals import approve, describe, propose, register, reject, review
+from pipeline.control.registering import proposals, requests, trust
+from pipeline.control.registering.proposals import describe, propose, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Roles, Schemas, Settings
+from pipeline.storage.location import Location
+from pipeline.storage.places import located
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations
@@ -31,6 +34,25 @@ FIRST = Registration("Go", "t.M", bundle(define({"M": {"a": (1, "int32")}})))
 GENTLE = replace(FIRST, definition=bundle(define({"M": {"a": (1, "int32"), "b": (2, "string")}})))
 BREAKING = replace(FIRST, definition=bundle(define({"M": {"a": (1, "string")}})), policies=SIDE)
 BOOL = bundle(define({"M": {"a": (1, "bool")}}))
+
+
+PLACES: dict[str, Location] = {}
+
+
+@pytest.fixture(autouse=True)
+def bronze(tmp_path: Path) -> Iterator[None]:
+    """Beside it new schemas get their ids."""
+    PLACES["bronze"] = located(tmp_path / "bronze")
+    yield
+    PLACES.clear()
+
+
+def register(settings: Settings, engine: Engine, *what: Any) -> Registered | SchemaRequest:
+    return proposals.register(settings, engine, PLACES["bronze"], *what)
+
+
+def approve(settings: Settings, engine: Engine, *what: Any) -> Registered:
+    return proposals.approve(settings, engine, PLACES["bronze"], *what)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.formats.supported import fingerprint, format_of
+from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registrations import (
     CheckedRegistration,
@@ -109,7 +110,7 @@ def understood(found: Found, writer: bytes, wanted: Iterable[bytes], message: st
     return Understood(own, found.format, meanings, whole, found.version)
 
 
-def record(connection: Connection, registry: str, schema: Understood, now: float) -> str | None:
+def record(connection: Connection, ids_of_new: NewIds, registry: str, schema: Understood, now: float) -> str | None:
     """Keep a registry's schema and its writers; return how it contradicts what is kept, where nothing changes."""
     ids = read_ids(connection, [each.fingerprint for each in schema.meanings if each.fingerprint is not None])
     known = {each.fingerprint: ids.get(each.fingerprint, 0) for each in schema.meanings if each.fingerprint is not None}
@@ -128,7 +129,7 @@ def record(connection: Connection, registry: str, schema: Understood, now: float
     for each in schema.meanings:
         if each.fingerprint is not None and not known[each.fingerprint]:
             values = (each.fingerprint, schema.format, each.message, each.definition)
-            known[each.fingerprint] = write_schema(connection, *values, now)
+            known[each.fingerprint] = write_schema(connection, ids_of_new, *values, now)
     final = {row.writer: row for row in schema.rows(registry, known)}
     write_writers(connection, [final[row.writer] for row in new if final[row.writer] != held.get(row.writer)], now)
     return None

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.decoded import one_line
+from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.registries.answers import (
     Absent,
@@ -28,10 +29,11 @@ from pipeline.contracts.registries.answers import (
 from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
-from pipeline.errors import first_line
+from pipeline.errors import Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.registry_settings import split_key
+from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY, writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.schema_needs import (
@@ -117,6 +119,7 @@ class Resolution:
         policies: Mapping[str, Policies] = _NOTHING,
         others: Callable[[str], SchemaResolver] = NotSet,
         patience: Patience = DEFAULT_PATIENCE,
+        bronze: Location | None = None,
     ) -> None:
         """Ask nothing yet.
 
@@ -127,8 +130,10 @@ class Resolution:
             policies: of registrations, by generation; the defaults where it has none.
             others: makes the client of a further key, such as that of a source that the settings had before.
             patience: how long to wait.
+            bronze: beside which new schemas get their ids; None: the store alone counts.
         """
         self._engine = engine
+        self._given = None if bronze is None else GivenIds(bronze)
         self._clock = clock
         self._policies = policies
         self._others = others
@@ -323,12 +328,25 @@ class Resolution:
         return asked if away is None else None
 
     def _keep(self, registry: str, found: Found, writer: bytes, wanted: Collection[bytes]) -> set[bytes] | None:
-        """Keep a schema; return its writers, or None where it contradicts an earlier answer, which then counts."""
+        """Keep a schema; return its writers.
+
+        None where it contradicts an earlier answer, which then counts, or where a new schema gets no id now.
+        """
         schema, now = understood(found, writer, wanted, split_key(registry)[1]), self._clock()
-        with writing(self._engine) as connection:
-            lock(connection)
-            contradiction = record(connection, registry, schema, now)
+
+        def keep(connection: Connection, ids: NewIds) -> str | None:
+            contradiction = record(connection, ids, registry, schema, now)
             _note_health(connection, registry, contradiction, now)
+            return contradiction
+
+        new = {each.fingerprint for each in schema.meanings if each.fingerprint is not None}
+        try:
+            contradiction = with_ids(self._engine, self._given, new, keep)
+        except (OSError, Transient) as error:  # its games wait, and it is asked for again
+            where = "" if self._given is None else f" in {self._given.folder}"
+            _log.warning("schema %s of %s gets no id%s: %s", shown_writer(writer), registry, where, first_line(error))
+            self._asking[registry].retry_at = now + _STORE_SECONDS
+            return None
         if contradiction is None:
             return {writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)}
         _log.error("%s", contradiction)

@@ -17,18 +17,22 @@ from pipeline.contracts.registries.resolution import NotSet, Resolution
 from pipeline.errors import Refused
 from pipeline.registry_settings import RegistrySettings, generation_of, split_key
 from pipeline.settings import Settings
+from pipeline.storage.location import Location
 
 _T = TypeVar("_T")
 _Maker: TypeAlias = Callable[[RegistrySettings, str | None], SchemaResolver]
 
 
-def resolution_of(engine: Engine, settings: Settings) -> Resolution:
+def resolution_of(engine: Engine, settings: Settings, bronze: Location) -> Resolution:
     """Return what answers the needs of a driver's games; `start` begins its threads.
+
+    New schemas get their ids beside `bronze`.
 
     Raises:
         Refused: the settings of registries cannot be used; with all problems.
     """
-    return Resolution(engine, resolvers(settings), policies=policies(settings.registries), others=_others(settings))
+    chosen, others = policies(settings.registries), _others(settings)
+    return Resolution(engine, resolvers(settings), policies=chosen, others=others, bronze=bronze)
 
 
 def resolvers(settings: Settings) -> Mapping[str, SchemaResolver]:

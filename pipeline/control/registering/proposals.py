@@ -21,6 +21,7 @@ from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import game_key
 from pipeline.settings import Settings
+from pipeline.storage.location import Location
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import writing
 from pipeline.store.writers import lock
@@ -74,7 +75,9 @@ def propose(settings: Settings, engine: Engine, registration: Registration) -> S
     return SchemaProposal(replace(registration, plan_hash=plan.hash), plan, tuple(lines), needs_approval)
 
 
-def register(settings: Settings, engine: Engine, registration: Registration, actor: str, reason: str = "") -> Outcome:
+def register(
+    settings: Settings, engine: Engine, bronze: Location, registration: Registration, actor: str, reason: str = ""
+) -> Outcome:
     """Register a schema as planned, or request it where a second person must approve it; audited, begun and ended.
 
     Give the registration of a `SchemaProposal`: with the hash of its plan nothing is done once that plan has changed,
@@ -83,13 +86,14 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
     Args:
         settings: of the environment, as they are now.
         engine: the control store.
+        bronze: beside which a new schema gets its id.
         registration: what to register.
         actor: who registers it.
         reason: kept in the audit log; a request needs one.
 
     Raises:
         Refused: the actor has not the role, a change is refused, the plan is another one than was shown, or a request
-            has no reason. Then nothing is registered.
+            has no reason; or the place of the ids does not serve. Then nothing is registered.
         Transient: the control store is busy or away.
     """
     given = replace(registration, actor=actor)
@@ -104,7 +108,7 @@ def register(settings: Settings, engine: Engine, registration: Registration, act
     act = replace(act, detail={**act.detail, "plan": plan.hash})
     if not _needs_approval(settings, plan):
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
-            return LocalRegistry(engine).register_many([given])[0]
+            return LocalRegistry(engine, bronze).register_many([given])[0]
     act = replace(act, action="request a schema")
     with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
         return requests.submit(engine, given, plan.hash, tuple(render_plan(plan)), actor, reason)
@@ -122,12 +126,15 @@ def review(engine: Engine, request: SchemaRequest) -> Review:
     return Review(request, request.plan, stale)
 
 
-def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: str, reason: str = "") -> Registered:
+def approve(
+    settings: Settings, engine: Engine, bronze: Location, request: SchemaRequest, actor: str, reason: str = ""
+) -> Registered:
     """Register what another person requested, exactly as it was shown to them, in one transaction with the decision.
 
     Args:
         settings: of the environment, as they are now.
         engine: the control store.
+        bronze: beside which a new schema gets its id.
         request: what was requested.
         actor: who approves.
         reason: kept in the audit log and with the request.
@@ -148,7 +155,7 @@ def approve(settings: Settings, engine: Engine, request: SchemaRequest, actor: s
             raise Refused("You cannot approve your own request; ask another person.")
         if request.state != "asked":
             raise requests.already_decided(request)
-        return LocalRegistry(engine).register_many([request.registration], decided)[0]
+        return LocalRegistry(engine, bronze).register_many([request.registration], decided)[0]
 
 
 def reject(settings: Settings, engine: Engine, request: SchemaRequest, actor: str, reason: str) -> SchemaRequest:

@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.actor import current_user
 from pipeline.contracts.policies import Policies
-from pipeline.contracts.registrations import Registration
+from pipeline.contracts.registrations import Registered, Registration
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals
@@ -199,17 +199,21 @@ class Breaker:
         registration, conflict, change = self._breaking_release(game, schema.format)
         self._have_refused(registration)
         kept = replace(registration, policies=Policies((("incompatible", "quarantine"),)))
-        done = proposals.register(self._settings, self._engine, kept, current_user(), _RELEASE)
+        done = self._register(kept)
         if isinstance(done, SchemaRequest):
             raise Refused("By the setting schemas.second_person this release waits for another person. Turn it off.")
         sent = batches(game, done.schema_id, conflict.payload, _BATCH, "quarantined_schema")
         said = f"{shown(game)} sends version {done.version}, which turnout refused first: {change}"
         return said, Feed(self._world.send, sent, f"{shown(game)} sends its older versions alone again.")
 
+    def _register(self, registration: Registration) -> Registered | SchemaRequest:
+        bronze = self._paths.bronze
+        return proposals.register(self._settings, self._engine, bronze, registration, current_user(), _RELEASE)
+
     def _have_refused(self, registration: Registration) -> None:
         """Have the release's schema refused, as the audit log then says."""
         try:
-            proposals.register(self._settings, self._engine, registration, current_user(), _RELEASE)
+            self._register(registration)
         except Refused:
             return
         raise Refused(f"turnout took the schema of {shown(registration.game)}: it breaks nothing.")

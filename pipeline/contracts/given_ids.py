@@ -1,0 +1,220 @@
+"""The schema ids that were given, with what each means: small files in `registrations`, the folder beside bronze.
+
+Bronze's rows have these ids for ever, and a control store that is an older copy would give them again. So a number is
+taken here, once, before the store has it. Called by what registers schemas, and by what reads schema sets.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.errors import Conflict, Refused, Transient
+from pipeline.failpoints import effect
+from pipeline.names import shown
+from pipeline.storage.location import Location
+from pipeline.store.database.engine import writing
+from pipeline.store.database.tables import schemas
+from pipeline.store.writers import lock
+
+_T = TypeVar("_T")
+_ATTEMPTS: Final = 20
+_FOLDER: Final = "registrations"
+_AT_ONCE: Final = 16  # requests to a bucket
+
+
+class IdTaken(Conflict):
+    """Another process took the same numbers first; nothing was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenId:
+    """One number, and what it means."""
+
+    schema_id: int
+    fingerprint: str
+    format: str
+    message: str  # full name, for people
+
+    def __str__(self) -> str:
+        return f"{self.schema_id} ({shown(self.message)})"
+
+
+class GivenIds:
+    """The numbers that were ever given in one environment.
+
+    Each file has the numbers of one registration, one in most cases, and is named by the lowest number that was free
+    then: processes that take numbers at the same time, even with two stores, want the same name, and one gets it. A
+    number without a schema in the store was lost with an older copy of it, or its registration was killed; only the
+    very same schema gets it again.
+    """
+
+    def __init__(self, bronze: Location) -> None:
+        """Read and write beside this table; nothing is read yet."""
+        self.folder = bronze.parent / _FOLDER
+        self._files: Mapping[int, tuple[GivenId, ...]] = {}
+        self.by_id: Mapping[int, GivenId] = {}
+        self.by_fingerprint: Mapping[str, GivenId] = {}
+        self.highest = 0
+        """The highest number that is taken."""
+        self._lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """Read what was taken since the last time.
+
+        Raises:
+            Refused: a file is damaged.
+            OSError: the place cannot be read.
+        """
+        with self._lock:
+            names = {int(each.name) for each in self.folder.files() if each.name.isascii() and each.name.isdigit()}
+            new = sorted(names - self._files.keys())
+            if self.folder.is_far and len(new) > 1:
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    found = list(pool.map(self._read, new))
+            else:
+                found = [self._read(name) for name in new]
+            self._adopt({**self._files, **dict(zip(new, found, strict=True))})
+
+    def take(self, new: Iterable[GivenId]) -> None:
+        """Take numbers, all or none, durably. Nothing is taken without any.
+
+        Raises:
+            IdTaken: another process took numbers since the last `refresh`.
+            OSError: the place cannot be written.
+        """
+        taken = tuple(sorted(new, key=lambda each: each.schema_id))
+        if not taken:
+            return
+        with self._lock:
+            name = self.highest + 1
+            lines = (json.dumps(_as_json(each), ensure_ascii=True) for each in taken)
+            file, content = self.folder / str(name), "".join(f"{line}\n" for line in lines).encode()
+            with effect("make_folder"):
+                self.folder.make()
+            # A lost reply is no lost race, nor is another process that took the same numbers for the same schemas.
+            if not file.put_if_absent(content, drafted="draft_id", published="publish_id") and file.read() != content:
+                raise IdTaken(f"{file} was written by another process")
+            self._adopt({**self._files, name: taken})
+
+    def _read(self, name: int) -> tuple[GivenId, ...]:
+        file = self.folder / str(name)
+        try:
+            return tuple(_of_json(line) for line in file.read_text().split("\n") if line)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused(
+                f"{file} is damaged, so which schemas have which ids is not known ({error}). Put it back from a backup."
+            ) from error
+
+    def _adopt(self, files: Mapping[int, tuple[GivenId, ...]]) -> None:
+        by_id: dict[int, GivenId] = {}
+        by_fingerprint: dict[str, GivenId] = {}
+        for each in (each for _, held in sorted(files.items()) for each in held):
+            by_id.setdefault(each.schema_id, each)
+            by_fingerprint.setdefault(each.fingerprint, each)
+        self._files, self.by_id, self.by_fingerprint = files, by_id, by_fingerprint
+        self.highest = max([0, *files, *by_id])
+
+
+class NewIds:
+    """The ids of new schemas in one transaction; the store's lock is held until its end."""
+
+    def __init__(self, connection: Connection, given: GivenIds | None) -> None:
+        """Take ids where `given` says, as it was last read; None: the store alone counts, as in tests."""
+        self._connection, self._given = connection, given
+        self._stored: dict[int, str] | None = None  # fingerprints by id; None: not read yet
+        self._new: list[GivenId] = []
+
+    def of(self, fingerprint: str, format_name: str, message: str) -> int:
+        """Return the id of a schema that the store lacks: the one it once had, or the next free one."""
+        if self._stored is None:
+            self._stored = _stored(self._connection)
+        known = None if self._given is None else self._given.by_fingerprint.get(fingerprint)
+        if known is not None and known.schema_id not in self._stored:
+            schema_id = known.schema_id
+        else:
+            schema_id = max(0 if self._given is None else self._given.highest, *self._stored, 0) + 1
+            self._new.append(GivenId(schema_id, fingerprint, format_name, message))
+        self._stored[schema_id] = fingerprint
+        return schema_id
+
+    def take(self) -> None:
+        """Take the new ids; call it last, right before the commit: what is refused takes none.
+
+        Raises:
+            IdTaken: another process was first; read what is given, and repeat the transaction.
+            OSError: the place cannot be written.
+        """
+        if self._new and self._given is not None:
+            new = {each.schema_id for each in self._new}
+            earlier = (each for each in untaken(self._connection, self._given) if each.schema_id not in new)
+            self._given.take([*earlier, *self._new])
+
+
+def with_ids(
+    engine: Engine, given: GivenIds | None, fingerprints: Collection[str], act: Callable[[Connection, NewIds], _T]
+) -> _T:
+    """Run a transaction that may add schemas, under the lock of the store's numbers, and take the ids of new ones.
+
+    Args:
+        engine: the control store.
+        given: where ids are taken; it is read before the store is locked, and only where one of the schemas is new.
+        fingerprints: of the schemas that may be new.
+        act: the transaction's work; it is repeated where another process was first.
+
+    Raises:
+        OSError: the place where ids are taken cannot be used; nothing was written.
+        Transient: other processes were first each time.
+    """
+    for _ in range(_ATTEMPTS):
+        if given is not None and fingerprints:
+            with engine.connect() as connection:
+                is_new = not set(fingerprints) <= set(_stored(connection).values())
+            if is_new:
+                given.refresh()
+        try:
+            with writing(engine) as connection:
+                lock(connection)
+                ids = NewIds(connection, given)
+                done = act(connection, ids)
+                ids.take()
+                return done
+        except (IntegrityError, IdTaken):  # another process has just taken an id or a version: read again
+            continue
+    raise Transient(f"others registered schemas of the same games during all {_ATTEMPTS} attempts")
+
+
+def untaken(connection: Connection, given: GivenIds) -> list[GivenId]:
+    """Return the ids of the store that nobody took: an earlier turnout gave them, or files were lost."""
+    missing = sorted(_stored(connection).keys() - given.by_id.keys())
+    return [] if not missing else [each for each in _rows(connection) if each.schema_id in set(missing)]
+
+
+def lost(connection: Connection, given: GivenIds) -> dict[int, GivenId]:
+    """Return the ids that were given, as last read, and that the store lacks or has for another schema."""
+    stored = _stored(connection)
+    return {number: each for number, each in given.by_id.items() if stored.get(number) != each.fingerprint}
+
+
+def _stored(connection: Connection) -> dict[int, str]:
+    rows = connection.execute(select(schemas.c.schema_id, schemas.c.fingerprint))
+    return {row.schema_id: row.fingerprint for row in rows}
+
+
+def _rows(connection: Connection) -> list[GivenId]:
+    columns = (schemas.c.schema_id, schemas.c.fingerprint, schemas.c.format, schemas.c.message)
+    return [GivenId(*row) for row in connection.execute(select(*columns).order_by(schemas.c.schema_id))]
+
+
+def _as_json(each: GivenId) -> Mapping[str, int | str]:
+    return {"id": each.schema_id, "fingerprint": each.fingerprint, "format": each.format, "message": each.message}
+
+
+def _of_json(line: str) -> GivenId:
+    kept = json.loads(line)
+    return GivenId(int(kept["id"]), str(kept["fingerprint"]), str(kept["format"]), str(kept["message"]))
