@@ -1,7 +1,7 @@
 """Commits of others to a table that only turnout should write to: which they are, what they change, and the way back.
 
 Every commit of ours has a mark. An object store has no lock that a workspace and turnout share, so a commit of another
-writer there is a fault of rights; in a folder it is none (law L4).
+writer there is a fault of rights. In a folder other writers are rebased (law L4), but those that take rows away.
 """
 
 import json
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
-from pipeline.delta.log import Action, listed_commits, read_commit
+from pipeline.delta.log import Action, changes, listed_commits, read_commit
 from pipeline.delta.marks import has_judged, info_of, is_ours
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
@@ -55,6 +55,7 @@ class ForeignCommit:
     at: str  # UTC, empty where the commit does not say
     changes: tuple[str, ...]  # of files, schema or protocol; empty: nothing that matters to a driver
     features: tuple[str, ...] = ()  # that its protocol has and a plain table lacks
+    takes_rows: bool = False  # it removed files, and not only to write their rows into other files
 
     def __str__(self) -> str:
         who = f" as {self.user}" if self.user else ""
@@ -83,20 +84,21 @@ def foreign_commit(
     info = info_of(actions)
     metadata = next((each["metaData"] for each in actions if "metaData" in each), None)
     protocol = next((each["protocol"] for each in actions if "protocol" in each), None)
-    changes = [*_files(actions)]
+    changed = [*_files(actions)]
     if metadata is not None and _has_other_schema(metadata, before()):
-        changes.append("changed the schema")
+        changed.append("changed the schema")
     features = () if protocol is None else _features(protocol)
     if protocol is not None:
-        changes.append(f"changed the protocol ({', '.join(features) or 'no new feature'})")
+        changed.append(f"changed the protocol ({', '.join(features) or 'no new feature'})")
     return ForeignCommit(
         version=version,
         operation=_short(info.get("operation")) or "an operation without a name",
         engine=_short(info.get("engineInfo")) or "an unknown engine",
         user=_short(info.get("userName") or info.get("userId")),
         at=_moment(info.get("timestamp")),
-        changes=tuple(changes),
+        changes=tuple(changed),
         features=features,
+        takes_rows=any(changes(each.get("remove")) for each in actions),
     )
 
 
@@ -168,13 +170,13 @@ class Guard:
         """Log the foreign commits since the last call; `plain` says that the table has no features.
 
         Raises:
-            ForeignChange: one has changed files, schema or protocol, and no person has accepted it since; or the table
-                has a feature of another writer.
+            ForeignChange: one has taken rows, or in a bucket changed files, schema or protocol, and no person has
+                accepted it since; or a table in a bucket has a feature of another writer.
         """
         self._log_found()
         if self._refused:
             raise refusal(self._table, self._refused)
-        if not plain and (refused := refused_features(self._table, table)) is not None:
+        if self._table.is_far and not plain and (refused := refused_features(self._table, table)) is not None:
             raise refused
 
     def accept(self) -> None:
@@ -186,14 +188,14 @@ class Guard:
         found, self._found = self._found, []
         for each in found:
             _log.warning("%s: foreign commit: %s", self._table.name, each)
-        self._refused += [each for each in found if each.changes]
+        self._refused += [each for each in found if each.takes_rows or (self._table.is_far and each.changes)]
 
 
 def open_own(table: Location) -> DeltaTable:
-    """Open a game's table that nobody else may write to.
+    """Open a game's table; in a bucket nobody else may write to it.
 
     Raises:
-        ForeignChange: a feature of another writer keeps delta-rs from opening it.
+        ForeignChange: a feature of another writer keeps delta-rs from opening one in a bucket.
         DeltaError: see `open_table`.
     """
     try:
@@ -201,7 +203,7 @@ def open_own(table: Location) -> DeltaTable:
     except TableNotFoundError:
         raise
     except DeltaError as error:
-        refused = _refused_protocol(table, None)
+        refused = _refused_protocol(table, None) if table.is_far else None
         if refused is None:
             raise
         raise refused from error

@@ -144,10 +144,10 @@ class CursorTable:
     def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10, *, guarded: bool = False) -> Self | None:
         """Open a table, or return None where there is none.
 
-        A guarded table belongs to turnout alone: a change of another writer stops the next commit (`require_own`).
+        Of a guarded table a harmful change of another writer stops the next commit (`require_own`).
 
         Raises:
-            ForeignChange: a feature of another writer keeps delta-rs from opening a guarded table.
+            ForeignChange: see `open_own`.
         """
         try:
             table = open_own(path) if guarded else open_table(path)
@@ -214,13 +214,13 @@ class CursorTable:
             self.require_own()
 
     def require_own(self) -> None:
-        """Check that no other writer has changed a guarded table, by the commits that were read for other reasons.
+        """Check that no other writer has harmed a guarded table, by the commits that were read for other reasons.
 
-        Foreign commits that change nothing are logged. Those that do are refused until a person has accepted them; a
-        feature of another writer is refused always.
+        Foreign commits are logged. Those that take rows, and in a bucket all that change something, are refused until
+        a person has accepted them; a feature of another writer is refused always in a bucket.
 
         Raises:
-            ForeignChange: another writer has changed files, schema or protocol.
+            ForeignChange: another writer has taken rows, or in a bucket changed files, schema or protocol.
         """
         if self._guard is None:
             return
@@ -233,7 +233,7 @@ class CursorTable:
         An empty commit notes it right behind them, so the next process that opens the table knows of it, too.
 
         Raises:
-            ForeignChange: the table has a feature of another writer, or one committed at this moment.
+            ForeignChange: another writer committed at this moment, or a table in a bucket has a feature of one.
         """
         if self._guard is None:
             return
@@ -242,12 +242,12 @@ class CursorTable:
             self._guard.accept()
             self.require_own()
             info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "engineInfo": ENGINE, ENGINE: ACCEPTED}
-            actions: list[Action] = [{"commitInfo": info}]  # no feature of ours needs more in a commit without files
-            while not publish_commit(self.path, version := self._version + 1, actions):
+            while self._plain:
+                if publish_commit(self.path, version := self._version + 1, actions := [{"commitInfo": info}]):
+                    self._published(version, actions)
+                    return
                 self.refresh()
-            self._published(version, actions)
-            if not self._plain:
-                self._adopt_newest()
+            self._write_expected([], {ENGINE: ACCEPTED}, {}, self.cursor)
 
     def _follow(self) -> None:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back

@@ -307,7 +307,7 @@ class DeltaTable:
         post_commithook_properties: object = None,
     ) -> None:
         del post_commithook_properties
-        made: list[dict[str, Any]] = [{"commitInfo": {"operation": "WRITE"}}]
+        made: list[dict[str, Any]] = [_info("WRITE", commit_properties)]
         if schema.to_json() != self._state.metadata["schemaString"] and mode == "overwrite":
             made.append({"metaData": {**self._state.metadata, "schemaString": schema.to_json()}})
         for action in actions:
@@ -331,14 +331,14 @@ class DeltaTable:
         self._commit(made, set(applications), _RETRIES if retries is None else retries)
 
     def add_columns(
-        self, fields: Sequence[Any], commit_properties: object = None, post_commithook_properties: object = None
+        self, fields: Sequence[Any], commit_properties: Any, post_commithook_properties: object = None
     ) -> None:
-        del commit_properties, post_commithook_properties
+        del post_commithook_properties
         held = json.loads(self._state.metadata["schemaString"])
         have = {field["name"] for field in held["fields"]}
         held["fields"] += [json.loads(field.to_json()) for field in fields if field.name not in have]
         metadata = {**self._state.metadata, "schemaString": json.dumps(held)}
-        self._commit([{"commitInfo": {"operation": "ADD COLUMN"}}, {"metaData": metadata}], set(), _RETRIES)
+        self._commit([_info("ADD COLUMN", commit_properties), {"metaData": metadata}], set(), _RETRIES)
 
     def _commit(self, made: Sequence[dict[str, Any]], applications: set[str], retries: int) -> None:
         """Publish after the version that was looked at, or after later ones whose commits do not conflict."""
@@ -360,6 +360,10 @@ class DeltaTable:
 
     def _arrow(self) -> pa.Schema:
         return _known(self._state.metadata["schemaString"]).arrow
+
+
+def _info(operation: str, properties: Any) -> dict[str, Any]:
+    return {"commitInfo": {"operation": operation, **(properties.custom_metadata or {})}}
 
 
 def _removal(path: str, at_ms: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Commits of other writers to a game's table: in a folder they are rebased, in an object store they stop the game.
+"""Commits of other writers to a game's table: those that take rows stop the game, in an object store others, too.
 
 The other writer is delta-rs as anybody runs it; for features that it cannot add, a commit as a workspace writes it.
 """
@@ -6,6 +6,7 @@ The other writer is delta-rs as anybody runs it; for features that it cannot add
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,14 +169,70 @@ def test_a_change_of_another_writer_stops_the_game_in_a_bucket(far: World, name:
     assert versions(far) == before
 
 
-@pytest.mark.parametrize("name", ["compaction", "delete", "column"])
-def test_in_a_folder_a_foreign_commit_is_rebased_as_ever(near: World, name: str) -> None:
-    """Law L4: where all writers share one file system, another writer is no fault."""
-    near.stream(CHESS)
-    HARMFUL[name][0](table_of(near))
-    near.ingest(good(4))
+TAKES_ROWS: dict[str, tuple[Act, str]] = {
+    "restore": (lambda table: table.restore(1), "RESTORE by delta-rs.*removed 2 files"),
+    "delete": HARMFUL["delete"],
+    "overwrite": (
+        lambda table: write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="overwrite"),
+        "WRITE by delta-rs.*removed 3 files and added 1 file",
+    ),
+    "update": (
+        lambda table: table.update(updates={"_pos": "9"}, predicate="_seq = 1"),
+        "UPDATE by delta-rs.*removed 1 file",
+    ),
+}
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("name", TAKES_ROWS)
+@pytest.mark.parametrize("started", [True, False])
+def test_in_a_folder_a_foreign_commit_that_takes_rows_parks_the_game(near: World, name: str, started: bool) -> None:
+    """Law L5: a driver that runs, and one that starts, parks the game; a rebuild and a retry bring all rows back."""
+    act, told = TAKES_ROWS[name]
+    roster = carried(near)
+    act(table_of(near))
+    near.ingest(good(4), good(4, GO))
+    if started:
+        fail(near, roster)
+    else:
+        roster = carried(near)
+    evidence = decided(near.engine)[CHESS.key].evidence
+    assert evidence is not None
+    assert re.search(told, evidence)
+    assert list(roster.for_pass(0)) == [GO.key]
+    roster.end_pass()
+    rebuild(near.paths, near.environment, near.engine, near.registry.snapshot, CHESS)
+    retry(near, roster)
     near.split()
-    assert near.rows()[-1] == (4, 0)
+    near.split(GO)
+    assert not parked(near)
+    assert near.rows() == [(number, 0) for number in range(1, 5)]
+    assert near.verify().ok
+
+
+REARRANGED: dict[str, Act] = {
+    "compaction": HARMFUL["compaction"][0],
+    "z-order": lambda table: table.optimize.z_order(["_pos"]),
+}
+
+
+@pytest.mark.parametrize("name", [*REARRANGED, "append", "column", *HARMLESS])
+def test_in_a_folder_other_foreign_commits_are_rebased_as_ever(
+    near: World, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Law L4: in one file system another writer is no fault until it takes rows; a line names it."""
+    near.stream(CHESS)
+    write_file(pa.table({"a": [1]}), near.paths.table(CHESS.key))  # for VACUUM, which commits nothing in vain
+    act = {**{each: act for each, (act, _) in HARMFUL.items()}, **HARMLESS, **REARRANGED}[name]
+    act(table_of(near))
+    before = versions(near)
+    near.ingest(good(4))
+    with caplog.at_level(logging.WARNING, "turnout"):
+        near.split()
+    assert (near.rows()[-1], versions(near)) == ((4, 0), before + 1)
+    assert [each for each in caplog.records if "foreign commit" in each.getMessage()] != []
+    carried(near)
+    assert not parked(near)
 
 
 @pytest.mark.parametrize("name", HARMLESS)

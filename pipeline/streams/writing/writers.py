@@ -78,23 +78,18 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectWriter:
-    """Tasks write into the tables' own folders, and the driver commits without Spark.
-
-    In an object store nobody else may commit to them: no lock is shared with others there.
-    """
+    """Tasks write into the tables' own folders, and the driver commits without Spark."""
 
     folder: Location
     checkpoint_interval: int  # commits between two checkpoints of a table
 
     def open(self, path: Location, app_id: str) -> CursorTable | None:
         """Open a table, or return None where there is none."""
-        return CursorTable.open(path, app_id, self.checkpoint_interval, guarded=path.is_far)
+        return CursorTable.open(path, app_id, self.checkpoint_interval, guarded=True)
 
     def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> CursorTable:
         """Open a table, creating it with these columns where there is none."""
-        return CursorTable.create(
-            path, target, app_id, self.checkpoint_interval, description=description, guarded=path.is_far
-        )
+        return CursorTable.create(path, target, app_id, self.checkpoint_interval, description=description, guarded=True)
 
 
 def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, holds: Holds) -> Writer:
