@@ -13,6 +13,7 @@ from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.storage.location import Location
+from pipeline.storage.pipelined import pipelined
 
 _MAX_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
 
@@ -75,8 +76,10 @@ class LandingBacklog:
             self._files.clear()
             self._next, self._ended_at = version, None
         read, now = 0, time.time()
-        for number, actions in islice(commits_after(self._landing, self._next - 1), _MAX_COMMITS):
-            self._files.extend(_added(self._landing, number, actions, self._came_at(number, now)))
+        commits = islice(commits_after(self._landing, self._next - 1), _MAX_COMMITS)
+        dated = pipelined(lambda each: self._came_at(each[0], now), commits, is_far=self._landing.is_far)
+        for (number, actions), came_at in dated:
+            self._files.extend(_added(self._landing, number, actions, came_at))
             self._next = number + 1
             read += 1
         is_whole = read < _MAX_COMMITS

@@ -14,6 +14,7 @@ from pipeline.delta.log import Action, appended, changes, commit_file, commits_a
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingObservation
 from pipeline.storage.location import Location
+from pipeline.storage.pipelined import pipelined
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -28,13 +29,10 @@ def observe_landing(landing: Location, position: Commits | None) -> LandingObser
     changed: dict[int, str] = {}
     missing: dict[int, str] = {}
     if position is not None and position.version is not None:
-        for version, actions in commits_after(landing, max(position.version, first) - 1):
-            if removed := [action["remove"] for action in actions if changes(action.get("remove"))]:
-                changed[version] = f"({_operation(actions)}) removed {len(removed)} of its files"
-            added = ((name, file) for name, file in _added(landing, actions) if name not in position.skip)
-            gone = (name for name, file in added if file is not None and not file.exists())
-            if (name := next(gone, None)) is not None:
-                missing[version] = name
+        unread = _unread_files(landing, max(position.version, first), position.skip, changed)
+        for (version, name, _), there in pipelined(_is_there, unread, is_far=landing.is_far):
+            if not there:
+                missing.setdefault(version, name)
     replaced = None
     if position is not None and position.version is None:
         replaced = min(position.skip - files_now(landing), default=None)
@@ -88,6 +86,22 @@ def first_commit(landing: Location, last: int) -> int:
     while first - 1 in versions or (first and commit_file(landing, first - 1).exists()):
         first -= 1
     return first
+
+
+def _unread_files(
+    landing: Location, first: int, skip: frozenset[str], changed: dict[int, str]
+) -> Iterator[tuple[int, str, Location]]:
+    """Yield commit, name and place of the files that are read from a commit on; put into `changed` what took files."""
+    for version, actions in commits_after(landing, first - 1):
+        if removed := [action["remove"] for action in actions if changes(action.get("remove"))]:
+            changed[version] = f"({_operation(actions)}) removed {len(removed)} of its files"
+        yield from (
+            (version, name, file) for name, file in _added(landing, actions) if file is not None and name not in skip
+        )
+
+
+def _is_there(file: tuple[int, str, Location]) -> bool:
+    return file[2].exists()
 
 
 def _added(landing: Location, actions: list[Action]) -> Iterator[tuple[str, Location | None]]:

@@ -11,16 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pipeline.delta.log import Action, appended, changes, commit_file, log_folder, read_commit
+from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, log_folder
 from pipeline.delta.opening import open_table
 from pipeline.errors import Transient
 from pipeline.storage.location import Location
+from pipeline.storage.pipelined import pipelined
 from pipeline.storage.places import located
 
 Offset = dict[str, Any]
@@ -119,8 +121,9 @@ class LandingReader(SimpleDataSourceStreamReader):
         last, index = end["reservoirVersion"], end["index"]
         version, begun = start["reservoirVersion"], start["index"] + 1
         is_starting = start["isStartingVersion"]
+        commits = self._files_from(version, last, is_starting=is_starting)
         while version < last or (version == last and (index >= 0 or is_starting != end["isStartingVersion"])):
-            files = self._files(version, is_starting=is_starting)
+            files = next(commits, None)
             if files is None:
                 raise Transient(
                     f"The landing table {self._landing} lacks commit {version}, which ingest has read before."
@@ -136,10 +139,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         room = max_bytes
         table_id, version, done = start["reservoirId"], start["reservoirVersion"], start["index"] + 1
         is_starting = start["isStartingVersion"]
-        while last is None or version <= last:
-            files = self._files(version, is_starting=is_starting)
-            if files is None:
-                break
+        for files in self._files_from(version, last, is_starting=is_starting):
             for number, file in enumerate(files[done:], done):
                 room -= file.size
                 if taken and room < 0:
@@ -148,15 +148,24 @@ class LandingReader(SimpleDataSourceStreamReader):
             version, done, is_starting = version + 1, 0, False
         return taken, offset(table_id, version, done - 1, is_starting=is_starting)
 
-    def _files(self, version: int, *, is_starting: bool) -> Sequence[_File] | None:
-        """Return the files with new rows of a commit, None when it is missing; or those of the snapshot."""
+    def _files_from(self, version: int, last: int | None, *, is_starting: bool) -> Iterator[Sequence[_File]]:
+        """Yield the files with new rows of each commit from a version up to `last`, or to the first missing one.
+
+        With `is_starting`, of the first version's snapshot instead of its commit.
+        """
         if is_starting:
+            if last is not None and version > last:
+                return
             if self._snapshot is None:
                 self._snapshot = _files_at(self._landing, version)
-            return self._snapshot
-        actions = read_commit(self._landing, version)
-        if actions is None:
-            return None
+            yield self._snapshot
+            version += 1
+        for number, actions in commits_after(self._landing, version - 1):
+            if last is not None and number > last:
+                return
+            yield self._files(number, actions)
+
+    def _files(self, version: int, actions: Sequence[Action]) -> Sequence[_File]:
         self._require_appended(version, actions)
         added = list(appended(actions))
         if any(add.get("deletionVector") for add in added):
@@ -190,9 +199,10 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     def _last_commit(self, version: int) -> int:
         """Return the last existing commit from a version on; the one before it without any."""
-        while commit_file(self._landing, version).exists():
-            version += 1
-        return version - 1
+        names = pipelined(
+            lambda each: commit_file(self._landing, each).exists(), count(version), is_far=self._landing.is_far
+        )
+        return next(number for number, there in names if not there) - 1
 
     def _require_next(self, version: int) -> None:
         """Find out whether a missing commit is still to come or will never come."""
