@@ -7,17 +7,18 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, text, update
+from sqlalchemy import Engine, Row, StaticPool, create_engine, delete, func, select, text, update
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
-from pipeline.store.database.tables import leases
+from pipeline.store.database.tables import drivers, leases
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
 from pipeline.store.processes.runs import active_drivers
@@ -124,6 +125,71 @@ def test_a_stale_holder_is_refused_and_told_who_took_over(engine: Engine, clock:
     heir.check()
     with pytest.raises(Refused):
         stale.acquire()
+
+
+def set_back(engine: Engine, row: Row[Any]) -> None:
+    """Let the store be an older copy of itself, such as a standby that lacks the newest transactions."""
+    with engine.begin() as connection:
+        connection.execute(update(leases).values(row._asdict()))
+
+
+def row_of(engine: Engine) -> Row[Any]:
+    with engine.connect() as connection:
+        return connection.execute(select(leases)).one()
+
+
+def test_an_expired_lease_of_an_older_store_has_no_owner(engine: Engine, clock: StoreClock) -> None:
+    """After a failover to a standby that names an earlier holder the driver takes its lease again and goes on."""
+    group_lease(engine, "a", 1)
+    older = row_of(engine)
+    clock.now += SECONDS + 0.1
+    lease = group_lease(engine, "a", 2)
+    set_back(engine, older)
+    lease.renew()
+    lease.check()
+    assert lease.epoch == 3, "no game is held under an epoch of before"
+    with pytest.raises(Refused, match="process 2 on host-2"):
+        group_lease(engine, "a", 3)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_an_earlier_holder_of_an_older_store_is_waited_for(engine: Engine, clock: StoreClock, lives: bool) -> None:
+    """Where its lease still runs in the older store, only its next renewal shows that it lives and took over."""
+    earlier = group_lease(engine, "a", 1)
+    older = row_of(engine)
+    lease = Lease(engine, "group", "a", SECONDS, elsewhere(2))
+    earlier.release()
+    lease.acquire()
+    set_back(engine, older)
+    for _ in range(2):
+        lease.renew()
+        lease.check()
+        assert lease.epoch == 2
+    clock.now += SECONDS / 2
+    if lives:
+        earlier.renew()
+        with pytest.raises(LeaseLost, match=r"another took over .process 1"):
+            lease.renew()
+        return
+    clock.now += SECONDS / 2 + 0.1
+    lease.renew()
+    assert lease.epoch == 3
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_driver_is_heard_again_after_a_failover(engine: Engine, holds: bool) -> None:
+    """An older store names an earlier process: who has the lease beats under its own name, who lost it does not."""
+    with leased(engine, Store(), "group", "a") as lease:
+        assert lease is not None
+        start_driver(engine, "group", "a", "host:1", 7)
+        with engine.begin() as connection:
+            connection.execute(update(drivers).values(pid=1, metrics_address="other:1", run_id=6))
+            if not holds:
+                connection.execute(update(leases).values(token="another's", pid=1, epoch=9))
+        heartbeat(engine, "group", "a", "running", 5)
+    with engine.connect() as connection:
+        row = connection.execute(select(drivers)).one()
+    assert (row.pid, row.metrics_address, row.run_id) == ((os.getpid(), "host:1", 7) if holds else (1, "other:1", 6))
 
 
 def test_who_was_away_renews_if_nobody_took_over(engine: Engine, clock: StoreClock) -> None:
@@ -350,16 +416,18 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(rival=st.integers(0, 2))
     def renew(self, rival: int) -> None:
-        lease = self.leases[rival]
+        lease, others = self.leases[rival], set(self._holders()) - {rival}
         before = lease.read_holding()
         try:
             lease.renew()
         except LeaseLost:
             assert before == lease.read_holding(), "a stale holder has changed the lease"
-            assert lease.epoch == 0 or lease.epoch < self.highest
+            assert lease.epoch == 0 or others, "lost, though nobody had the lease"
             self.until[rival] = 0.0
             return
-        assert lease.epoch == self.highest, "a stale holder has renewed"
+        assert not others, "a stale holder has renewed"
+        assert lease.epoch >= self.highest
+        self.highest = lease.epoch
         self.until[rival] = self.clock.now + SECONDS
 
     @rule(rival=st.integers(0, 2))

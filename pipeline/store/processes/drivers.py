@@ -9,9 +9,9 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Engine, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Engine, case, delete, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
@@ -23,6 +23,7 @@ from pipeline.store.database.tables import bronze_commits, drivers, leases, stre
 from pipeline.store.processes.leases import store_now
 
 _COMMITS_KEPT = 5_000
+_rows: Final[dict[tuple[str, str], dict[str, Any]]] = {}  # what this process has said at its start, by kind and name
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 
 
@@ -36,7 +37,7 @@ def start_driver(
 
     From where its queries read is known only of a predecessor on this machine, whose checkpoint they go on from.
     """
-    row: dict[str, Any] = {
+    row = _rows[kind, name] = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "started_at": store_now(),
@@ -67,6 +68,7 @@ def heartbeat(
 ) -> None:
     """Write a heartbeat; a process that was taken over by another no longer beats.
 
+    One that holds its lease writes its row again where the store, as an older copy, has another process's.
     Without `reads_from`, the version of bronze that its queries read next, what it said last stays: versions grow.
     A running driver whose own clock differs from the store's reports that first: the ages that it measures are wrong.
     """
@@ -79,14 +81,23 @@ def heartbeat(
         values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
         if reads_from is not None:
             values["reads_from"] = reads_from
-        connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
+        row = _rows.get((kind, name))
+        done = connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values)).rowcount
+        if not done and row is not None:
+            holds = exists().where(_is_own_lease(kind, name))
+            connection.execute(update(drivers).where(_is_of(kind, name), holds).values({**row, **values}))
 
 
 def _adopted_as(kind: str, name: str) -> Any:
     """Return, as SQL, the run that the lease of this very process names."""
+    return select(leases.c.run_id).where(_is_own_lease(kind, name)).scalar_subquery()
+
+
+def _is_own_lease(kind: str, name: str) -> ColumnElement[bool]:
+    """Return the SQL condition that a lease is this very process's, and runs."""
     is_its = (leases.c.kind == kind) & (leases.c.name == name)
     is_ours = (leases.c.pid == os.getpid()) & (leases.c.host == socket.gethostname())
-    return select(leases.c.run_id).where(is_its, is_ours, leases.c.expires_at > store_now()).scalar_subquery()
+    return is_its & is_ours & (leases.c.expires_at > store_now())
 
 
 @dataclass(frozen=True, slots=True)

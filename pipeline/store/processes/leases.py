@@ -165,6 +165,7 @@ class Lease:
         self._token = secrets.token_hex(16)
         self.epoch = 0  # grows with every new holder; 0 before the first `acquire`
         self._lost: LeaseLost | None = None
+        self._older: Holding | None = None  # the lease of before ours, which an older copy of the store still has
 
     def acquire(self) -> None:
         """Take the lease, if it is free, has run out, or is held by a process of this machine that has ended.
@@ -185,16 +186,28 @@ class Lease:
     def renew(self) -> None:
         """Renew the lease for its whole time, also after it expired if no other process has taken it.
 
+        A store that is an older copy, such as a standby after a failover, names an earlier holder. A lease of another
+        process that has run out has no owner: it is taken again. One that an earlier holder does not renew is waited
+        for, without an error.
+
         Raises:
-            LeaseLost: another process has taken it.
+            LeaseLost: another process has it.
         """
         query = update(leases).where(self._mine).values(expires_at=store_now() + self.seconds)
         with writing(self._engine) as connection:
             if connection.execute(query).rowcount:
                 return
+        seen = self.read_holding()
+        if seen is not None and self.epoch:
+            if self._replace(seen):
+                _log.warning("the lease on %s was of %s, which lives no more: taken again", self.what, seen)
+                return
+            if seen.epoch < self.epoch and self._older in {None, seen}:
+                self._older = seen  # of the time before ours: it has run out by the next renewals, unless it lives
+                return
         self._lost = LeaseLost(
             f"This process no longer drives {self.what}: it did not renew its lease for {self.seconds:g} s, and "
-            f"another took over ({self.read_holding() or 'which has ended since'}). Stop this process."
+            f"another took over ({seen or 'which has ended since'}). Stop this process."
         )
         raise self._lost
 
@@ -246,15 +259,17 @@ class Lease:
         return True
 
     def _replace(self, seen: Holding) -> bool:
-        free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
+        is_free = seen.token == self._token or seen.process.is_dead()
+        free = true() if is_free else leases.c.expires_at <= store_now()
+        epoch = max(seen.epoch, self.epoch) + 1  # an older copy of the store may have a lower one than ours
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
         whole = store_now() + self.seconds  # what runs beyond it was renewed before the store's clock was set back
         with writing(self._engine) as connection:
-            done = connection.execute(update(leases).where(as_seen, free).values(self._values(seen.epoch + 1)))
+            done = connection.execute(update(leases).where(as_seen, free).values(self._values(epoch)))
             if not done.rowcount:
                 connection.execute(update(leases).where(as_seen, leases.c.expires_at > whole).values(expires_at=whole))
         if done.rowcount:
-            self.epoch = seen.epoch + 1
+            self.epoch, self._older = epoch, None
         return bool(done.rowcount)
 
     def _values(self, epoch: int) -> dict[str, Any]:
