@@ -19,6 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
+from pipeline.session_folder import session_folder
 from pipeline.settings import Paths, Settings
 from pipeline.setup.archive import archives, own_folders
 from pipeline.setup.jars import spark_jars, store_jars
@@ -59,6 +60,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }
 
+_LOCAL: Final = "spark.local.dir"
 _made: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 _POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
@@ -107,6 +109,8 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
             "spark.executorEnv.PYTHONPATH": ":".join(["turnout", "packages", *own_folders()]),
         }
     running = SparkContext._active_spark_context  # noqa: SLF001 - it has no public name
+    if running is None and _LOCAL not in settings.spark.conf and "," not in str(paths.spark):  # it separates folders
+        ours[_LOCAL] = str(session_folder(paths.spark))
     _start_jvm(ours, settings.spark.conf)
     start_callbacks(SparkContext._gateway)  # noqa: SLF001 - PySpark's own would obey any user of the machine
     spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()

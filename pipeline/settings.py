@@ -444,6 +444,11 @@ class Paths:
         return self.root / "break-it.json"
 
     @property
+    def spark(self) -> Path:
+        """The folder of the local folders of Spark sessions, one for each process."""
+        return self.root / "spark"
+
+    @property
     def control_db(self) -> Path:
         """The default SQLite control store."""
         return self.root / "control.db"
