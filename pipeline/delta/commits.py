@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipeline.delta.log import commits_after
+from pipeline.delta.log import commits_after, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.table import QUIET, DataFile
 from pipeline.failpoints import effect
@@ -74,7 +74,10 @@ def _added(files: Iterable[DataFile]) -> list[AddAction | RemoveAction]:
 def _read_back(
     folder: Location, table: DeltaTable, transactions: Mapping[str, int], note: str
 ) -> Iterator[CommitProperties]:
-    """Give a commit an id, and look for it where the commit failed by its reply: that alone may be lost."""
+    """Give a commit an id, and look for it where the commit failed by its reply: that alone may be lost.
+
+    After the block the commit is on disk: what it replaces may be deleted, and rows that it has may leave quarantine.
+    """
     own = str(uuid.uuid4())
     properties = marked(note, transactions, custom_metadata={"txnId": own}, max_commit_retries=_ONCE)
     seen = table.version()
@@ -84,6 +87,7 @@ def _read_back(
         infos = (each.get("commitInfo", {}) for _, actions in commits_after(folder, seen) for each in actions)
         if all(info.get("txnId") != own for info in infos):
             raise
+    settle_commits(folder, seen)
 
 
 def _types(schema: Schema) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -69,16 +70,17 @@ def json_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line]
 
 
-def publish_commit(table: Location, version: int, actions: Sequence[Action]) -> bool:
+def publish_commit(table: Location, version: int, actions: Sequence[Action], *, settled: bool = True) -> bool:
     """Write a commit unless its version is taken, or was before log cleanup; return whether it was written.
 
+    The files that it names are on disk already. With `settled` False a power cut may take it, as if it never was.
     It has an id of its own: storage may have written it and lost the reply, and a repeated request then says that the
     version is taken. A commit of ours is no lost race.
     """
     target = commit_file(table, version)
     own = str(uuid.uuid4())
     text = "\n".join(json.dumps(_with_id(action, own), separators=(",", ":")) for action in actions)
-    written = target.put_if_absent(text.encode(), drafted="draft_commit", published="publish_commit")
+    written = target.put_if_absent(text.encode(), drafted="draft_commit", published="publish_commit", settled=settled)
     if not written and not _holds(target, text):
         return False
     if version and not has_version(table, version - 1):
@@ -111,6 +113,17 @@ def commits_after(table: Location, version: int) -> Iterator[tuple[int, list[Act
             version += 1
             yield version, actions
         ahead = min(2 * ahead, _AT_ONCE)
+
+
+def settle_commits(table: Location, version: int) -> None:
+    """Put the commits after a version on disk, with the files that they add: delta-rs leaves both to the system."""
+    if table.is_far:
+        return
+    names = [LOG]
+    for at, actions in commits_after(table, version):
+        added = (unquote(action["add"]["path"]) for action in actions if "add" in action)
+        names += [f"{LOG}/{at:020}.json", *(path for path in added if (table / path).exists())]
+    table.settle(names)
 
 
 def appended(actions: Iterable[Action]) -> Iterator[Action]:

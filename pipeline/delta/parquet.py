@@ -99,10 +99,15 @@ def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema
     return ds.FileSystemDataset(fragments, columns, form, system)
 
 
-def write(rows: pa.Table, target: Location, compression: str) -> int:
-    """Write rows as one file, without statistics: those that readers use stand in the log; return its bytes."""
+def write(rows: pa.Table, target: Location, compression: str, *, settled: bool = True) -> int:
+    """Write rows as one file, without statistics: those that readers use stand in the log; return its bytes.
+
+    With `settled` False the caller puts it on disk, before an entry of a log names it (`Location.settle`).
+    """
     if not target.is_far:
         _write(rows, target.path, compression)
+        if settled:
+            target.parent.settle([target.name])
         return target.size()
     content = encode(rows, compression)  # one request, where Arrow's own writer needs three and one for the size
     target.put(content)
@@ -127,11 +132,12 @@ def begin(target: Location) -> pa.NativeFile:
 
 
 def finish(sink: pa.NativeFile, target: Location) -> None:
-    """End a file of `begin`."""
+    """End a file of `begin`, and put it on disk."""
     if isinstance(sink, pa.BufferOutputStream):
         target.put(sink.getvalue().to_pybytes())
     else:
         sink.close()
+        target.parent.settle([target.name])
 
 
 def encode(rows: pa.Table, compression: str = "zstd") -> bytes:

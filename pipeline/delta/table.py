@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.foreign import Guard, open_own
-from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
+from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict
@@ -80,25 +80,28 @@ def write_file(
     folder: Location,
     stats_columns: Sequence[str] = (),
     compression: Literal["snappy", "zstd"] = "snappy",
+    *,
+    settled: bool = True,
 ) -> DataFile:
     """Write rows as one Parquet file into a table's folder and return what a commit needs to know of it.
 
-    Snappy costs half the time of zstd for the small files of a pass; zstd is for files that are kept long.
+    Snappy costs half the time of zstd for the small files of a pass; zstd is for files that are kept long. With
+    `settled` False the caller puts many files on disk at once, before a commit names them (`Location.settle`).
     """
     name = f"part-{uuid.uuid4()}.parquet"
     target = folder / name
     try:
-        size = _write_parquet(table, target, compression)
+        size = _write_parquet(table, target, compression, settled=settled)
     except FileNotFoundError:
         with effect("make_folder"):
             folder.make()
-        size = _write_parquet(table, target, compression)
+        size = _write_parquet(table, target, compression, settled=settled)
     return DataFile(name, size, table.num_rows, _stats(table, stats_columns))
 
 
-def _write_parquet(table: pa.Table, target: Location, compression: str) -> int:
+def _write_parquet(table: pa.Table, target: Location, compression: str, *, settled: bool) -> int:
     with effect("write_data_file"):
-        return parquet.write(table, target, compression)
+        return parquet.write(table, target, compression, settled=settled)
 
 
 def _stats(table: pa.Table, columns: Sequence[str]) -> str:
@@ -118,10 +121,18 @@ class CursorTable:
     """
 
     def __init__(
-        self, path: Location, table: DeltaTable, app_id: str, checkpoint_interval: int, *, guarded: bool = False
+        self,
+        path: Location,
+        table: DeltaTable,
+        app_id: str,
+        checkpoint_interval: int,
+        *,
+        guarded: bool = False,
+        chained: bool = False,
     ) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
+        self._chained = chained
         self._guard = Guard(path) if guarded else None
         # A commit's number follows from the last read, so commits are numbered one after the other.
         self._lock = threading.RLock()
@@ -141,17 +152,27 @@ class CursorTable:
             self._guard.unread(self._version, 0)
 
     @classmethod
-    def open(cls, path: Location, app_id: str, checkpoint_interval: int = 10, *, guarded: bool = False) -> Self | None:
+    def open(
+        cls,
+        path: Location,
+        app_id: str,
+        checkpoint_interval: int = 10,
+        *,
+        guarded: bool = False,
+        chained: bool = False,
+    ) -> Self | None:
         """Open a table, or return None where there is none.
 
         Of a guarded table a harmful change of another writer stops the next commit (`require_own`).
+        Rows of a chained one are written again where a power cut takes a commit, so commits do not wait until the disk
+        has their names; the files that they name are on disk before.
 
         Raises:
             ForeignChange: see `open_own`.
         """
         try:
             table = open_own(path) if guarded else open_table(path)
-            return cls(path, table, app_id, checkpoint_interval, guarded=guarded)
+            return cls(path, table, app_id, checkpoint_interval, guarded=guarded, chained=chained)
         except TableNotFoundError:
             return None
 
@@ -165,15 +186,17 @@ class CursorTable:
         description: str | None = None,
         *,
         guarded: bool = False,
+        chained: bool = False,
     ) -> Self:
         """Open a table, creating it with these columns where there is none; see `open`."""
-        existing = cls.open(path, app_id, checkpoint_interval, guarded=guarded)
+        existing = cls.open(path, app_id, checkpoint_interval, guarded=guarded, chained=chained)
         if existing is not None:
             return existing
         with effect("make_folder"):
             path.make()
         table = create(path, schema, description)
-        return cls(path, table, app_id, checkpoint_interval, guarded=guarded)
+        settle_commits(path, -1)
+        return cls(path, table, app_id, checkpoint_interval, guarded=guarded, chained=chained)
 
     @property
     def version(self) -> int:
@@ -202,6 +225,11 @@ class CursorTable:
                 return self._followed[app_id]
             version = self._table.transaction_version(app_id)
             return None if version is None else int(version)
+
+    def settle(self) -> None:
+        """Put all commits on disk whose rows are seen here: a process that wrote one may have been killed before."""
+        with self._lock:
+            self.path.settle([LOG])
 
     def refresh(self) -> None:
         """Read what others have committed.
@@ -323,6 +351,7 @@ class CursorTable:
                         raise  # no other writer was first: storage or the table's features are the cause
                     retries -= 1
                     continue
+                settle_commits(self.path, self._version)
                 hit("in_schema_change")
                 self._adopt_newest()
                 return True
@@ -381,7 +410,7 @@ class CursorTable:
             *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
             *(file.to_action(now_ms) for file in files),
         ]
-        while not publish_commit(self.path, version := self._version + 1, actions):
+        while not publish_commit(self.path, version := self._version + 1, actions, settled=not self._chained):
             self.refresh()
             self._require(expected)
             if not self._plain:
@@ -430,6 +459,7 @@ class CursorTable:
                 commit_properties=properties,
                 post_commithook_properties=QUIET,
             )
+        settle_commits(self.path, self._version)
         self._adopt_newest(self._version + 1)  # of a guarded table that is ours
         self._checkpoint_when_due()
 

@@ -14,7 +14,11 @@ from pipeline.delta.bronze import whole
 from pipeline.delta.files import read_file
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
+from pipeline.delta.table import CursorTable
 from pipeline.storage.location import Location
+
+PLAN: Final = "sparkOffsets"
+"""In the info of a batch's commit: Spark's file of the batch's planned offsets."""
 
 FOREIGN: Final = "delta:"
 """Begins the names that files of a landing table elsewhere have in bronze; the table's id follows."""
@@ -96,6 +100,21 @@ class _NewestCommit:
             self._seq = max(self._seq, seq)
         else:
             self.older_seq = max(self.older_seq, seq)
+
+
+def plan_of(bronze: CursorTable, batch_app: str, batch: int) -> str | None:
+    """Return the offsets that Spark had planned for a batch of one ingest generation, as bronze's commit keeps them.
+
+    None where the log no longer has its commit, or the commit is of an earlier version of turnout.
+    """
+    version = bronze.version
+    while (actions := read_commit(bronze.path, version)) is not None:
+        if any(each.get("txn", {}).get("appId") == batch_app for each in actions):
+            moved = any(each.get("txn", {}).get("version") == batch for each in actions)
+            infos = (each["commitInfo"] for each in actions if "commitInfo" in each)
+            return next((str(each[PLAN]) for each in infos if PLAN in each), None) if moved else None
+        version -= 1
+    return None
 
 
 def _first_seq_of_batch(bronze: Location, seq: float) -> float:

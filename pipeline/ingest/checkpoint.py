@@ -8,7 +8,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,8 +145,37 @@ def begin_behind(query: Location, offset: Mapping[str, Any]) -> None:
     _write(query / "commits" / "0", f"v1\n{json.dumps({'nextBatchWatermarkMs': 0})}")
 
 
-def mend(query: Location, landed: Landed, streams: int = 1) -> None:
-    """Repair damage by a crash of the machine or by hand, where that can neither lose nor double rows."""
+def settle(query: Location, batch_id: int) -> str | None:
+    """Put on disk what Spark has planned for a batch, and return it, None where Spark has not.
+
+    Called before a row of the batch is written: Spark leaves its files to the system, and a position before one that
+    bronze has passed would be refused.
+    """
+    if query.is_far:
+        return _text(query / "offsets" / str(batch_id))
+    places = ["metadata", f"offsets/{batch_id}", f"commits/{batch_id - 1}"]
+    places += [f"sources/{each.name}" for each in (query / "sources").files(deep=True)]  # where Spark began
+    there = [f"{query.name}/{place}" for place in places if (query / place).exists()]
+    if there:
+        query.parent.settle([query.name, *there])
+    return _text(query / "offsets" / str(batch_id))
+
+
+def _text(file: Location) -> str | None:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+
+
+def mend(
+    query: Location, landed: Landed, streams: int = 1, plan_of: Callable[[int], str | None] = lambda _: None
+) -> None:
+    """Repair damage by a crash of the machine or by hand, where that can neither lose nor double rows.
+
+    `plan_of` returns what bronze keeps of the offsets of a batch that it has, None where it keeps nothing.
+    """
+    _restore_offsets(query, landed.bronze, streams, plan_of)
     for number in query_log.batches(query / "commits"):
         file = query / "commits" / str(number)
         if query_log.lines(file) is None:
@@ -158,6 +187,19 @@ def mend(query: Location, landed: Landed, streams: int = 1) -> None:
     if (planned or (query / "metadata").exists()) and not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
         _log.warning("rewrote %s, which was missing or damaged, with a new query id", query / "metadata")
+
+
+def _restore_offsets(query: Location, batch: int | None, streams: int, plan_of: Callable[[int], str | None]) -> None:
+    """Write the offsets of the last batch in bronze again if they are missing or unreadable, and no later ones are."""
+    if batch is None or any(number > batch for number in query_log.batches(query / "offsets")):
+        return
+    file = query / "offsets" / str(batch)
+    if query_log.offset(file, streams) is not None or (batch and not (query / "offsets" / str(batch - 1)).exists()):
+        return
+    text = plan_of(batch)
+    if text is not None:
+        _write(file, text)
+        _log.warning("wrote %s again, which was missing or damaged: bronze keeps what it held", file)
 
 
 def _mend_last_offsets(query: Location, last: int, landed: Landed, streams: int) -> None:

@@ -34,6 +34,7 @@ from pipeline.ingest.adopt import take_over
 from pipeline.ingest.backlog import Place
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open
 from pipeline.ingest.batch_checks import BatchChecks
+from pipeline.ingest.bronze_progress import PLAN
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.evidence.kept import KeptMarks
@@ -128,8 +129,9 @@ class Ingest:
             Transient: the broker does not answer.
         """
         self._start.note(time.time())
-        self._bronze.refresh()
-        self._quarantine.refresh()
+        for table in (self._bronze, self._quarantine):
+            table.refresh()
+            table.settle()
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
@@ -179,6 +181,7 @@ class Ingest:
         refuse_closed(self._generation, done)
         if done is not None and done >= batch_id:
             return
+        plan = checkpoint.settle(self._checkpoint / "query", batch_id)
         if self._source.is_several:
             self._record_parts(batch_id)
         self._clear_attempt(batch_id)
@@ -195,7 +198,7 @@ class Ingest:
             return
         if self._checks is not None and self.place is not None:  # the rows were read: what they are of stands by now
             self._checks.require_same(batch_id, self._source.passed(self.place.offset) or self.place.begin)
-        self._commit(reports, batch_id, expected)
+        self._commit(reports, batch_id, expected, plan)
         for report in reports:
             self._remember(report, report["seq"], started)
         if reports:
@@ -267,11 +270,13 @@ class Ingest:
         profile = self._profiles.at(number)
         return None if profile is None else NumberedProfile(number, profile, frozenset(self._noted))
 
-    def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
+    def _commit(
+        self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None, plan: str | None
+    ) -> None:
         """Commit quarantine first, then bronze: a refused row that is visible in bronze is in quarantine.
 
         A batch without rows is committed as well, without a seq: so bronze has every batch of the checkpoint since the
-        first with rows.
+        first with rows. The commit keeps the batch's planned offsets, should Spark's file of them be lost.
         """
         refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
         files = [DataFile(**file) for report in reports for file in report["files"]]
@@ -280,7 +285,8 @@ class Ingest:
             self._batch_attempts.give_up(batch_id)
             raise Transient(f"another attempt has written batch {batch_id} meanwhile: landing it again")
         try:
-            self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
+            note = {} if plan is None else {PLAN: plan}
+            self._bronze.commit(files, expected, seq, note, also={self._batch_app: batch_id})
         except TableConflict as error:
             raise Refused(
                 f"Another ingest writes to {self._paths.bronze}: seq {seq} is taken. Stop one of the two."

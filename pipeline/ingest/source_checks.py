@@ -5,18 +5,21 @@ Called by the ingest query at each start. A mismatch is refused in one sentence 
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline.delta.log import exists
+from pipeline import names
+from pipeline.delta.log import exists, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import checkpoint, identity, restored
+from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Position, SourceObservation
 from pipeline.ingest.sources.kind import Begin, SourceKind
@@ -61,7 +64,8 @@ def verify_source(
         # A late writer of the previous generation may have left some.
         forget_refused(paths.quarantine, known.since_seq, known.since_seq)
     streams = len(source.members)
-    checkpoint.mend(query, landed, streams)
+    batch_app = names.ingest_app_id(settings.environment, generation)
+    checkpoint.mend(query, landed, streams, partial(plan_of, bronze, batch_app))
     checkpoint.require_bronze(query, landed, bronze.table_id)
     read = checkpoint.passed_offset(query, landed, streams)
     start = identity.parse(known.start) if known and known.start else None
@@ -146,7 +150,9 @@ def forget_refused(quarantine: Location, first: int, last: int | None = None) ->
         if newest is None or newest < first:
             return
     where = f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}"
+    version = table.version()
     table.delete(where, commit_properties=marked("refused rows removed"))
+    settle_commits(quarantine, version)
 
 
 def _identity(

@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +76,20 @@ class Folder:
             return []
 
     def make(self, folder: str) -> None:
+        """See `Storage`; survives a power cut."""
+        durable_file.make_folder(Path(folder))
+
+    def settle(self, folder: str, names: Collection[str]) -> None:
         """See `Storage`."""
-        os.makedirs(folder, exist_ok=True)
+        durable_file.settle(Path(folder), names)
 
     def put(self, path: str, content: bytes) -> None:
         """See `Storage`; survives a power cut."""
         durable_file.replace(Path(path), content)
 
-    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:
-        """See `Storage`; survives a power cut."""
-        return durable_file.create(Path(path), content, drafted=drafted, published=published)
+    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
+        """See `Storage`; survives a power cut where `settled`."""
+        return durable_file.create(Path(path), content, drafted=drafted, published=published, settled=settled)
 
     def delete(self, path: str) -> None:
         """See `Storage`."""

@@ -1,7 +1,7 @@
 """Where tables lie: a storage, and places in it. Nothing outside this room does arithmetic on their paths."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,14 +61,23 @@ class Storage(Protocol):
     def make(self, folder: str) -> None:
         """Make a folder and those above it, where folders are something; it may be there."""
 
+    def settle(self, folder: str, names: Collection[str]) -> None:
+        """Put files below a folder on disk, with their names, that were written by other ways than `put`.
+
+        Until then a power cut may take them. Nothing in a bucket, whose files are kept before they are there.
+
+        Raises:
+            OSError: one of them is missing, or the disk fails.
+        """
+
     def put(self, path: str, content: bytes) -> None:
         """Write a file in one step: a reader finds the old content or the new one, never a part."""
 
-    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:
+    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
         """Write a file in one step unless there is one, and return whether this call wrote it.
 
         Of concurrent calls one succeeds. False may also be a lost reply: read it and compare. `drafted` and `published`
-        are the names of its fail-points.
+        are the names of its fail-points. With `settled` False a power cut may take the file, but not a part of it.
         """
 
     def delete(self, path: str) -> None:
@@ -197,9 +206,13 @@ class Location:
         """See `Storage.put`."""
         self.storage.put(self.path, content)
 
-    def put_if_absent(self, content: bytes, *, drafted: str, published: str) -> bool:
+    def settle(self, names: Collection[str]) -> None:
+        """See `Storage.settle`."""
+        self.storage.settle(self.path, names)
+
+    def put_if_absent(self, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
         """See `Storage.put_if_absent`."""
-        return self.storage.put_if_absent(self.path, content, drafted=drafted, published=published)
+        return self.storage.put_if_absent(self.path, content, drafted=drafted, published=published, settled=settled)
 
     def delete(self) -> None:
         """See `Storage.delete`."""

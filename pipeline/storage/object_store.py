@@ -4,7 +4,7 @@ By obstore, which has put-if-absent. Address and credentials come from the envir
 stores, never from a setting: a store is pickled into Spark's tasks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -113,7 +113,18 @@ class ObjectStore:
         with self._as_os_errors(path, writes=True), effect("publish_file"):
             obstore.put(store, key, content, use_multipart=len(content) > PART, chunk_size=PART, max_concurrency=2)
 
-    def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str) -> bool:  # noqa: ARG002 - no draft
+    def settle(self, folder: str, names: Collection[str]) -> None:
+        """Do nothing: a store keeps a file before it answers."""
+
+    def put_if_absent(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        drafted: str,  # noqa: ARG002 - no draft
+        published: str,
+        settled: bool = True,  # noqa: ARG002 - it always is
+    ) -> bool:
         """See `Storage`."""
         store, key = self._of(path)
         try:

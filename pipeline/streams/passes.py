@@ -216,7 +216,10 @@ class Passes:
         return False
 
     def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:
-        """Write the refused rows of the games that are ready to quarantine; with `repeated` only the missing ones."""
+        """Write the refused rows of the games that are ready to quarantine; with `repeated` only the missing ones.
+
+        Afterwards all of them are on disk, so that no cursor moves past a row that a power cut takes.
+        """
         files = []
         present = self._present(refused) if repeated and refused else None
         for each in refused:
@@ -225,6 +228,8 @@ class Passes:
         if files:
             self._quarantine.append(files)
             hit("after_quarantine_write")
+        elif refused and repeated:  # another attempt has written them, and was killed perhaps
+            self._quarantine.settle()
 
     def _present(self, refused: Sequence[RefusedRows]) -> pa.Table:
         """Return the quarantined keys of the refused rows' seqs, from one scan for all files."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
+from unittest.mock import patch
 
 import deltalake
 import pyarrow as pa
@@ -53,6 +54,7 @@ _REAL: Final[dict[str, Any]] = {
     "write_when_due": delta_checkpoint.write_when_due,
     "read_commit": delta_log.read_commit,
     "publish_commit": delta_log.publish_commit,
+    "settle_commits": delta_log.settle_commits,
     "has_version": delta_log.has_version,
     "decided": stream_control.decided,
     "assigned": games.assigned,
@@ -66,7 +68,9 @@ _REAL: Final[dict[str, Any]] = {
     "read_states": schema_needs.read_states,
     "bronze_id": sources.bronze_id,
 }
-_IN_MEMORY: Final = ("pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "has_version", "write_when_due")
+_IN_MEMORY: Final = (
+    "pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "settle_commits", "has_version", "write_when_due",
+)  # fmt: skip
 
 
 def _places() -> list[tuple[ModuleType, str, str]]:
@@ -121,6 +125,7 @@ class Patches:
             "write_when_due": disk.write_when_due,
             "read_commit": disk.read_commit,
             "publish_commit": disk.publish_commit,
+            "settle_commits": disk.settle_commits,
             "has_version": disk.has_version,
         }
         given |= {name: store.remembered(_REAL[name]) for name in REMEMBERED}
@@ -237,14 +242,15 @@ def _recorded(parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> tuple
     """Split, and keep the tables that would have been written."""
     written: list[tuple[str | None, pa.Table, Sequence[str]]] = []  # None: refused rows, for quarantine
 
-    def kept(table: pa.Table, folder: Any, columns: Sequence[str]) -> DataFile:
+    def kept(table: pa.Table, folder: Any, columns: Sequence[str], **_: bool) -> DataFile:
         written.append((None if folder == job.quarantine else folder.name, table, columns))
         return DataFile("", 0, table.num_rows, "")
 
     real = {name: vars(splitting)[name] for name in ("write_file", "hit")}
     vars(splitting).update(write_file=kept, hit=lambda _point: None)
     try:
-        (done,) = _REAL["split"](iter(parts), job)
+        with patch.object(splitting._Split, "settle"):
+            (done,) = _REAL["split"](iter(parts), job)
     finally:
         vars(splitting).update(real)
     return written, json.loads(done.column("report")[0].as_py()), done.column("rejects")[0].as_py()

@@ -112,7 +112,7 @@ class Disk:
             with effect("delete_draft"):
                 pass
 
-    def publish_commit(self, path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+    def publish_commit(self, path: Path, version: int, actions: Sequence[dict[str, Any]], **_: bool) -> bool:
         with effect("draft_commit"):
             pass
         hit("before_publish_commit")
@@ -122,6 +122,9 @@ class Disk:
         with effect("delete_draft"):
             pass
         return done
+
+    def settle_commits(self, _path: Path, _version: int) -> None:
+        """There is no disk."""
 
     def read(self, file: str | Path) -> pa.Table:
         if not Path(file).exists():

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -170,8 +171,8 @@ def test_a_commit_whose_reply_was_lost_is_no_lost_race(tmp_path: Path, monkeypat
     table = CursorTable.create(located(tmp_path), SCHEMA, APP)
     real = durable_file.create
 
-    def lossy(target: Path, content: bytes, **points: str) -> bool:
-        return real(target, content, **points) and False
+    def lossy(target: Path, content: bytes, **given: Any) -> bool:
+        return real(target, content, **given) and False
 
     monkeypatch.setattr(durable_file, "create", lossy)
     table.commit([write_file(_rows(1), located(tmp_path))], None, 1)

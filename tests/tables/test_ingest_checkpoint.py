@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import checkpoint
+from pipeline.ingest.bronze_progress import PLAN, plan_of
 from pipeline.ingest.checkpoint import Landed
 from pipeline.storage.places import located
 
@@ -183,3 +186,34 @@ def test_a_beginning_that_was_written_half_way_is_written_again(tmp_path: Path, 
     assert passed(tmp_path, None) == (7 if "commits/0" in files else None)
     checkpoint.begin_behind(located(tmp_path), {"t": {"0": 7}})
     assert passed(tmp_path, None) == 7
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"v1"])
+@pytest.mark.parametrize("committed", [2, 3])
+@pytest.mark.proves("G251")
+def test_offsets_of_the_last_batch_in_bronze_are_written_again(
+    tmp_path: Path, damage: bytes | None, committed: int
+) -> None:
+    """A13: a power cut, or a hand, takes Spark's last file; bronze keeps what it held, and nobody is needed."""
+    query = checkpoint_of(tmp_path, 3, committed)
+    file = query / "offsets" / "3"
+    kept = file.read_text()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage)
+    state = Landed(3, 3)
+    checkpoint.mend(located(query), state, 1, {3: kept}.get)
+    offset = checkpoint.passed_offset(located(query), state)
+    assert offset is not None
+    assert (offset["t"]["0"], file.read_text()) == (30, kept)
+
+
+def test_offsets_that_bronze_has_are_those_of_its_newest_commit_of_the_generation(tmp_path: Path) -> None:
+    """Law L1: the plan is found behind commits of others, and never that of another batch or generation."""
+    bronze = CursorTable.create(located(tmp_path / "bronze"), BRONZE, "seqs")
+    bronze.commit([], None, 1, {PLAN: "first"}, also={"ingest/1": 0})
+    bronze.commit([], 1, 2, {PLAN: "second"}, also={"ingest/1": 1})
+    bronze.commit([], 2, 3, {PLAN: "other"}, also={"ingest/2": 1})
+    assert plan_of(bronze, "ingest/1", 1) == "second"
+    assert plan_of(bronze, "ingest/1", 0) is None
+    assert plan_of(bronze, "ingest/3", 0) is None

@@ -53,6 +53,7 @@ IN_MEMORY: Final = {"_failed", "_files", "_held", "_noted"}
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/parquet.py": "its callers have the points, or it writes into memory",
+    "durable_file.py:make_folder": "its callers have the point",
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",

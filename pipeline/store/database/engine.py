@@ -177,7 +177,7 @@ def _tune_sqlite(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_SECONDS * 1000}")
     _use_wal(cursor)
-    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA synchronous=FULL")  # else a power cut takes what was acknowledged, such as a schema's id
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 

@@ -100,6 +100,7 @@ def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
     worker = _Split(own_rows, job)
     del rows, own_rows  # payloads are large: the copies are freed
     worker.run()
+    worker.settle()
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
     refused = None
     if job.quarantine is not None:
@@ -306,7 +307,7 @@ class _Split:
 
     def _write_game(self, key: str, rows: pa.Table) -> None:
         try:
-            file = write_file(rows, self.job.tables / key, ["_seq"])
+            file = write_file(rows, self.job.tables / key, ["_seq"], settled=False)
             if self.job.trial is None:
                 self.games[key]["files"].append(file.as_dict())
             else:
@@ -314,6 +315,20 @@ class _Split:
             hit("mid_data_files")
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             self.games[key]["error"] = _fault(error)
+
+    def settle(self) -> None:
+        """Put the games' files on disk before they are reported: this task may run on another machine than the driver.
+
+        In threads, for all games at once, and not while the driver commits.
+        """
+        started = time.perf_counter()
+        names = {key: [f"{key}/{file['path']}" for file in game["files"]] for key, game in self.games.items()}
+        try:
+            self.job.tables.settle([name for of_game in names.values() for name in of_game])
+        except OSError as error:  # law L6: games without a file here go on
+            for key in (key for key, of_game in names.items() if of_game):
+                self.games[key]["error"] = _fault(error)
+        self.seconds["write"] += time.perf_counter() - started
 
     def write_rejects(self, rejects: pa.Table, folder: Location) -> dict[str, Any] | None:
         """Write refused rows as a file below quarantine's folder; return it with the games in it."""

@@ -85,11 +85,19 @@ class DirectWriter:
 
     def open(self, path: Location, app_id: str) -> CursorTable | None:
         """Open a table, or return None where there is none."""
-        return CursorTable.open(path, app_id, self.checkpoint_interval, guarded=True)
+        return CursorTable.open(path, app_id, self.checkpoint_interval, guarded=True, chained=True)
 
     def create(self, path: Location, target: pa.Schema, app_id: str, description: str) -> CursorTable:
         """Open a table, creating it with these columns where there is none."""
-        return CursorTable.create(path, target, app_id, self.checkpoint_interval, description=description, guarded=True)
+        return CursorTable.create(
+            path,
+            target,
+            app_id,
+            self.checkpoint_interval,
+            description=description,
+            guarded=True,
+            chained=True,
+        )
 
 
 def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, holds: Holds) -> Writer:
