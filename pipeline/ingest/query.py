@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names, query_log
-from pipeline.contracts.registries.resolution import Need
+from pipeline.contracts.registries.notes import Need
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.store.games import Game
+from pipeline.store.processes.leases import store_time
 from pipeline.store.schema_needs import OpenNeed, read_needs, write_needs
 from pipeline.streams.writing.opening import open_rows
 
@@ -47,7 +48,8 @@ def ask_drivers(engine: Engine, needs: Sequence[OpenNeed], seconds: float = WAIT
     wanted = {(each.registry, each.writer, each.game_key) for each in needs}
     if not wanted:
         return
-    write_needs(engine, needs)
+    now = store_time(engine)  # that of the drivers' needs
+    write_needs(engine, [replace(each, wanted_at=now) for each in needs])
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with engine.connect() as connection:

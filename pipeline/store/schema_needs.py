@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, not_, select, update
 
 from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
@@ -73,14 +73,14 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
 
     One of a message that rows say they are takes the place, in the order of needs, of the one that they were read for.
     """
-    wanted = {(each.registry, each.writer, each.game_key): each for each in needs}
+    in_order = sorted(needs, key=lambda each: (each.seq, each.pos), reverse=True)
+    wanted = {(each.registry, each.writer, each.game_key): each for each in in_order}  # of each that of the first row
     if not wanted:
         return
     table = schema_needs
     with writing(engine) as connection:
         lock(connection)
-        outdated = max(each.wanted_at for each in wanted.values()) - READ_SECONDS
-        connection.execute(delete(table).where(table.c.reads_again_at <= outdated))
+        connection.execute(delete(table).where(_has_read_again(max(each.wanted_at for each in wanted.values()))))
         names = ("registry", "writer", "game_key", "seq", "pos", "again", "wanted_at", "reads_again_at")
         rows = connection.execute(select(*(table.c[name] for name in names))).all()
         held = {(row.registry, bytes(row.writer), row.game_key): row for row in rows}
@@ -111,6 +111,12 @@ def write_needs(engine: Engine, needs: Iterable[OpenNeed]) -> None:
 def _same(own: tuple[str, bytes, str]) -> Iterator[ColumnElement[bool]]:
     columns = (schema_needs.c.registry, schema_needs.c.writer, schema_needs.c.game_key)
     return (column == value for column, value in zip(columns, own, strict=True))
+
+
+def _has_read_again(now: float) -> ColumnElement[bool]:
+    """Tell whether the time to read rows again is over, or began in the future: the clock was set back."""
+    at = schema_needs.c.reads_again_at
+    return (at <= now - READ_SECONDS) | (at > now)
 
 
 def _is_message_of(own: tuple[str, bytes, str], read: tuple[str, bytes, str]) -> bool:
@@ -169,8 +175,9 @@ def needs_of_games(connection: Connection, registry: str, keys: Collection[GameK
 
 def games_that_read_again(connection: Connection, now: float) -> set[GameKey]:
     """Return the games whose rows are read once more, to say which of several messages they are."""
-    at = schema_needs.c.reads_again_at
-    return {GameKey(key) for key in connection.scalars(select(schema_needs.c.game_key).where(at > now - READ_SECONDS))}
+    table = schema_needs
+    reading = table.c.reads_again_at.is_not(None), not_(_has_read_again(now))
+    return {GameKey(key) for key in connection.scalars(select(table.c.game_key).where(*reading))}
 
 
 def read_again(connection: Connection, need: OpenNeed, now: float) -> bool:
@@ -201,11 +208,15 @@ def end_needs(connection: Connection, registry: str, writers: Collection[bytes],
 
 
 def note_answer(connection: Connection, registry: str, writer: bytes, answer: str, now: float, *, absent: bool) -> None:
-    """Keep the last answer about a writer that its games go on to wait for."""
+    """Keep the last answer about a writer that its games go on to wait for.
+
+    A first absence of the future, as the clock was set back, begins anew.
+    """
     table = schema_needs
     values: dict[str, object] = {"asked_at": now, "answer": answer}
     if absent:
-        values |= {"absences": table.c.absences + 1, "absent_since": func.coalesce(table.c.absent_since, now)}
+        first = case((table.c.absent_since <= now, table.c.absent_since), else_=now)
+        values |= {"absences": table.c.absences + 1, "absent_since": first}
     own = (table.c.registry == registry, table.c.writer == writer)
     connection.execute(update(table).where(*own).values(values))
 

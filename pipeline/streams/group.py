@@ -238,7 +238,7 @@ class Group:
         if all(stream.waits is None for stream in self.streams.values()):
             return False
         before = self._driver.schemas.latest_version()
-        rest = self._lookup.ask_once() - time.time()
+        rest = self._lookup.ask_once()
         if self._driver.schemas.latest_version() != before:
             return True
         if self._lookup.troubles() or time.monotonic() + rest > until:

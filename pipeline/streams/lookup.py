@@ -5,12 +5,12 @@ A task never asks (law L13): it reports needs, and a stream that waits is here u
 
 import math
 import threading
-import time
 from collections.abc import Collection
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.registries.resolution import Need, Resolution
+from pipeline.contracts.registries.notes import Need
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.moments import in_utc
 from pipeline.store.schema_needs import RegistryHealth, read_states
 from pipeline.streams.outage import tolerate_store_outage
@@ -55,9 +55,9 @@ class Lookup:
     def ask_once(self) -> float:
         """Ask now, in this thread, for a driver that runs once and has no threads; return when to ask again.
 
-        Unix seconds; infinite where nobody asks.
+        In seconds from now; infinite where nobody asks.
         """
-        return math.inf if self._resolution is None else self._resolution.step(time.time())
+        return math.inf if self._resolution is None else self._resolution.step()
 
     def troubles(self) -> dict[str, str]:
         """Return what is wrong with registries, by generation, as a clause: "does not answer since …"."""

@@ -17,8 +17,8 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registries.resolution import Need
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table
@@ -595,7 +595,7 @@ class Life:
         assert self._registry is not None
         asking = Asking(self._engine, self._registry, self.scheduler, patience)
         asking.note((Need(game.key, game.name, REGISTRY, LATE, 1, 0) for game in self.world.has(LATE)), again=True)
-        asking.step_of(REGISTRY, self.scheduler.now)
+        asking.step_of(REGISTRY)
 
     def _repair(self, name: str, body: Callable[[Game], object], game: Game | None = None) -> Process:
         """A repair in a process of its own, which may be killed anywhere and is then begun again."""

@@ -1,5 +1,6 @@
 """A foreign registry in a schedule, and the writers whose rows worlds have. Drivers ask it by the real resolution."""
 
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Engine
@@ -38,6 +39,7 @@ class Asking(Resolution):
     def __init__(
         self, engine: Engine, registry: ForeignRegistry, scheduler: Scheduler, patience: Patience = PATIENT
     ) -> None:
-        super().__init__(engine, {REGISTRY: registry}, lambda: scheduler.now, patience=patience)
+        clock = partial(getattr, scheduler, "now")
+        super().__init__(engine, {REGISTRY: registry}, clock, steady=clock, patience=patience)
         for asking in self._asking.values():
             asking.wake = Event(scheduler)  # type: ignore[assignment]

@@ -748,7 +748,7 @@ def test_versions_of_glue_are_registered_by_age(moto: str, aws: None, tmp_path: 
         now = time.time()
         needs = (OpenNeed("main", each, game_key(game), game, now, 1, turns[each]) for each in order)
         write_needs(engine, needs)
-        Resolution(engine, {"main": asked}).step(now)
+        Resolution(engine, {"main": asked}).step()
     schemas = LocalRegistry(engine).snapshot()
     ids = tuple(schemas.writers["main", each].schema_id for each in writers)
     assert schemas.games == {game_key("Chess"): ids, game_key("Go"): ids}

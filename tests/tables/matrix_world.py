@@ -318,7 +318,7 @@ class Matrix:
         policies = {name: parse_policies(BENDING) for name in self.registries if name.removesuffix(".2").endswith("-b")}
         resolvers: dict[str, SchemaResolver] = dict(self.registries)
         self.resolution = Resolution(
-            self.engine, resolvers, clock, policies=policies, patience=patience,
+            self.engine, resolvers, clock, steady=clock, policies=policies, patience=patience,
             others=lambda key: resolvers[split_key(key)[0]],
         )  # fmt: skip
         self.land()
@@ -358,7 +358,7 @@ class Matrix:
             self.split()
             for _ in range(rounds):
                 self.now += seconds
-                while self.resolution.step(self.now) <= self.now:
+                while self.resolution.step() <= 0:
                     pass
                 self.split()
 

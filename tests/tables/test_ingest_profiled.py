@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert
 
 from pipeline.contracts.profile import SourceProfile, dumps
-from pipeline.contracts.registries.resolution import Need
+from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import CursorTable

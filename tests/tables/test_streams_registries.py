@@ -13,9 +13,9 @@ import pytest
 
 from listeners.sample import StreamState
 from pipeline.contracts.registries.confluent import ConfluentResolver
+from pipeline.contracts.registries.notes import Need as Wanted
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registries.recording import give_up
-from pipeline.contracts.registries.resolution import Need as Wanted
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.registering.giving_up import propose

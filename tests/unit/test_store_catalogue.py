@@ -15,7 +15,8 @@ from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.contracts.formats.avro.format import AvroFormat
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries.answers import Found
-from pipeline.contracts.registries.resolution import Need, Resolution
+from pipeline.contracts.registries.notes import Need
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
@@ -67,7 +68,7 @@ def test_a_registry_is_named_for_what_it_gave(engine: Engine) -> None:
 
     asked = Resolution(engine, {"main": Answering()})
     asked.note([Need(KEY, "Chess", "main", b"\x00\x00\x00\x00\x07", 1, 0)])
-    asked.step(time.time())
+    asked.step()
     found = chess(engine)
     assert [each.registered_by for each in found.versions] == ["registry main"]
     assert read_writers(engine, found).known == (("main", "7", found.versions[0].schema_id),)

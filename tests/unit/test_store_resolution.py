@@ -22,9 +22,10 @@ from pipeline.contracts.registries.answers import (
     by_age,
     version_of,
 )
+from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registries.recording import give_up
-from pipeline.contracts.registries.resolution import Need, Resolution
+from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.failpoints import Injected
@@ -32,6 +33,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import registrations, schema_needs
+from pipeline.store.processes.leases import store_time
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,
@@ -68,7 +70,8 @@ class World:
 
     engine: Engine
     answer: Answer | dict[bytes, Answer] = field(default_factory=found)
-    now: float = NOW
+    now: float = NOW  # by the control store's clock
+    passed: float = 0.0  # by no clock that anyone sets
     asked: list[bytes] = field(default_factory=list)
     meanwhile: Callable[[], None] | None = None  # happens while the registry answers
 
@@ -80,11 +83,18 @@ class World:
 
     def resolution(self, **options: object) -> Resolution:
         chosen = {"patience": PATIENCE, **options}
-        return Resolution(self.engine, {"main": self}, lambda: self.now, **chosen)  # type: ignore[arg-type]
+        return Resolution(
+            self.engine,
+            {"main": self},
+            lambda: self.now,
+            steady=lambda: self.passed,
+            **chosen,  # type: ignore[arg-type]
+        )
 
     def after(self, resolution: Resolution, seconds: float) -> float:
         self.now += seconds
-        return resolution.step(self.now) - self.now
+        self.passed += seconds
+        return resolution.step()
 
     @property
     def needs(self) -> list[OpenNeed]:
@@ -297,6 +307,58 @@ def test_a_registry_hears_of_refused_writers_each_ten_minutes_without_a_need(wor
         assert world.schemas.games[CHESS.game_key] == (now.schema_id,)
 
 
+@pytest.mark.proves("D9")
+def test_a_clock_that_is_set_back_lengthens_no_wait_for_a_registry(world: World) -> None:
+    """D9: another driver's moments lie in the future then; each wait lasts at most its own time."""
+    world.answer = Absent("no such id")
+    resolution = world.resolution()
+    resolution.note([CHESS])
+    world.after(resolution, 0)
+    world.now -= 3600
+    for _ in range(3):
+        assert world.after(resolution, 15) <= 15
+    assert len(world.asked) == 4
+    assert world.writer() is not None
+    resolution.note([CHESS], again=True)
+    world.after(resolution, 0)
+    world.now -= 3600
+    world.answer = found()
+    resolution.note([CHESS], again=True)
+    world.after(resolution, 30)
+    assert world.schemas.of(CHESS.game_key) != ()
+
+
+@pytest.mark.proves("D9")
+def test_a_clock_that_is_set_back_lengthens_no_outage_and_no_reading(world: World) -> None:
+    """D9: neither a registry that was away nor rows that are read again are waited for longer than their own time."""
+    world.answer = Away("no route to host")
+    resolution = world.resolution()
+    resolution.note([CHESS, CHESS._replace(writer=EIGHT, pos=1)])
+    assert world.after(resolution, 0) == 1
+    world.now -= 3600
+    world.answer = {SEVEN: found({FIRST: "t.M", SECOND: "t.N"}), EIGHT: found(b="int64")}
+    world.after(resolution, 1)
+    assert world.asked[:3] == [SEVEN, SEVEN, EIGHT]
+    world.now -= 3600
+    world.after(resolution, 300)
+    assert [len(each) for each in world.schemas.games.values()] == [1]
+
+
+@pytest.mark.proves("D9")
+def test_the_clock_of_a_drivers_machine_decides_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D9: two drivers whose clocks differ by an hour would take two answers of one moment for two an hour apart."""
+    world = World(engine, Absent("no such id"))
+    drivers = [Resolution(engine, {"main": world}) for _ in range(2)]
+    for hours, driver in enumerate(drivers * 2):
+        monkeypatch.setattr("time.time", lambda hours=hours: NOW + 3600.0 * hours)
+        driver.note([CHESS])
+        driver.step()
+    assert world.asked == [SEVEN]
+    (need,) = world.needs
+    assert need.asked_at == need.absent_since
+    assert abs((need.asked_at or 0.0) - store_time(engine)) < 600
+
+
 def test_away_decides_nothing_and_gets_ever_fewer_questions(world: World) -> None:
     """Law L14: the state says which registry is away since when; nothing else is written."""
     world.answer = Away("no route to host")
@@ -502,10 +564,10 @@ def test_of_two_that_resolve_at_once_the_first_wins(world: World) -> None:
 
     def other() -> None:
         world.meanwhile = None
-        two.step(world.now)
+        two.step()
 
     world.meanwhile = other
-    one.step(world.now)
+    one.step()
     assert world.asked == [SEVEN, SEVEN]
     assert world.schemas.version == 2
     assert world.state()[0] == "ok"
@@ -520,12 +582,12 @@ def test_a_refusal_that_comes_second_changes_nothing(world: World, late: Answer)
 
     def other() -> None:
         world.meanwhile = None
-        two.step(world.now)
+        two.step()
         two.note([GO])
         world.answer = late
 
     world.meanwhile = other
-    one.step(world.now)
+    one.step()
     assert world.writer() == Writer(world.schemas.games[CHESS.game_key][0])
     assert world.schemas.of(GO.game_key) == world.schemas.of(CHESS.game_key)
 
@@ -548,11 +610,11 @@ def test_a_name_whose_schema_changed_between_two_answers_is_no_lie(world: World)
 
     def other() -> None:
         world.meanwhile = None
-        two.step(world.now)
+        two.step()
         world.answer = found(a="string")
 
     world.meanwhile = other
-    one.step(world.now)
+    one.step()
     assert world.schemas.version == 2
     assert world.state()[0] == "ok"
 
@@ -626,13 +688,15 @@ def test_a_game_that_waits_writes_its_need_each_half_minute_only(world: World) -
     for _ in range(50):
         resolution.note([CHESS])
         world.now += 0.5
-        resolution._write_noted("main", world.now)
+        world.passed += 0.5
+        resolution._notes.write("main", world.now)
     assert len(writes) == before
     with world.engine.begin() as connection:
         connection.execute(delete(schema_needs))  # an older copy of the store
     world.now += 5
+    world.passed += 5
     resolution.note([CHESS])
-    resolution._write_noted("main", world.now)
+    resolution._notes.write("main", world.now)
     assert [need.writer for need in world.needs] == [SEVEN]
 
 
@@ -719,9 +783,9 @@ def test_the_place_of_an_earlier_row_counts_whoever_reports_it(world: World) -> 
     ingest, group = world.resolution(), world.resolution()
     late = CHESS._replace(writer=LATE, seq=4)
     ingest.note([late, CHESS._replace(writer=EARLY, seq=9)])
-    ingest._write_noted("main", NOW)
+    ingest._notes.write("main", NOW)
     group.note(CHESS._replace(writer=EARLY, seq=seq) for seq in (7, 2, 5))
-    group._write_noted("main", NOW)
+    group._notes.write("main", NOW)
     assert [(need.writer, need.seq) for need in world.needs] == [(EARLY, 2), (LATE, 4)]
     world.after(ingest, 0)
     assert landing(world, CHESS) == [EARLY, LATE]
@@ -819,10 +883,10 @@ def test_answers_before_a_registry_went_away_are_kept(world: World) -> None:
 
 def test_answers_of_a_slow_registry_are_kept_meanwhile(world: World) -> None:
     """Law L16: the first game waits at most some seconds for the answers to others."""
-    world.meanwhile = lambda: setattr(world, "now", world.now + 3)
+    world.meanwhile = lambda: setattr(world, "passed", world.passed + 3)
     resolution = world.resolution()
     resolution.note(CHESS._replace(writer=b"\x00" + number.to_bytes(4, "big")) for number in range(5))
-    assert world.after(resolution, 0) == -6, "more is due at once"
+    assert world.after(resolution, 0) == 0, "more is due at once"
     assert len(world.asked) == 2
     assert len(world.schemas.writers) == 2
 

@@ -26,6 +26,11 @@ class Patience:
 DEFAULT_PATIENCE: Final = Patience()
 
 
+def left(since: float, wait: float, now: float) -> float:
+    """Return the seconds that are left of a wait; 0 after it, and where it began in the future, by a clock set back."""
+    return max(0.0, since + wait - now) if since <= now else 0.0
+
+
 def in_turns(waiting: Mapping[bytes, list[OpenNeed]], unanswered: Mapping[bytes, int]) -> list[bytes]:
     """Order writers so that games take turns, each with its first row first: a flood of one game delays no other.
 

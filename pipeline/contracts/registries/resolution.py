@@ -5,13 +5,13 @@ that does not answer decides nothing (law L14): its games wait, and it is asked 
 """
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
@@ -26,16 +26,17 @@ from pipeline.contracts.registries.answers import (
     SchemaResolver,
     Unusable,
 )
-from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns
+from pipeline.contracts.registries.notes import Need, Notes
+from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns, left
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Transient, first_line
 from pipeline.failpoints import hit
-from pipeline.names import GameKey
 from pipeline.registry_settings import split_key
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY, writing
 from pipeline.store.database.states import RegistryState
+from pipeline.store.processes.leases import store_time
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,
@@ -43,13 +44,11 @@ from pipeline.store.schema_needs import (
     note_answer,
     read_needs,
     read_states,
-    write_needs,
     write_state,
 )
 from pipeline.store.writers import WriterRow, lock, newest_refused, newest_writers, sampled_writer, write_writers
 
 _log: Final = logging.getLogger("turnout")
-_MOST_NOTED: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait
 _MOST_REMEMBERED: Final = 10_000  # refused writers that were asked for again
 _ASKS_PER_STEP: Final = 50  # so that new needs are seen in between
 _GATHERED_SECONDS: Final = 5.0  # answers are kept after that time at the latest,
@@ -59,32 +58,13 @@ _STORE_SECONDS: Final = 5.0  # after the control store did not answer
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Need(NamedTuple):
-    """A writer whose schema a game lacks."""
-
-    game_key: GameKey
-    game: str
-    registry: str  # the generation of a registry
-    writer: bytes  # as on the wire, with its index path where it has one
-    seq: int  # of the first row that needs it,
-    pos: int  # and its place there
-
-    @property
-    def own(self) -> "_Own":
-        """The same for all rows that need it."""
-        return self.registry, self.writer, self.game_key
-
-
-_Own: TypeAlias = tuple[str, bytes, GameKey]
-
-
 @dataclass(slots=True)
 class _Asking:
     """What is remembered of one registry; only its own thread changes it."""
 
     resolver: SchemaResolver
-    sampled: int  # the number of the period whose sample was looked at
-    refused_at: float  # when refused writers are asked for without a need
+    refused_at: float  # when refused writers are asked for without a need; this and other moments by the steady clock
+    sampled: int | None = None  # the number of the period whose sample was looked at; None: no look at a period yet
     failures: int = 0  # answers in a row that were none
     retry_at: float = 0.0
     asked_again: dict[bytes, float] = field(default_factory=dict)  # when a refused writer was last asked for
@@ -114,8 +94,9 @@ class Resolution:
         self,
         engine: Engine,
         resolvers: Mapping[str, SchemaResolver],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         *,
+        steady: Callable[[], float] = time.monotonic,
         policies: Mapping[str, Policies] = _NOTHING,
         others: Callable[[str], SchemaResolver] = NotSet,
         patience: Patience = DEFAULT_PATIENCE,
@@ -126,7 +107,8 @@ class Resolution:
         Args:
             engine: the control store.
             resolvers: by the key of answers, see `registry_settings.key_of`.
-            clock: Unix seconds.
+            clock: Unix seconds, of moments that all drivers compare; None: by the control store's clock.
+            steady: seconds that no one sets back, for the waits of this process.
             policies: of registrations, by generation; the defaults where it has none.
             others: makes the client of a further key, such as that of a source that the settings had before.
             patience: how long to wait.
@@ -134,14 +116,14 @@ class Resolution:
         """
         self._engine = engine
         self._given = None if bronze is None else GivenIds(bronze)
-        self._clock = clock
+        self._clock = partial(store_time, engine) if clock is None else clock
+        self._steady = steady
         self._policies = policies
         self._others = others
         self._patience = patience
         self._stop: threading.Event | None = None  # None: the threads were not started
         self._asking = {name: self._begun(each) for name, each in resolvers.items()}
-        self._noted: dict[_Own, tuple[Need, bool]] = {}  # the one of the first row, and whether it asks again
-        self._written: dict[_Own, float] = {}  # when it was last written to the store
+        self._notes = Notes(engine, steady, patience.idle)
         self._lock = threading.Lock()
 
     def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
@@ -151,24 +133,17 @@ class Resolution:
             needs: what is lacking; streams repeat theirs twice a second, which reaches the store each half minute.
             again: ask also for writers that were refused.
         """
-        now = self._clock()
+        noted = {need.registry for need in needs if self._notes.add(need, again=again)}
         with self._lock:
-            for need in needs:
-                if not again and 0 <= now - self._written.get(need.own, -math.inf) < self._patience.idle:
-                    continue
-                if need.own not in self._noted and len(self._noted) >= _MOST_NOTED:
-                    continue
-                before, asks = self._noted.get(need.own, (need, False))
-                self._noted[need.own] = min(before, need, key=lambda each: (each.seq, each.pos)), again or asks
-                if need.registry not in self._asking:
-                    self._asking[need.registry] = self._begun(self._others(need.registry))
+            for registry in noted:
+                if registry not in self._asking:
+                    self._asking[registry] = self._begun(self._others(registry))
                     if self._stop is not None:
-                        self._serve(need.registry, self._stop)
-                self._asking[need.registry].wake.set()
+                        self._serve(registry, self._stop)
+                self._asking[registry].wake.set()
 
     def _begun(self, resolver: SchemaResolver) -> _Asking:
-        now = self._clock()
-        return _Asking(resolver, self._period(now), now + self._patience.refused_unasked)
+        return _Asking(resolver, self._steady() + self._patience.refused_unasked)
 
     def start(self, stop: threading.Event) -> None:
         """Start a thread for each registry; they end after `stop` is set and `wake` was called."""
@@ -183,18 +158,18 @@ class Resolution:
             for asking in self._asking.values():
                 asking.wake.set()
 
-    def step(self, now: float) -> float:
-        """Do for every registry what is due; return when to come back."""
-        return min([self.step_of(registry, now) for registry in list(self._asking)], default=now + self._patience.idle)
+    def step(self) -> float:
+        """Do for every registry what is due; return after how many seconds to come back."""
+        return min([self.step_of(registry) for registry in list(self._asking)], default=self._patience.idle)
 
-    def step_of(self, registry: str, now: float) -> float:
-        """Do for one registry what is due; return when to come back.
+    def step_of(self, registry: str) -> float:
+        """Do for one registry what is due; return after how many seconds to come back.
 
         Raises:
             STORE_AWAY: the control store does not answer; what was noted stays so.
         """
-        asking = self._asking[registry]
-        self._write_noted(registry, now)
+        asking, now = self._asking[registry], self._clock()
+        self._notes.write(registry, now)
         waiting: dict[bytes, list[OpenNeed]] = {}
         with self._engine.connect() as connection:
             health = read_states(connection).get(registry)
@@ -203,25 +178,31 @@ class Resolution:
         if waiting:
             waiting = self._settle(registry, waiting)
         if health is not None and health.state == "mistrusted":
-            return now + self._patience.idle
-        if now < asking.retry_at:
-            return asking.retry_at
-        due = {writer: self._due(asking, writer, needs) for writer, needs in waiting.items()}
+            return self._patience.idle
+        if (rest := asking.retry_at - self._steady()) > 0:
+            return rest
+        due = {writer: self._due(asking, writer, needs, now) for writer, needs in waiting.items()}
+        period = int(now // self._patience.sample)
+        if asking.sampled is None:
+            asking.sampled = period
         asking.unanswered = {writer: times for writer, times in asking.unanswered.items() if writer in waiting}
-        asks = in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= now}, asking.unanswered)
+        asks = in_turns({writer: needs for writer, needs in waiting.items() if due[writer] <= 0}, asking.unanswered)
         asked = self._ask(registry, asks[:_ASKS_PER_STEP], waiting)
         for writer in list(asking.asked_again)[:-_MOST_REMEMBERED]:
             del asking.asked_again[writer]
         if asked is None:
-            return max(asking.retry_at, now)
+            return self._until_retry(asking)
         if asked < len(asks):
-            return now
-        if self._period(now) != asking.sampled and not self._sample(registry, asking, now):
-            return max(asking.retry_at, now)
-        if now >= asking.refused_at and not self._ask_refused(registry, asking, now):
-            return max(asking.retry_at, now)
-        later = [at for at in due.values() if at > now] + [now + self._patience.absent] * bool(asks)
-        return min([now + self._patience.idle, *later])
+            return 0.0
+        if period != asking.sampled and not self._sample(registry, asking, period):
+            return self._until_retry(asking)
+        if self._steady() >= asking.refused_at and not self._ask_refused(registry, asking):
+            return self._until_retry(asking)
+        later = [rest for rest in due.values() if rest > 0] + [self._patience.absent] * bool(asks)
+        return min([self._patience.idle, *later])
+
+    def _until_retry(self, asking: _Asking) -> float:
+        return max(0.0, asking.retry_at - self._steady())
 
     def _serve(self, registry: str, stop: threading.Event) -> None:
         name = f"registry-{registry}"
@@ -232,32 +213,15 @@ class Resolution:
         while not stop.is_set():
             asking.wake.clear()
             try:
-                come_back = self.step_of(registry, self._clock())
+                rest = self.step_of(registry)
             except STORE_AWAY as error:
                 _log.warning("registry %s: the control store does not answer: %s", registry, first_line(error))
-                come_back = self._clock() + _STORE_SECONDS
+                rest = _STORE_SECONDS
             except Exception:  # noqa: BLE001 - the edge of a thread: games of this registry wait, all else goes on
                 _log.exception("registry %s: resolving failed", registry)
-                come_back = self._clock() + self._patience.away_most
+                rest = self._patience.away_most
             if not stop.is_set():
-                asking.wake.wait(max(0.0, come_back - self._clock()))
-
-    def _write_noted(self, registry: str, now: float) -> None:
-        with self._lock:
-            noted = {own: each for own, each in self._noted.items() if own[0] == registry}
-        if not noted:
-            return
-        needs = (
-            OpenNeed(registry, need.writer, need.game_key, need.game, now, need.seq, need.pos, again=again)
-            for need, again in noted.values()
-        )
-        write_needs(self._engine, needs)
-        with self._lock:
-            for own, each in noted.items():
-                if self._noted.get(own) == each:
-                    del self._noted[own]
-            self._written = {own: at for own, at in self._written.items() if 0 <= now - at < self._patience.idle}
-            self._written.update(dict.fromkeys(noted, now))
+                asking.wake.wait(rest)
 
     def _settle(self, registry: str, waiting: dict[bytes, list[OpenNeed]]) -> dict[bytes, list[OpenNeed]]:
         """Register what is known already, which takes no registry; return what is left to ask."""
@@ -271,12 +235,12 @@ class Resolution:
         self._register(registry, known)
         return {writer: needs for writer, needs in waiting.items() if writer not in known}
 
-    def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed]) -> float:
-        """Return the time of the next question about a writer."""
-        asked = max((need.asked_at for need in needs if need.asked_at is not None), default=None)
-        again = asking.asked_again.get(writer)
-        after_absence = 0.0 if asked is None else asked + self._patience.absent
-        return after_absence if again is None else max(after_absence, again + self._patience.refused)
+    def _due(self, asking: _Asking, writer: bytes, needs: Collection[OpenNeed], now: float) -> float:
+        """Return how many seconds are left until the next question about a writer."""
+        rests = [left(need.asked_at, self._patience.absent, now) for need in needs if need.asked_at is not None]
+        if (again := asking.asked_again.get(writer)) is not None:
+            rests.append(again + self._patience.refused - self._steady())
+        return max(rests, default=0.0)
 
     def _ask(self, registry: str, writers: Sequence[bytes], waiting: Mapping[bytes, list[OpenNeed]]) -> int | None:
         """Ask for writers in turn, and keep the answers; return how many answers it got.
@@ -288,10 +252,10 @@ class Resolution:
         found: list[tuple[bytes, Found]] = []
         answered: set[bytes] = set()
         away: str | None = None
-        asked, until = 0, self._clock() + _GATHERED_SECONDS
+        asked, until = 0, self._steady() + _GATHERED_SECONDS
         for writer in writers:
             if _again(waiting[writer]):
-                asking.asked_again[writer] = self._clock()
+                asking.asked_again[writer] = self._steady()
             answer = asking.resolver.resolve(writer)
             hit("after_registry_answer")
             asked += 1
@@ -311,7 +275,7 @@ class Resolution:
                     self._keep_refusal(registry, writer, said, is_absent=False)
                     answered.add(writer)
             asking.failures = 0
-            if self._clock() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
+            if self._steady() > until or sum(len(each.definition) for _, each in found) > _GATHERED_BYTES:
                 break
         is_trusted = True
         for writer, each in found:
@@ -381,28 +345,28 @@ class Resolution:
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""
-        counted = [need for need in needs if need.absent_since is not None]
         return any(
-            need.absences >= self._patience.absences and now - (need.absent_since or now) >= self._patience.absent_for
-            for need in counted
+            need.absences >= self._patience.absences and now - need.absent_since >= self._patience.absent_for
+            for need in needs
+            if need.absent_since is not None
         )
 
     def _note_away(self, registry: str, asking: _Asking, detail: str) -> None:
         now = self._clock()
         wait = min(self._patience.away_most, self._patience.away * 2.0 ** min(asking.failures, 30))
         asking.failures += 1
-        asking.retry_at = now + wait
+        asking.retry_at = self._steady() + wait
         if asking.failures == 1:
             _log.warning("registry %s is away: %s", registry, detail)
         with writing(self._engine) as connection:
             lock(connection)
-            write_state(connection, RegistryHealth(registry, "away", now, one_line(detail), now, asking.retry_at))
+            write_state(connection, RegistryHealth(registry, "away", now, one_line(detail), now, now + wait))
 
-    def _sample(self, registry: str, asking: _Asking, now: float) -> bool:
+    def _sample(self, registry: str, asking: _Asking, period: int) -> bool:
         """Ask again for one known id: a registry that gives it another schema is not trusted with new ones."""
-        asking.sampled = self._period(now)
+        asking.sampled = period
         with self._engine.connect() as connection:
-            writer = sampled_writer(connection, registry, asking.sampled)
+            writer = sampled_writer(connection, registry, period)
         if writer is None or id_length(writer) is None:
             return True
         answer = asking.resolver.resolve(writer)
@@ -411,9 +375,9 @@ class Resolution:
             return False
         return not isinstance(answer, Found) or self._keep_unasked(registry, answer, writer)
 
-    def _ask_refused(self, registry: str, asking: _Asking, now: float) -> bool:
+    def _ask_refused(self, registry: str, asking: _Asking) -> bool:
         """Ask again for what was refused last: a schema may have come late, and its rows need no person then."""
-        asking.refused_at = now + self._patience.refused_unasked
+        asking.refused_at = self._steady() + self._patience.refused_unasked
         with self._engine.connect() as connection:
             refused = newest_refused(connection, registry, _ASKS_PER_STEP)
         for writer in refused:
@@ -430,9 +394,6 @@ class Resolution:
         if known is not None:
             self._register(registry, known, known)
         return known is not None
-
-    def _period(self, now: float) -> int:
-        return int(now // self._patience.sample)
 
 
 def _again(needs: Iterable[OpenNeed]) -> bool:
