@@ -8,6 +8,7 @@ import time
 from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from unittest.mock import patch
 
 import pytest
@@ -177,6 +178,25 @@ def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
     )
     assert journal(tables, begun) == [("replay", "done"), ("try 1", "done"), ("verify", "done")]
     assert tables.rows() == [(1, 0), (1, 1), (1, 3)]
+
+
+def test_a_replay_that_was_counted_late_ends_by_itself(tables: Tables) -> None:
+    """Law 4 (done after its effect was observed): a count that came after its time is an effect, too."""
+    begun, world, counts, real = submitted(tables, "replay"), controller(tables), Event(), repairs._left
+    tick(world, KINDS)
+    settle(world)
+    with (
+        patch.object(engine_module, "store_time", lambda _: time.time() + 3600),
+        patch.object(repairs, "_left", lambda *those: real(*those) if counts.wait(60) else "never"),
+    ):
+        for _ in range(2):
+            tick(world, KINDS)
+            assert now(tables, begun).state == "needs_human"
+        counts.set()
+        settle(world)
+        tick(world, KINDS)
+    assert now(tables, begun).state == "succeeded"
+    assert str(now(tables, begun).outcome).endswith("1 of such rows are in quarantine now.")
 
 
 @pytest.mark.parametrize("lives", range(1, 11))

@@ -31,6 +31,11 @@ class BackgroundTasks:
             if name not in self._begun:
                 self._begun[name] = self._pool.submit(work)
 
+    def has_ended(self, name: str) -> bool:
+        """Tell whether a work of this name has ended here, and its result was not taken yet."""
+        with self._lock:
+            return name in self._begun and self._begun[name].done()
+
     def pop_result(self, name: str) -> str | None:
         """Return a task's result and forget it, None while it runs or waits; what it raised is raised."""
         with self._lock:

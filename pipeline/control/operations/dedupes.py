@@ -22,7 +22,7 @@ from pipeline.control.operations.definition import (
     of_one_game,
 )
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
-from pipeline.control.operations.tries import worked
+from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
@@ -129,12 +129,9 @@ def _remove(context: ControlContext, operation: Operation) -> StepResult:
     return worked(context, operation, work, meanwhile, _PERHAPS_MEMORY)
 
 
-def _verify(context: ControlContext, operation: Operation) -> StepResult:
+def _verify(context: ControlContext, operation: Operation, *, keep: bool = False) -> StepResult:
     """Look again at the tables: nothing in them may be doubled now."""
-    name = f"{operation.operation_id} see"
-    context.background_tasks.submit(name, partial(_left, context, operation))
-    message = context.background_tasks.pop_result(name)
-    return StepResult("waiting", "The tables are being read again.") if message is None else StepResult("done", message)
+    return looked(context, operation, partial(_left, context, operation), "The tables are being read again.", keep=keep)
 
 
 def _left(context: ControlContext, operation: Operation) -> str:
@@ -179,7 +176,7 @@ DEDUPE: Final = OperationDefinition(
     of_one_game(2),
     (
         StepDefinition("dedupe", _remove, _WORK_SECONDS, reports=True),
-        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, reports=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, reports=True, seen=partial(_verify, keep=True)),
     ),
     _facts,
     lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",

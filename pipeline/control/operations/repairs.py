@@ -28,7 +28,7 @@ from pipeline.control.operations.definition import (
     of_one_game,
 )
 from pipeline.control.operations.facts import GameFacts
-from pipeline.control.operations.tries import worked
+from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
 from pipeline.delta import generation
 from pipeline.delta.errors import DeltaError
@@ -277,14 +277,10 @@ def _counted(done: Sequence[Replayed]) -> str:
     return f"{', '.join(f'{count:,} {name}' for name, count in counts.items())}."
 
 
-def _see_replayed(context: ControlContext, operation: Operation) -> StepResult:
+def _see_replayed(context: ControlContext, operation: Operation, *, keep: bool = False) -> StepResult:
     """Count what is left of the chosen rows; quarantine may be large, so that is done in a thread, too."""
-    name = f"{operation.operation_id} see"
-    context.background_tasks.submit(name, partial(_left, context, operation))
-    message = context.background_tasks.pop_result(name)
-    if message is None:
-        return StepResult("waiting", "The controller counts the rows left in quarantine.")
-    return StepResult("done", message)
+    look = partial(_left, context, operation)
+    return looked(context, operation, look, "The controller counts the rows left in quarantine.", keep=keep)
 
 
 def _left(context: ControlContext, operation: Operation) -> str:
@@ -375,7 +371,9 @@ REPLAY: Final = OperationDefinition(
     _weigh_replay,
     (
         StepDefinition("replay", _replay, _WORK_SECONDS, reports=True),
-        StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, reports=True),
+        StepDefinition(
+            "verify", _see_replayed, _SEEN_SECONDS, verifies=True, reports=True, seen=partial(_see_replayed, keep=True)
+        ),
     ),
     _facts,
     partial(_done, "Replayed"),

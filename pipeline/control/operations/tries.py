@@ -43,6 +43,21 @@ def worked(
     return StepResult("done", message)
 
 
+def looked(
+    context: ControlContext, operation: Operation, look: Callable[[], str], meanwhile: str, *, keep: bool
+) -> StepResult:
+    """Look at what a work has done, beside the ticks; with `keep` the result stays for the next call.
+
+    So one that took longer than its step is taken once it is there.
+    """
+    name = f"{operation.operation_id} see"
+    context.background_tasks.submit(name, look)
+    if keep:
+        return StepResult("done" if context.background_tasks.has_ended(name) else "waiting", meanwhile)
+    message = context.background_tasks.pop_result(name)
+    return StepResult("waiting", meanwhile) if message is None else StepResult("done", message)
+
+
 def _begin_try(context: ControlContext, operation: Operation, perhaps: str) -> None:
     _end_try(context, operation, "failed", "The controller that did it has ended.")
     before = sum(each.name.startswith("try ") for each in steps(context.engine, operation.operation_id))
