@@ -210,7 +210,7 @@ def end_needs(connection: Connection, registry: str, writers: Collection[bytes],
 def note_answer(connection: Connection, registry: str, writer: bytes, answer: str, now: float, *, absent: bool) -> None:
     """Keep the last answer about a writer that its games go on to wait for.
 
-    A first absence of the future, as the clock was set back, begins anew.
+    A first absence of the future, as the clock was set back, begins again.
     """
     table = schema_needs
     values: dict[str, object] = {"asked_at": now, "answer": answer}
