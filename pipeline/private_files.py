@@ -47,7 +47,10 @@ def write_file(file: Path, text: str, mode: int = 0o600) -> None:
 
 
 def write_files(texts: Mapping[Path, str], mode: int = 0o600) -> None:
-    """Replace each file's content in one step; none before all texts are on disk and no folder is in the way."""
+    """Replace each file's content in one step; none before all texts are on disk and no folder is in the way.
+
+    Then their names are put on disk, too.
+    """
     drafts = {file: file.with_name(f".{file.name}-{uuid.uuid4().hex}") for file in texts}
     try:
         for file, draft in drafts.items():
@@ -59,6 +62,12 @@ def write_files(texts: Mapping[Path, str], mode: int = 0o600) -> None:
                 os.fsync(handle.fileno())  # an empty file after a power cut would be worse than none
         for file, draft in drafts.items():
             draft.replace(file)
+        for folder in {file.parent for file in texts}:
+            names = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(names)
+            finally:
+                os.close(names)
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)

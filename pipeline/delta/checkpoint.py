@@ -32,6 +32,7 @@ REMOVED_SECONDS: Final = 7 * 86_400.0
 """How long they name every other removed file, as with Delta's default."""
 
 _SMALL_BYTES: Final = 32_768  # a checkpoint up to this size is written at every interval
+_POINTER: Final = "_last_checkpoint"
 _NAME: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 _MAP: Final = pa.map_(pa.string(), pa.string())
@@ -119,7 +120,7 @@ def write_checkpoint(
         try:
             _write(table, version, last, time.time() if now is None else now, {}, whole=whole)
         except FileNotFoundError:  # a cleanup of the log took it at this moment
-            _write_by_delta_rs(table)
+            write_by_delta_rs(table)
 
 
 def _write(table: Location, version: int, last: int | None, now: float, held: Held, *, whole: bool = False) -> None:
@@ -132,7 +133,7 @@ def _write(table: Location, version: int, last: int | None, now: float, held: He
     try:
         content = _content(table, version, last, now, held, whole=whole)
     except _Strange:
-        _write_by_delta_rs(table)
+        write_by_delta_rs(table)
         return
     written = parquet.encode(content)
     # Never over a checkpoint that a reader has open.
@@ -141,9 +142,19 @@ def _write(table: Location, version: int, last: int | None, now: float, held: He
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
 
 
-def _write_by_delta_rs(table: Location) -> None:
+def write_by_delta_rs(table: Location) -> None:
+    """Write a checkpoint of a table that may not be plain, and put it on disk."""
+    newest = open_table(table)
     with effect("write_checkpoint"):
-        open_table(table).create_checkpoint()
+        newest.create_checkpoint()
+    settle_checkpoint(table, newest.version())
+
+
+def settle_checkpoint(table: Location, version: int) -> None:
+    """Put a version's checkpoint on disk, by whichever writer, with the pointer to it."""
+    if not table.is_far:
+        names = (checkpoint_file(table, version).name, _POINTER)
+        log_folder(table).settle([name for name in names if (log_folder(table) / name).exists()])
 
 
 def checkpoint_file(table: Location, version: int) -> Location:
@@ -159,7 +170,7 @@ def pointed_to(table: Location) -> int | None:
 def _pointer(table: Location) -> dict[str, int]:
     """Return the numbers of the log's pointer; nothing without a readable one."""
     try:
-        read = json.loads((log_folder(table) / "_last_checkpoint").read_text())
+        read = json.loads((log_folder(table) / _POINTER).read_text())
         return {name: int(read[name]) for name in ("version", "sizeInBytes") if name in read or name == "version"}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}
@@ -184,7 +195,7 @@ def _point_to(table: Location, last: Mapping[str, int]) -> None:
     pointer = pointed_to(table)
     if pointer is not None and pointer >= last["version"] and has_checkpoint(table, pointer):
         return  # a pointer to a checkpoint that was lost keeps every reader out
-    (log_folder(table) / "_last_checkpoint").put(json.dumps(last).encode())
+    (log_folder(table) / _POINTER).put(json.dumps(last).encode())
 
 
 def _bytes_of_commits(table: Location, first: int, last: int) -> int:

@@ -21,7 +21,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from pipeline.delta import parquet
-from pipeline.delta.checkpoint import write_when_due
+from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
 from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
@@ -465,13 +465,10 @@ class CursorTable:
 
     def _checkpoint_when_due(self) -> None:
         if (self._version + self._checkpoint_phase) % self._checkpoint_interval == 0:
-            if self._plain:
-                if write_when_due(self.path, self._version, self._held):
-                    self._held.clear()
-                return
-            self._adopt_newest()
-            with effect("write_checkpoint"):
-                self._table.create_checkpoint()
+            if not self._plain:
+                write_by_delta_rs(self.path)
+            elif write_when_due(self.path, self._version, self._held):
+                self._held.clear()
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.delta import parquet
+from pipeline.delta.log import settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
@@ -124,13 +125,16 @@ def merge_by_delta_rs(path: Location, wanted: Maintenance, report: TableReport) 
     if len(small) < wanted.small_files:
         return
     hit("in_maintenance")
+    table = open_table(path)
+    version = table.version()
     with effect("compact_by_delta_rs"):
-        done = open_table(path).optimize.compact(
+        done = table.optimize.compact(
             target_size=target,
             max_concurrent_tasks=1,
             commit_properties=marked("small files merged"),
             post_commithook_properties=QUIET,
         )
+    settle_commits(path, version)  # before the merged files may be deleted
     hit("in_maintenance")
     report.files_merged += done["numFilesRemoved"]
     report.files_written += done["numFilesAdded"]

@@ -39,9 +39,13 @@ def since_last_look(path: Location, table: DeltaTable) -> Mapping[str, float] | 
 def mark(path: Location, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> dict[str, float]:
     """Set the modification time of files (of path → modified, Unix seconds) to when they left the table.
 
-    Returns the files that storage cannot date, with these times.
+    Returns the files that storage cannot date, with these times. The times are on disk: without them a file would be
+    deleted before its retention is over.
     """
-    return touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
+    times = {name: at for name, at in removed_at.items() if modified.get(name, at) < at}
+    undated = touch(path, times)
+    path.settle([name for name in times if name not in undated and (path / name).exists()])
+    return undated
 
 
 def touch(path: Location, times: Mapping[str, float]) -> dict[str, float]:

@@ -9,8 +9,15 @@ from typing import Final
 from urllib.parse import unquote
 
 from pipeline.delta import parquet
-from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
-from pipeline.delta.log import is_plain, log_folder
+from pipeline.delta.checkpoint import (
+    checkpoint_file,
+    newest_checkpoint,
+    pointed_to,
+    settle_checkpoint,
+    write_by_delta_rs,
+    write_checkpoint,
+)
+from pipeline.delta.log import is_plain, log_folder, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
@@ -34,11 +41,12 @@ _HIDDEN: Final = ("_", ".")  # of folders and files that are no data
 def keep_transactions(path: Location, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without cursors rows are written again."""
     table = open_table(path)
-    retention = table.metadata().configuration.get(_EXPIRY)
+    version, retention = table.version(), table.metadata().configuration.get(_EXPIRY)
     if retention is None or retention == _NEVER:
         return
     with effect("set_properties"):
         table.alter.set_table_properties({_EXPIRY: _NEVER}, commit_properties=marked("transactions kept"))
+    settle_commits(path, version)
     report.notes.append(
         f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
         f"{_NEVER!r}. Find out who set it, and run turnout verify."
@@ -67,8 +75,7 @@ def checkpoint(path: Location, now: float, report: TableReport) -> None:
         if is_plain(table):
             write_checkpoint(path, table.version(), now)
         else:
-            with effect("write_checkpoint"):
-                table.create_checkpoint()
+            write_by_delta_rs(path)
         report.checkpoint = True
 
 
@@ -83,6 +90,7 @@ def clean_log(path: Location, now: float, wanted: Maintenance, report: TableRepo
     keep = plan.first_kept(entries, window, _pointed_to(path))
     if keep is not None:
         parquet.metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
+        settle_checkpoint(path, keep)
     for name in plan.expendable_log(entries, keep, recent):
         with effect("delete_log_entry"):
             (log_folder(path) / name).delete()

@@ -7,6 +7,7 @@ as a cut may also take nothing.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -359,3 +360,14 @@ def problems(folder: Path, act: Callable[[Environment], None], most: int | None 
             found.append(f"{number} {points[number]}: {type(error).__name__}: {error}")
         after.close()
     return found
+
+
+def main(env: Path) -> None:
+    """Begin an environment and land a second batch, for a test that traces this process."""
+    environment = Environment(begun(env))
+    land(environment)
+    environment.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
