@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bench.command import carry_out
 from bench.delay import Delay, delayed
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.demo.object_server import ObjectServer
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
@@ -57,11 +57,16 @@ def _passes(root: Location, games: int, passes: int, proxy: Delay | None = None)
     with ThreadPoolExecutor(commit_threads(root)) as pool:
 
         def create(game: int) -> CursorTable:
-            return CursorTable.create(root / f"game_{game:04}", _SCHEMA, f"turnout/bench/game_{game:04}/1")
+            return CursorTable.create(
+                root / f"game_{game:04}", _SCHEMA, f"turnout/bench/game_{game:04}/1", chained=True
+            )
 
-        def commit(table: CursorTable, seq: int) -> None:
+        def write(table: CursorTable, seq: int) -> DataFile:
             places = [pa.array([seq] * _ROWS, pa.int64()), pa.array(range(_ROWS), pa.int32())]
-            file = write_file(pa.table([*places, *columns], schema=_SCHEMA), table.path, ["_seq"])
+            rows = pa.table([*places, *columns], schema=_SCHEMA)
+            return write_file(rows, table.path, ["_seq"], settled=False)
+
+        def commit(table: CursorTable, file: DataFile, seq: int) -> None:
             table.commit([file], table.cursor, seq)
 
         tables = list(pool.map(create, range(games)))
@@ -69,7 +74,9 @@ def _passes(root: Location, games: int, passes: int, proxy: Delay | None = None)
         begun, took = time.process_time(), []
         for seq in range(1, passes + 1):
             at = time.monotonic()
-            list(pool.map(commit, tables, [seq] * games))
+            files = list(pool.map(write, tables, [seq] * games))
+            root.settle([f"{table.path.name}/{file.path}" for table, file in zip(tables, files, strict=True)])
+            list(pool.map(commit, tables, files, [seq] * games))
             took.append(time.monotonic() - at)
         cpu = time.process_time() - begun
     return {

@@ -176,6 +176,8 @@ def mend(
     `plan_of` returns what bronze keeps of the offsets of a batch that it has, None where it keeps nothing.
     """
     _restore_offsets(query, landed.bronze, streams, plan_of)
+    if landed.bronze is None:
+        _drop_empty_beginnings(query)
     for number in query_log.batches(query / "commits"):
         file = query / "commits" / str(number)
         if query_log.lines(file) is None:
@@ -187,6 +189,14 @@ def mend(
     if (planned or (query / "metadata").exists()) and not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
         _log.warning("rewrote %s, which was missing or damaged, with a new query id", query / "metadata")
+
+
+def _drop_empty_beginnings(query: Location) -> None:
+    """Delete first offsets of Spark that a power cut has emptied: Spark dies of an empty file at each start."""
+    for each in list((query / "sources").files(deep=True)):
+        if not each.size:
+            with effect("delete_query"):
+                (query / "sources" / each.name).delete()
 
 
 def _restore_offsets(query: Location, batch: int | None, streams: int, plan_of: Callable[[int], str | None]) -> None:

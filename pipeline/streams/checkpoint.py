@@ -32,6 +32,7 @@ def can_resume(folder: Path, bronze: CursorTable) -> bool:
         dropped.clear()  # an earlier deletion was interrupted
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
         query_log.clear_drafts(query / "offsets")
+        _drop_damaged_id(query)
         return False  # it never planned a batch; another driver may be about to plan its first
     flaw = next(chain(_flaws(query, bronze), _merges(query, bronze)), None)
     if flaw is None:
@@ -53,6 +54,15 @@ def reads_from(query: Location) -> int | None:
     ended = [number for number in planned if committed and number <= committed[-1]]
     offset = query_log.offset(query / "offsets" / str(ended[-1])) if ended else None
     return None if offset is None else int(offset["reservoirVersion"])
+
+
+def _drop_damaged_id(query: Location) -> None:
+    """Delete a query id that a power cut has emptied, of which Spark would die at each start."""
+    if not (query / "metadata").exists() or query_log.has_id(query / "metadata"):
+        return
+    for name in (".metadata.crc", "metadata"):
+        with effect("delete_query"):
+            (query / name).delete()
 
 
 def _flaws(query: Location, bronze: CursorTable) -> Iterator[str]:

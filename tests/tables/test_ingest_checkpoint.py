@@ -217,3 +217,15 @@ def test_offsets_that_bronze_has_are_those_of_its_newest_commit_of_the_generatio
     assert plan_of(bronze, "ingest/1", 1) == "second"
     assert plan_of(bronze, "ingest/1", 0) is None
     assert plan_of(bronze, "ingest/3", 0) is None
+
+
+def test_a_beginning_that_a_power_cut_has_emptied_is_found_anew(tmp_path: Path) -> None:
+    """Law L1: Spark dies of empty first offsets; before a row has landed, the settings name them again."""
+    query = checkpoint_of(tmp_path, 0, -1)
+    for number, text in enumerate(("", "0v1")):
+        (query / "sources" / str(number)).mkdir(parents=True)
+        (query / "sources" / str(number) / "0").write_text(text)
+    passed(query, 0)
+    assert (query / "sources" / "0" / "0").exists()
+    passed(query, None)
+    assert [each.read_text() for each in query.glob("sources/*/0")] == ["0v1"]

@@ -168,3 +168,16 @@ def test_a_first_batch_that_a_full_disk_cut_short_is_planned_again(query: Path, 
     assert not can_resume(query, bronze)
     assert not list((query / "offsets").iterdir())
     assert (query / "metadata").exists()
+
+
+@pytest.mark.proves("G59")
+def test_an_id_that_a_power_cut_has_emptied_is_made_anew(query: Path, bronze: CursorTable) -> None:
+    """Law L7: Spark dies of an empty id at each start, also before its first batch; a good one stays."""
+    for part in ("offsets", "commits", "pins"):
+        shutil.rmtree(query / part)
+    assert not can_resume(query, bronze)
+    assert (query / "metadata").read_text() == '{"id":"6b9f"}'
+    (query / "metadata").write_bytes(b"")
+    (query / ".metadata.crc").write_bytes(b"")
+    assert not can_resume(query, bronze)
+    assert not list(query.iterdir())
