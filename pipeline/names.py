@@ -118,6 +118,11 @@ def gap_app_id(environment: str, key: GameKey, number: int, end: Literal["above"
     return f"turnout/{environment}/{key}/gap/{number}/{end}"
 
 
+def remade_app_id(environment: str, key: GameKey) -> str:
+    """Return the Delta transaction id of the last seq that a removed table had, in the log of the one made again."""
+    return f"turnout/{environment}/{key}/remade"
+
+
 def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:
     """Return the Delta transaction id of one end of a range of seqs that bronze lost."""
     return f"turnout/{environment}/bronze/lost/{number}/{end}"

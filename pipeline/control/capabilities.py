@@ -147,6 +147,7 @@ def read_all_facts(
             group_busy=describe_open(group_busy) if group_busy else None,
             group_desired=driver.desired if driver else "running",
             has_other_group=bool(drivers.keys() - {group}),
+            had_table=assignment is not None and bool(assignment.cursor_seq),
         )
     return facts_by_game
 

@@ -7,7 +7,7 @@ lost.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import accepted_gaps, generation
+from pipeline.delta import accepted_gaps, generation, remade
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.log import exists
@@ -32,7 +32,8 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
-from pipeline.store.games import Game, generations, record_generation
+from pipeline.store.assignments import reported_cursors
+from pipeline.store.games import Game, generations, record_generation, retired_games
 from pipeline.streams.writing.split import target_schema
 
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
@@ -119,7 +120,8 @@ class _Rebuild:
         if game.key not in self._schemas.games:
             raise Refused(f"No schema is registered for {game.key}: all its rows would be refused. Register one first.")
         app = names.repair_app_id(environment, game.key)
-        table, self._log_is_damaged = _open(paths, environment, game)
+        table, self._log_is_damaged = self._open()
+        self._removed_at = table.transaction_version(names.remade_app_id(environment, game.key)) or 0
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
         self._newest = self.generation  # the newest known one: the damaged part of a log may have held the last switch
@@ -134,6 +136,13 @@ class _Rebuild:
         )
         self._deadly = frozenset(zip(deadly.column("seq").to_pylist(), deadly.column("pos").to_pylist(), strict=True))
         self._gathered = _Gathered()
+
+    def _open(self) -> tuple[DeltaTable | damaged_log.Remains, bool]:
+        try:
+            return _open(self._paths, self._environment, self._game)
+        except TableNotFoundError as error:
+            _make_again(self._paths, self._environment, self._engine, self._schemas, self._game, error)
+            return _open(self._paths, self._environment, self._game)
 
     def run(self) -> Rebuilt:
         started = time.perf_counter()
@@ -206,12 +215,25 @@ class _Rebuild:
         broken = np.flatnonzero(before != expected)
         unaccepted = [at for at in broken if not self._is_accepted(int(expected[at]), int(before[at]))]
         self._gaps = broken.size
+        if unaccepted and all(before[at] <= self._removed_at for at in unaccepted):
+            self._record_lost([(int(expected[at]), int(before[at])) for at in unaccepted])
         if unaccepted:
             raise Refused(
                 f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[unaccepted[0]]}: a rebuild would "
                 f"lose the table's rows of it. Run `turnout verify` and restore bronze first."
             )
         return self._over_gaps(int(seqs[-1])) if seqs.size else 0
+
+    def _record_lost(self, gaps: Sequence[tuple[int, int]]) -> None:
+        """Accept the gaps that a removed table had the rows of, which bronze no longer holds.
+
+        Raises:
+            TableConflict: always, as this attempt began without them.
+        """
+        app_id = names.remade_app_id(self._environment, self._game.key)
+        for above, through in gaps:
+            remade.record_lost(self._folder, self._environment, self._game.key, app_id, above, through)
+        raise TableConflict(f"{self._game.key}: bronze no longer holds all rows of its removed table")
 
     def _over_gaps(self, end: int) -> int:
         """Return the last complete seq once `end` is complete: it includes an accepted gap that follows."""
@@ -264,7 +286,8 @@ def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | dama
     """Return a game's table, or the remains of its damaged log, and whether the log is damaged.
 
     Raises:
-        Refused: there is no table, it cannot be opened for another reason, or it is of another environment.
+        TableNotFoundError: there is no table.
+        Refused: it cannot be opened for another reason, or it is of another environment.
     """
     folder = paths.table(game.key)
     try:
@@ -276,7 +299,27 @@ def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | dama
         raise unreadable(game.key, cause) from cause
     try:
         return open_table(folder), False
-    except TableNotFoundError as error:
-        raise Refused(f"{game.key} has no table yet. Start its group: its stream makes one from bronze.") from error
+    except TableNotFoundError:
+        raise
     except (DeltaError, OSError) as error:
         return damaged_log.read(folder, game.key, error), True
+
+
+def _make_again(
+    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, error: TableNotFoundError
+) -> None:
+    """Make an empty table where the game's was removed, and bronze can be read.
+
+    Raises:
+        Refused: the game never had a table, or is retired.
+        Transient: bronze cannot be read, or does not reach as far as the table did.
+    """
+    folder, through = paths.table(game.key), reported_cursors(engine).get(game.key, 0)
+    if not through:
+        raise Refused(f"{game.key} has no table yet. Start its group: its stream makes one from bronze.") from error
+    if game.key in retired_games(engine):
+        raise Refused(f"{game.key} is retired: its table is not made again. Restore the game first.") from error
+    remade.require_bronze(folder, paths.bronze, environment, through)
+    app_id, description = names.stream_app_id(environment, game.key, 1), f"turnout game {game.name}"
+    CursorTable.create(folder, target_schema(schemas, game.key), app_id, description=description)
+    remade.record(folder, environment, game.key, through)

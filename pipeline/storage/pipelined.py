@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def pipelined(ask: Callable[[T], R], items: Iterable[T], *, is_far: bool) -> Iterator[tuple[T, R]]:
-    """Yield each item with its answer, in order; with `is_far` 16 are asked for at once, and few in advance.
+    """Yield each item with its answer, in order; with `is_far` 16 requests run at once, and few in advance.
 
     What `ask` raises is raised where its item's answer is due.
     """

@@ -57,6 +57,13 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
         return {row.game_key: GameAssignment(*row) for row in rows}
 
 
+def reported_cursors(engine: Engine) -> dict[str, int]:
+    """Return the last seq that each game's table had, by key, as far as a driver reported one."""
+    query = select(streams.c.game_key, streams.c.cursor_seq).where(streams.c.cursor_seq > 0)
+    with engine.connect() as connection:
+        return {row.game_key: row.cursor_seq for row in connection.execute(query)}
+
+
 def read_group_liveness(
     engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
 ) -> dict[str, GroupCondition]:

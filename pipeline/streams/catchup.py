@@ -4,6 +4,7 @@ Runs beside the passes in a scheduler pool of its own. A chunk is cut at seqs, s
 to what comes after.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 from listeners.sample import CHUNK, Lane
 from pipeline import names
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
@@ -25,6 +27,9 @@ from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import SeqOf
 from pipeline.streams.stream import Stream
 from pipeline.streams.writing.rows import FileRows, FrameRows, Rows
+from pipeline.streams.writing.split import target_schema
+
+_log = logging.getLogger("turnout")
 
 
 class CatchUp:
@@ -122,7 +127,7 @@ class CatchUp:
         hit("in_catch_up")
         again = {key: span for key, stream in chunk.items() if (span := self._span_again(stream, low, high, outcome))}
         ended = {key: stream for key, stream in chunk.items() if key not in again}
-        self._settle(ended, high, outcome)
+        self._settle(ended, high, outcome, schemas)
         self._pin.clear({key: stream.complete_through for key, stream in ended.items()}, high)
         self._driver.publish(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
@@ -165,7 +170,7 @@ class CatchUp:
         within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(keys)
         return FrameRows(spark.read.format("delta").load(str(bronze.path)).where(within))
 
-    def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
+    def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet) -> None:
         """Record that a stream is complete up to the chunk's end if its chunk was committed, or had nothing for it."""
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
         failures = dict(outcome.failures)
@@ -180,9 +185,14 @@ class CatchUp:
                     failures[key] = failure_of(error)
                     continue
                 stream.complete_through = stream.cursor
-                if stream.position == before:  # no other writer moved it: bronze itself has a gap
+                lacks = outcome.lacks.get(key)
+                if stream.position == before and stream.has_lost(lacks):
+                    failures |= _skipped(stream, lacks or 0, schemas)
+                elif stream.position == before:  # no other writer moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
+            elif _lacks_its_last(stream, high) and stream.has_lost(stream.last_seq):
+                failures |= _skipped(stream, stream.last_seq, schemas)
             elif _lacks_its_last(stream, high):  # and no row follows that could fail to connect
                 gap = f"bronze has lost the rows of seq {stream.last_seq}, the last that ingest put there"
                 failures[key] = Failure("poison", gap)
@@ -190,6 +200,22 @@ class CatchUp:
                 stream.complete_through = max(stream.complete_through, high)
         with tolerate_store_outage("failures are not recorded"):
             self._driver.roster.settle(failures, chunk.keys() - undone - failures.keys(), len(chunk))
+
+
+def _skipped(stream: Stream, through: int, schemas: SchemaSet) -> dict[str, Failure]:
+    """Let a stream whose table is made again go on behind rows that bronze no longer holds; return why it cannot."""
+    after = stream.cursor
+    try:
+        stream.skip_lost(through, target_schema(schemas, stream.game_key))
+    except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
+        return {str(stream.game_key): failure_of(error)}
+    _log.warning(
+        "%s: bronze no longer holds the rows above seq %d up to seq %d that its removed table had: they are lost",
+        stream.game_key,
+        after,
+        through,
+    )
+    return {}
 
 
 def _lacks_its_last(stream: Stream, high: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from listeners.sample import Lane
 from pipeline.delta.foreign import ForeignChange
+from pipeline.delta.remade import TableGone
 from pipeline.reasons import innermost
 from pipeline.store.database.states import FailureClass
 from pipeline.store.stream_control import StreamControl
@@ -34,6 +35,7 @@ class Failure:
     evidence: str
     may_quote: bool = False  # the evidence may hold a value of a row, so keep it out of logs
     parks: bool = False  # only a person can remove the cause: no retry, and no other stream's failure excuses it
+    is_gone: bool = False  # the table is: it must be opened anew before a row of it is read
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
@@ -106,4 +108,5 @@ def classify(error: BaseException) -> FailureClass:
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an exception of a stream's own work."""
     evidence = f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT]
-    return Failure(classify(error), evidence, parks=isinstance(error, ForeignChange))
+    is_gone = isinstance(error, TableGone)
+    return Failure(classify(error), evidence, parks=is_gone or isinstance(error, ForeignChange), is_gone=is_gone)

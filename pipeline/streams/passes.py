@@ -59,6 +59,13 @@ class GameReport:
         first = min((need.seq for need in self.needs), default=None)
         return reach(self.expected.cursor, [link for link in self.links if first is None or link.seq < first])
 
+    @property
+    def lacks(self) -> int | None:
+        """The seq that its next row follows, where the rows up to it were not read."""
+        reached = self.reached
+        before = next((link.prev_seq for link in self.links if link.seq > reached), reached)
+        return before if before > reached else None
+
 
 CommitsOf = Callable[[int, int], Sequence[BronzeCommit]]
 """Returns the known bronze commits from one seq to another."""
@@ -82,6 +89,7 @@ class Outcome:
     reached: dict[str, int]  # by game key, of games not applied: the seq up to which their rows could be
     phases: dict[str, float]
     waits: dict[str, Waiting] = field(default_factory=dict)  # by game key, for a newer schema set
+    lacks: dict[str, int] = field(default_factory=dict)  # of games not applied: the seq that their next row follows
 
 
 class Passes:
@@ -164,8 +172,9 @@ class Passes:
         results += [_failed(streams[key], report, lane) for key, report in left.items()]
         failures = {key: report.failure for key, report in reports.items() if report.failure}
         reached = {key: report.reached for key, report in left.items()}
+        lacks = {key: seq for key, report in left.items() if (seq := report.lacks) is not None}
         waits = {key: now_waits for key in left if (now_waits := streams[key].waits) and reports[key].waits}
-        return Outcome(seq_to, results, failures, reached, seconds, waits)
+        return Outcome(seq_to, results, failures, reached, seconds, waits, lacks)
 
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet

@@ -16,8 +16,10 @@ from dataclasses import replace
 from sqlalchemy import Engine
 
 from pipeline.delta.foreign import ForeignChange
-from pipeline.errors import first_line
+from pipeline.delta.remade import require_bronze
+from pipeline.errors import Transient, first_line
 from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
 from pipeline.store.processes.leases import Lease
 from pipeline.store.stream_control import StreamControl, decided, record_failures
@@ -173,6 +175,7 @@ class Roster:
                 if stream is None:
                     continue  # it was moved away meanwhile
                 stream.behind = True
+                stream.unreadable = stream.unreadable or failure.is_gone
                 stream.unrecorded = failure if failure.parks else None
                 stream.held_up = stream.held_up or failure.kind != "expected"  # that one is retried at once
                 charged = not lanes.is_shared(alike[failure.kind], carried)
@@ -220,11 +223,14 @@ class Roster:
             or (held[key].unreadable and lanes.may_run(decisions.get(key, StreamControl()), now))
         ]
         if new:
+            opened: dict[str, Stream] = {}
             with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
                 for stream, failure in pool.map(self._opened, new):
-                    held[stream.game_key] = stream
+                    opened[stream.game_key] = stream
                     if failure is not None:
                         failures[stream.game_key] = failure
+            failures |= self._removed({key: each for key, each in opened.items() if not each.cursor})
+            held.update(opened)
         for key, assignment in assignments.items():
             stream = held[key]
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
@@ -238,6 +244,25 @@ class Roster:
         # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
+    def _removed(self, empty: Mapping[str, Stream]) -> dict[str, Failure]:
+        """Find those of these streams whose table had rows and is gone; return why some are not made again."""
+        failures: dict[str, Failure] = {}
+        reported = reported_cursors(self._engine) if empty else {}
+        for key, stream in empty.items():
+            before = self.streams.get(key)
+            known = 0 if before is None else max(before.cursor, before.removed_at)
+            stream.removed_at = max(stream.removed_at, known, reported.get(key, 0))
+            if stream.table is not None or stream.unreadable or not stream.removed_at:
+                continue
+            try:
+                require_bronze(stream.path, self._paths.bronze, self._settings.environment, stream.removed_at)
+            except (Transient, OSError) as error:
+                stream.unreadable = stream.behind = True
+                failures[key] = failure_of(error)
+            else:
+                _log.warning("%s: its table's folder %s is gone: bronze makes it again", key, stream.path)
+        return failures
+
     def _recheck_complete(self, stream: Stream) -> None:
         """Reset a stream's completeness where there are rows for it: an older copy of the store lacked them."""
         if stream.cursor < stream.last_seq <= stream.complete_through:
@@ -245,7 +270,7 @@ class Roster:
 
     def _opened(self, assignment: Assignment) -> tuple[Stream, Failure | None]:
         path = self._paths.table(assignment.game_key)
-        stream = stream_of(assignment, self._settings.environment, path, self._writer)
+        stream = stream_of(assignment, self._settings.environment, path, self._writer, self._paths.bronze)
         stream.read_since = time.time()
         try:
             stream.open()

@@ -5,7 +5,8 @@ The chain of its rows in bronze tells whether rows that were read connect to the
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,9 +14,12 @@ import pyarrow as pa
 from listeners.sample import Lane
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation
+from pipeline.delta import generation, remade
+from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.foreign import ForeignChange
+from pipeline.delta.log import exists
 from pipeline.delta.table import DataFile, TableConflict
+from pipeline.errors import Transient
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.store.games import Assignment
@@ -60,6 +64,8 @@ class Stream:
     read_since: float = -math.inf
     held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
     retried: bool = False  # a person lets it go on behind foreign commits, and its table's log lacks that yet
+    bronze: Location | None = None  # without it nobody can tell a removed table from a disk that is not mounted
+    removed_at: int = 0  # of a table that is made again: the removed one had all rows up to this seq
     unrecorded: Failure | None = None  # a failure that parks it, and that the control store may not have yet
 
     @property
@@ -97,7 +103,12 @@ class Stream:
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
         self.table = self.writer.open(self.path, self.app_id)
+        if self.table is None:
+            self.generation = 1  # whatever the control store knows of one that was removed
         self._read_cursor()
+        if self.table is not None:
+            app_id = names.remade_app_id(self.environment, self.game_key)
+            self.removed_at = max(self.removed_at, self.table.transaction_version(app_id) or 0)
 
     def is_before(self, generation: int) -> bool:
         """Return whether the table was opened before the control store had this generation, and lacks it."""
@@ -108,8 +119,9 @@ class Stream:
         if self.table is None:
             self.open()
         else:
-            self.table.refresh()
-            self._read_cursor()
+            with self._removal_noticed():
+                self.table.refresh()
+                self._read_cursor()
 
     def commit(self, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
         """Add the files to the table and move the cursor, creating the table or adding columns first.
@@ -120,23 +132,60 @@ class Stream:
         Raises:
             TableConflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
             ForeignChange: another writer has changed the table; nothing was added.
+            TableGone: the table was removed, as bronze is there.
+            Transient: neither the table nor bronze is there.
         """
-        if self.table is None:
-            self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
-            self._read_cursor()
-        table = self.table
+        table = self.table or self._create(target)
         if self.position != expected:
             raise TableConflict(
                 f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}"
             )
         try:
-            table.add_missing_columns(target)
-            table.commit(files, expected.cursor or None, cursor)
+            with self._removal_noticed():
+                table.add_missing_columns(target)
+                table.commit(files, expected.cursor or None, cursor)
         except (TableConflict, ForeignChange):
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor
         self.waits = None
+
+    def has_lost(self, through: int | None) -> bool:
+        """Return whether the rows behind the cursor up to this seq are lost: they were in a table that was removed."""
+        return through is not None and self.cursor < through <= self.removed_at
+
+    def skip_lost(self, through: int, target: pa.Schema) -> None:
+        """Move the cursor over rows that bronze no longer holds, see `has_lost`; the table's log keeps the gap.
+
+        Raises:
+            TableConflict: another process moved it.
+        """
+        if self.table is None:
+            self._create(target)
+        key, above = self.game_key, self.cursor
+        remade.record_lost(self.path, self.environment, key, self.app_id, above, through, cursor=through)
+        self.open()
+        self.complete_through = max(self.complete_through, self.cursor)
+
+    def _create(self, target: pa.Schema) -> GameTable:
+        if self.bronze is not None and not exists(self.bronze):
+            raise remade.removal(self.path, self.bronze)
+        made = self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
+        if self.removed_at:
+            remade.record(self.path, self.environment, self.game_key, self.removed_at)
+            made.refresh()
+        self._read_cursor()
+        return self.table
+
+    @contextmanager
+    def _removal_noticed(self) -> Iterator[None]:
+        """Find out whether what fails in the block fails because the table is gone."""
+        try:
+            yield
+        except (TableNotFoundError, FileNotFoundError, Transient) as error:
+            if exists(self.path):
+                raise
+            raise remade.removal(self.path, self.bronze) from error
 
     def accept_foreign(self) -> None:
         """Go on behind what other writers have committed: a person has let the parked stream run again.
@@ -166,7 +215,9 @@ class Stream:
             self.table = self.writer.open(self.path, self.app_id)
 
 
-def stream_of(assignment: Assignment, environment: str, table_path: Location, writer: Writer) -> Stream:
+def stream_of(
+    assignment: Assignment, environment: str, table_path: Location, writer: Writer, bronze: Location | None = None
+) -> Stream:
     """Return the stream of an assigned game; its cursor is unknown before `open`."""
     return Stream(
         game_key=assignment.game_key,
@@ -177,6 +228,7 @@ def stream_of(assignment: Assignment, environment: str, table_path: Location, wr
         writer=writer,
         last_seq=assignment.last_seq,
         stored_generation=assignment.generation,
+        bronze=bronze,
     )
 
 

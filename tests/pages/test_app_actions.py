@@ -73,8 +73,16 @@ def possible(found: Mapping[str, cards.Card]) -> set[str]:
 # ---------------------------------------------------------------------------------------------------------------- cards
 
 
+def never_had_tables(store: Engine) -> None:
+    """Let drivers have reported no row of any game."""
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(cursor_seq=0))
+
+
 def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Environment, store: Engine) -> None:
     """Each card is possible or says why not, and a retired, paused, parked or busy game has the cards it should."""
+    assert "rebuild" in possible(of_game(environment, "Chess")), "its driver reported rows, so its table was removed"
+    never_had_tables(store)
     assert possible(of_game(environment, "Chess")) == {"pause", "replay", "move", "retire"}
     assert possible(of_game(environment, "Risk")) == {"pause", "retry", "replay", "move", "retire"}
     assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].can.why_not)
@@ -429,6 +437,7 @@ def test_a_proposal_is_asked_for_as_one_move(store: Engine, opening: Opening) ->
 
 def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """The very sentence of why not, and what is instead, stands on the game's page and in a refused preview."""
+    never_had_tables(store)
     facts = read_facts(store, Paths(tmp_path), KEY["Risk"], time.time(), count=False)
     assert not facts.has_table
     assert "✗ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(

@@ -14,7 +14,7 @@ _SECONDS: Final = 0.03
 
 @dataclass(slots=True)
 class SlowStorage:
-    """What a folder was asked for that turnout takes for a bucket."""
+    """Requests to a folder that turnout takes for a bucket."""
 
     asked: list[tuple[float, float]] = field(default_factory=list)  # begin and end of each request
 

@@ -187,7 +187,7 @@ TAKES_ROWS: dict[str, tuple[Act, str]] = {
 @pytest.mark.parametrize("name", TAKES_ROWS)
 @pytest.mark.parametrize("started", [True, False])
 def test_in_a_folder_a_foreign_commit_that_takes_rows_parks_the_game(near: World, name: str, started: bool) -> None:
-    """Law L5: a driver that runs, and one that starts, parks the game; a rebuild and a retry bring all rows back."""
+    """Law L5: a running driver parks the game, and so does a start; a rebuild and a retry bring all rows back."""
     act, told = TAKES_ROWS[name]
     roster = carried(near)
     act(table_of(near))

@@ -65,10 +65,10 @@ def read_again(landing: Location) -> int:
 
 
 @pytest.mark.parametrize("act", [observe, measure, read, read_to_the_end, read_again])
-def test_unread_commits_are_asked_for_many_at_once(
+def test_many_requests_for_unread_commits_run_at_once(
     landing: Location, monkeypatch: pytest.MonkeyPatch, act: Callable[[Location], int]
 ) -> None:
-    """A start after a night takes seconds: commits, files and times are asked for by name, many at once."""
+    """A start after a night takes seconds: many requests for commits, files and times run at once."""
     storage: SlowStorage = slow_storage(monkeypatch)
     assert act(landing) == COMMITS
     assert len(storage.asked) < 2 * COMMITS + 100

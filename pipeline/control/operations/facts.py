@@ -33,6 +33,7 @@ class GameFacts:
     group_busy: str | None = None  # the open operation that its group belongs to
     group_desired: str = "running"
     has_other_group: bool = True
+    had_table: bool = False  # as a driver reported: without one now, it was removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,12 @@ from pipeline.repair.refusals import unreadable
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
-from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
+from pipeline.store.assignments import (
+    GameAssignment,
+    read_assignments,
+    read_group_liveness,
+    reported_cursors,
+)
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
 from pipeline.store.operations import Intent, Operation, steps
@@ -71,11 +76,13 @@ def observe(
 ) -> dict[str, Subject]:
     """Look at these games; those nobody knows are left out. For a rebuild, of a damaged log is taken what is left."""
     known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
+    had_table = reported_cursors(engine) if kind == OperationKind.REBUILD else {}
     subjects = {}
     for key in (key for key in keys if key in known):
         newest, why = None, None
         try:
             newest = _observed_generation(paths, environment, key, kind)
+            newest = 1 if newest is None and key in had_table else newest  # it was removed, and is made again
         except Refused as refused:
             why = str(refused)
         subjects[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired, why)
@@ -362,7 +369,8 @@ def _replayed_rows(facts: GameFacts) -> str:
 
 def obstacle_by_table(kind: OperationKind, facts: GameFacts) -> str | None:
     """Return why a repair that reads or replaces a game's table is not possible."""
-    return _lacks(kind, has_schema=facts.has_schema, has_table=facts.has_table)
+    is_there = facts.has_table or (kind == OperationKind.REBUILD and facts.had_table)
+    return _lacks(kind, has_schema=facts.has_schema, has_table=is_there)
 
 
 REPLAY: Final = OperationDefinition(
