@@ -75,6 +75,11 @@ def _draw_fields(own: str, game: GameVersions | None) -> None:
         "Message", value="" if newest is None else newest.message, key=f"register_message_{own}", max_chars=1000,
         autocomplete="off", help="Full name of the payload's message or record.",
     )  # fmt: skip
+    if game is not None:
+        st.text_input(
+            "Renamed from", key=f"register_continues_{own}", max_chars=1000, autocomplete="off",
+            help="Only where this message is the game's event type under a new name: the earlier full name.",
+        )  # fmt: skip
     st.multiselect(
         "Policies other than the default", _POLICIES, key=f"register_policies_{own}",
         placeholder="kind=policy", select_all=False,
@@ -97,8 +102,9 @@ def _planned(environment: Environment, game: GameVersions | None, own: str) -> P
         raise Refused(disabled_reason)
     again = _again(game, str(state.get(f"register_what_{own}") or _FILE))
     policies = parse_policies(state.get(f"register_policies_{own}") or ())
+    continues = str(state.get(f"register_continues_{own}") or "").strip() or None
     if game is not None and again is not None:
-        return previews.preview_again(environment, game, again, policies)
+        return previews.preview_again(environment, game, again, policies, continues)
     name = str(state.get(f"register_game_{own}") or "") if game is None else game.game
     message, file = str(state.get(f"register_message_{own}") or "").strip(), state.get(f"register_file_{own}")
     if not name or not message or file is None:
@@ -106,7 +112,7 @@ def _planned(environment: Environment, game: GameVersions | None, own: str) -> P
     suffix = next((each for each in _FORMATS if str(file.name).lower().endswith(each)), None)
     if suffix is None:
         raise Refused(f"The file must end in {' or '.join(_FORMATS)}.")
-    given = Registration(name, message, file.getvalue(), policies, format=_FORMATS[suffix])
+    given = Registration(name, message, file.getvalue(), policies, format=_FORMATS[suffix], continues=continues)
     return previews.preview_registration(environment, given)
 
 

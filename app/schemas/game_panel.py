@@ -65,12 +65,13 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
     for each in game.quarantined:
         _draw_quarantined(environment, game, each)
     confirm.draw_confirmation(environment, f"land_{game.key}")  # also once the version's rows land: it says so
+    reason = "other_type" if any(each.placement.other_type for each in game.versions) else "quarantined_schema"
     if game.versions:  # also once all land: what was refused before waits in quarantine until it is replayed
         st.page_link(
             "views/repairs.py",
             label=f"Replay its refused rows{', once they can land' if game.quarantined else ''}",
             icon=":material/replay:",
-            query_params={"repair": "replay", "games": game.key, "refused_for": "quarantined_schema"},
+            query_params={"repair": "replay", "games": game.key, "refused_for": reason},
         )
     _draw_or_say(partial(_draw_needs, environment, catalogue, game))
     if not game.versions:
@@ -87,10 +88,10 @@ def _draw_quarantined(environment: Environment, game: GameVersions, version: Ver
     """Draw why the rows of a version do not land, and how they can."""
     st.text(
         f"✗ Rows of version {version.version} go to quarantine since {formatting.moment(version.created_at)}: "
-        f"{formatting.shown(version.quarantined or '', 300)}"
+        f"{formatting.shown(version.quarantined or '', 500)}"
     )
     policies = landing(version.policies)
-    if policies is None:
+    if policies is None or version.placement.other_type:
         return
     words = ", ".join(f"{kind}={policy}" for kind, policy in policies.chosen)
     needs = services.missing_role(environment, DirectAct.REGISTER_SCHEMA)

@@ -32,8 +32,10 @@ _LAST_LINES: Final = 4
 _INDENT: Final = " " * 4  # of what a plan says below a change
 
 
-def preview_again(environment: Environment, game: GameVersions, version: Version, policies: Policies) -> Preview:
-    """Plan to register a version again with other policies.
+def preview_again(
+    environment: Environment, game: GameVersions, version: Version, policies: Policies, continues: str | None = None
+) -> Preview:
+    """Plan to register a version again with other policies, or as the new name of an event type.
 
     Raises:
         Refused: as `preview_registration`.
@@ -41,7 +43,7 @@ def preview_again(environment: Environment, game: GameVersions, version: Version
     with services.reading():
         read = read_definitions(services.engine(environment), {version.schema_id})
     definition = read[version.schema_id].definition
-    given = Registration(game.game, version.message, definition, policies, format=version.format)
+    given = Registration(game.game, version.message, definition, policies, format=version.format, continues=continues)
     return preview_registration(environment, given)
 
 

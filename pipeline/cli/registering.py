@@ -26,6 +26,9 @@ _SCHEMA = combine_options(
         "--policy", "policies", multiple=True, help="Policy of a change, such as incompatible=side-column; repeatable."
     ),
     click.option(
+        "--continues", metavar="OLD", help="Confirm that the game's event type OLD was renamed to this message's."
+    ),
+    click.option(
         "--format", "format_name", help="Format of the file: protobuf or avro. Default: avro for .avsc files."
     ),
     click.argument("definition", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
@@ -69,9 +72,10 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     """Register the next schema version of a game: a FileDescriptorSet (protoc --include_imports -o FILE) or an .avsc.
 
     Does exactly what `turnout schemas plan` shows, and prints the schema id for the wrappers. Registers nothing if a
-    policy refuses a change, and names the field. With the setting `schemas.second_person` a breaking change waits for
-    another person; exit code 1 then. Running queries use a new version without a restart. Its first schema makes a name
-    a game.
+    policy refuses a change, and names the field; or if the message is of another event type than the game's, unless
+    --continues says that it is the same type under a new name. With the setting `schemas.second_person` a breaking
+    change waits for another person; exit code 1 then. Running queries use a new version without a restart. Its first
+    schema makes a name a game.
     """
     from pipeline.control.registering.proposals import describe, register
     from pipeline.control.registering.requests import SchemaRequest
@@ -197,13 +201,15 @@ def _registration(
     policies: tuple[str, ...],
     format_name: str | None,
     definition: Path,
+    continues: str | None,
     plan_hash: str | None = None,
 ) -> "Registration":
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registrations import Registration
 
     kind = format_name or ("avro" if definition.suffix == ".avsc" else "protobuf")
-    return Registration(game, message, definition.read_bytes(), parse_policies(policies), plan_hash, kind)
+    content = definition.read_bytes()
+    return Registration(game, message, content, parse_policies(policies), plan_hash, kind, continues=continues)
 
 
 def _say_all(lines: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from pipeline.contracts.columns import type_text
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.supported import message
 from pipeline.contracts.layout import Known, Level, Registered, Slot, layout, newest
 from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
@@ -29,13 +30,14 @@ _GONE: Final = "do not have it"
 def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], FieldPlacement]:
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
-    Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: they affect
-    neither the bytes nor the table. `held` are the schemas whose rows land; quarantined ones have no columns.
+    `held` are the schemas whose rows land, all of the game's event type; quarantined ones have no columns. Fields of
+    two formats, or of two full names in protobuf, meet by their names. Names of inner messages and files, comments, the
+    order of declarations and moves into a oneof do not matter: they affect neither the bytes nor the table.
 
     Raises:
         Refused: the table would have too many columns.
     """
-    walk = _Walk(new.format, policies)
+    walk = _Walk(Numbering.of(new.format, new.message), policies)
     walk.message(_Place(layout(held), "", ""), message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
@@ -77,9 +79,9 @@ class _Lands:
 
 @dataclass(frozen=True, slots=True)
 class _Met:
-    """A column of another format that a field meets."""
+    """A column of another numbering that a field meets."""
 
-    format: str
+    numbering: Numbering
     by: str  # the field's name, or the alias that led there
     slot: Slot
 
@@ -88,7 +90,7 @@ class _Met:
 class _Walk:
     """Collects the changes of a new schema, and the fields outside of the column of their name."""
 
-    format: str  # of the new schema
+    numbering: Numbering  # of the new schema
     policies: Policies
     steps: list[Step] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class _Walk:
 
     def message(self, place: _Place, new: Message) -> None:
         """Compare a message with its columns in the table."""
-        known = place.level.of(self.format)
+        known = place.level.of(self.numbering)
         firsts = known.continued(new)
         for gone in sorted(known.newest - set(firsts.values()), key=rank):
             slot = newest(known.slots[gone])
@@ -116,7 +118,7 @@ class _Walk:
                 self._meet(place, one, others)
             else:
                 self._new(place, one)
-        if self.format not in place.level.formats:
+        if self.numbering not in place.level.numberings:
             self._unmet(place)
 
     def _note(
@@ -148,7 +150,7 @@ class _Walk:
 
     def _known(self, place: _Place, one: Field, first: FieldId, ids: frozenset[FieldId]) -> None:
         """Find the column of a field with a known number or name."""
-        known = place.level.of(self.format)
+        known = place.level.of(self.numbering)
         slots = known.slots[first]
         slot = _fitting(one, slots)
         current = slot or newest(slots)
@@ -174,17 +176,17 @@ class _Walk:
     def _others(self, place: _Place, one: Field, ids: frozenset[FieldId]) -> list[_Met]:
         """Return the columns that a field meets by its name, else by an alias.
 
-        These are all columns of the other formats' field that lies, or once lay, in the column of this name; a column
-        with a made name goes by its field's. Columns that this format has already are left out.
+        These are all columns of the other numberings' field that lies, or once lay, in the column of this name; a
+        column with a made name goes by its field's. Columns that this numbering has already are left out.
         """
-        known = place.level.of(self.format)
+        known = place.level.of(self.numbering)
         own = place.used | {slot.column for slots in known.slots.values() for slot in slots}
         aliases = [] if self.policies.of("rename") == "add" else sorted(one.aliases - ids)
         for name in [one.name, *aliases]:
             met = [
                 _Met(other, name, slot)
-                for other, fields in place.level.formats.items()
-                if other != self.format
+                for other, fields in place.level.numberings.items()
+                if other != self.numbering
                 for slots in fields.slots.values()
                 if any(_goes_by(slot, name) for slot in slots)
                 for slot in slots
@@ -195,13 +197,14 @@ class _Walk:
         return []
 
     def _meet(self, place: _Place, one: Field, others: list[_Met]) -> None:
-        """Put a new field into a column of another format, or beside it when it does not fit."""
+        """Put a new field into a column of another numbering, or beside it when it does not fit."""
         fitting = _fitting_of_another(one, others)
         met = fitting or max(others, key=lambda each: each.slot.turn)
         lands = _Lands(met.slot.column, _type(one.kind))
+        theirs, ours = met.numbering.beside(self.numbering), self.numbering.beside(met.numbering)
         if met.by != one.name:
-            self._note(place, one.name, "rename", f"its alias {met.by} is a column of {met.format}", lands)
-        what = f"its type changed from {met.slot.kind.text} in {met.format} to {one.kind.text} in {self.format}"
+            self._note(place, one.name, "rename", f"its alias {met.by} is a column of {theirs}", lands)
+        what = f"its type changed from {met.slot.kind.text} in {theirs} to {one.kind.text} in {ours}"
         change = "incompatible" if fitting is None else "widen"
         if fitting is None or (met.slot.kind.values != one.kind.values and self.policies.of("widen") == "side-column"):
             self._beside(place, one, tuple(each.slot for each in others), change, what)
@@ -211,23 +214,25 @@ class _Walk:
         self._join(place, one, met)
 
     def _join(self, place: _Place, one: Field, met: _Met) -> None:
-        """Put a field into the column of another format."""
+        """Put a field into the column of another numbering."""
         lands = _Lands(met.slot.column, _type(one.kind))
-        self._note(place, one.name, "format", f"continues the column of {met.format} in {self.format}", lands)
+        theirs, ours = met.numbering.beside(self.numbering), self.numbering.beside(met.numbering)
+        self._note(place, one.name, "format", f"continues the column of {theirs} in {ours}", lands)
         self._lay(place, one, met.slot.column, met.slot)
         self._compare(place, one, replace(met.slot, labels=_by_name(met.slot.labels)), by_name=True)
 
     def _unmet(self, place: _Place) -> None:
-        """Tell which columns of other formats' newest schemas have no field in the first one of this format."""
+        """Note which columns of other numberings' newest schemas have no field in the first one of this numbering."""
         held = {
             slot.column: (slot, other)
-            for other, known in place.level.formats.items()
+            for other, known in place.level.numberings.items()
             for slot in [newest(known.slots[first]) for first in known.newest]
             if slot.column not in place.used
         }
         for column, (slot, other) in sorted(held.items()):
             lands = _Lands(column, _type(slot.kind), new_rows=_NULL)
-            self._note(place, slot.name, "remove", f"is a field of {other}, not of {self.format}", lands)
+            theirs, ours = other.beside(self.numbering), self.numbering.beside(other)
+            self._note(place, slot.name, "remove", f"is a field of {theirs}, not of {ours}", lands)
 
     def _retyped(self, place: _Place, one: Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
         """Record a new type; return the column that can hold it, None when it gets its own or none at all."""
@@ -252,7 +257,7 @@ class _Walk:
     def _compare(self, place: _Place, one: Field, slot: Slot, *, by_name: bool = False) -> None:
         """Record the changes in a column that stays: presence, and the names of an enum's values.
 
-        With `by_name` a value is identified by its name, as formats that meet have nothing else in common.
+        With `by_name` a value is identified by its name, as numberings that meet have nothing else in common.
         """
         if one.optional != slot.optional:
             what = "may be absent now" if one.optional else "is never absent now"
@@ -287,7 +292,7 @@ class _Walk:
 
 
 def _not_its_own(known: Known, one: Field, first: FieldId, firsts: Mapping[FieldId, FieldId]) -> str | None:
-    """Return why a field's number or name belongs to another field of its format, None when it does not."""
+    """Return why a field's number or name belongs to another field of its numbering, None when it does not."""
     for other, others in known.slots.items():
         if other != first and any(one.name in slot.names for slot in others):
             return f"its {noun(one.id)} changed from {other} to {one.id}"
@@ -335,7 +340,7 @@ def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
 
 
 def _fitting_of_another(one: Field, others: Iterable[_Met]) -> _Met | None:
-    """Return the column of another format with the same values, or else one wide enough for this kind."""
+    """Return the column of another numbering with the same values, or else one wide enough for this kind."""
     fitting = [each for each in others if one.kind.follows(each.slot.kind) and one.kind.lies_in(each.slot.kind)]
     return max(fitting, key=lambda each: (each.slot.kind.values == one.kind.values, each.slot.turn), default=None)
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.supported import message
 from pipeline.contracts.model import Field, FieldId, Kind, Message, Reserved
 from pipeline.contracts.schemas import FieldPlacement, Schema
@@ -19,7 +20,7 @@ Registered: TypeAlias = tuple[tuple[Schema, FieldPlacement], ...]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One column (or member of a struct), as a field of one format uses it."""
+    """One column (or member of a struct), as a field of one numbering uses it."""
 
     column: str
     name: str  # of the newest field in it
@@ -32,13 +33,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The fields of one format in a level. A field that is renamed by an alias keeps the id that it had first."""
+    """The fields of one numbering in a level. A field that is renamed by an alias keeps the id that it had first."""
 
     slots: Mapping[FieldId, tuple[Slot, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )  # by first id, in the order of arrival
     firsts: Mapping[FieldId, FieldId] = field(default_factory=lambda: MappingProxyType({}))  # later id → first id
-    newest: frozenset[FieldId] = frozenset()  # the fields of the format's newest schema
+    newest: frozenset[FieldId] = frozenset()  # the fields of the numbering's newest schema
     reserved: Reserved = field(default_factory=Reserved)
 
     def first(self, identity: FieldId) -> FieldId | None:
@@ -62,20 +63,20 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The columns of a table, or the members of one struct in it; fields of several formats may share a column."""
+    """The columns of a table, or the members of one struct in it; fields of several numberings may share a column."""
 
-    formats: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
+    numberings: Mapping[Numbering, Known] = field(default_factory=lambda: MappingProxyType({}))
     inside: Mapping[str, "Level"] = field(
         default_factory=lambda: MappingProxyType({})
     )  # the members of each column that holds messages
 
-    def of(self, format_name: str) -> Known:
-        """Return the fields of a format."""
-        return self.formats.get(format_name, _NONE)
+    def of(self, numbering: Numbering) -> Known:
+        """Return the fields of a numbering."""
+        return self.numberings.get(numbering, _NONE)
 
     def columns(self) -> Mapping[str, FieldId]:
         """Return each column once, with a field in it."""
-        every = [known.slots.items() for known in self.formats.values()]
+        every = [known.slots.items() for known in self.numberings.values()]
         return {slot.column: first for each in every for first, slots in each for slot in slots}
 
     def leaves(self) -> int:
@@ -92,7 +93,8 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        level = _Taking(schema.format, turn, dict(placement.names)).message(level, message(schema), "")
+        numbering = Numbering.of(schema.format, schema.message)
+        level = _Taking(numbering, turn, dict(placement.names)).message(level, message(schema), "")
     return level
 
 
@@ -105,13 +107,13 @@ def newest(slots: Iterable[Slot]) -> Slot:
 class _Taking:
     """The application of one schema."""
 
-    format: str
+    numbering: Numbering
     turn: int
     names: Mapping[str, str]  # of its placement
 
     def message(self, level: Level, new: Message, prefix: str) -> Level:
         """Return the level after a message."""
-        known = level.of(self.format)
+        known = level.of(self.numbering)
         slots, inside, firsts = dict(known.slots), dict(level.inside), known.continued(new)
         for each in new.fields:
             existing = slots.get(firsts[each.id], ())
@@ -126,7 +128,7 @@ class _Taking:
         renamed = {later: first for later, first in firsts.items() if later != first}
         reserved = _joined(known.reserved, new.reserved)
         now = Known(slots, {**known.firsts, **renamed}, frozenset(firsts.values()), reserved)
-        return Level({**level.formats, self.format: now}, inside)
+        return Level({**level.numberings, self.numbering: now}, inside)
 
     def _slot(self, before: Slot, each: Field, column: str) -> Slot:
         labels = {**before.labels, **each.labels}

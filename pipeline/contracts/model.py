@@ -141,6 +141,7 @@ class Message:
     open: tuple[tuple[int, int], ...] = ()
     """Numbers of extensions that the definition lacks: first number, and the one after the last. Their values are
     ignored."""
+    aliases: frozenset[str] = frozenset()  # full names it had before
 
 
 def ranges_text(ranges: Iterable[tuple[int, int]]) -> list[str]:

@@ -11,6 +11,8 @@ from pipeline.lists import first_lines
 from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
+TYPE: Final = "type"
+"""The kind of a step about the event type; no policy can choose what becomes of another type."""
 _HARMLESS: Final = frozenset({("add", "add"), ("widen", "widen"), ("rename", "keep"), ("format", "keep")})
 """Kinds of change with a policy by which every reader of the table goes on as before."""
 

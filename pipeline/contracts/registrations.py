@@ -13,8 +13,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, insert, select
 
 from pipeline.contracts.decoded import one_line
+from pipeline.contracts.event_types import event_type
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of, message
+from pipeline.contracts.game_types import Typed, judged, other_type, refusal, rename
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
@@ -37,6 +39,8 @@ _REGISTERED: Final[Select[Any]] = (
         registrations.c.schema_id,
         placements.c.names,
         placements.c.quarantined,
+        placements.c.other_type,
+        placements.c.continues,
     )
     .join(placements, isouter=True)
     .order_by(registrations.c.registration_id)
@@ -54,6 +58,7 @@ class Registration:
     plan_hash: str | None = None  # of the plan that was shown; None: apply the current plan
     format: str = "protobuf"
     actor: str | None = None  # who registers it; None: nobody, as a simulation does
+    continues: str | None = None  # the game's event type that was renamed to this one, as the actor says
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,12 @@ class CheckedRegistration:
     actor: str | None = None
     registry: str | None = None  # the generation of the registry that it comes from
     unattended: bool = False  # nobody is there to choose: what is refused waits in quarantine for a person
+    continues: str | None = None  # see `Registration`
+
+    @property
+    def schema(self) -> Schema:
+        """The schema, which has no id yet."""
+        return Schema(0, self.format, self.message, self.definition)
 
 
 def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
@@ -97,11 +108,9 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
             definition = format_of(each.format).canonical(each.message, each.definition)
             known[source] = definition, fingerprint(each.format, each.message, definition)
         key = game_key(each.game)
-        registrations.append(
-            CheckedRegistration(
-                each.game, key, each.format, each.message, *known[source], each.policies, each.plan_hash, each.actor
-            )
-        )
+        definition, mark = known[source]
+        checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
+        registrations.append(replace(checked, plan_hash=each.plan_hash, actor=each.actor, continues=each.continues))
     return registrations
 
 
@@ -180,6 +189,7 @@ class RegistrationBatch:
         self._held: dict[GameKey, dict[int, FieldPlacement]] = {}
         self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
         self._newest: dict[GameKey, int] = {}
+        self._first: dict[GameKey, int] = {}  # the schema that each game got first: its event type is the game's
         self._read_registered(only)
         self._ids = read_ids(connection, {checked.fingerprint for checked in registrations})
         used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
@@ -191,27 +201,57 @@ class RegistrationBatch:
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
-        stays = before is not None and (before.quarantined is None or checked.unattended)
+        is_other = before is not None and before.other_type
+        stays = before is not None and (before.quarantined is None or (checked.unattended and not is_other))
         if schema_id is not None and before is not None and stays:
             version = self._versions[checked.key, schema_id]
             return RegistrationPlan(
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
-        steps, placement = self._evolve(checked, held)
-        new = before is None or placement.quarantined is None
+        typed = self._typed(checked)
+        if typed.is_other:
+            steps, placement = other_type(self._types(checked.key), checked.message)
+        else:
+            steps, placement = self._evolve(checked, held)
+        if typed.continues is not None:
+            waiting = [self._versions[checked.key, each] for each in self._waiting(checked) if each != schema_id]
+            steps = (rename(checked.message, typed.continues, waiting), *steps)
+        elif before is not None:
+            typed = replace(typed, continues=before.continues)
+        placement = replace(placement, continues=typed.continues)
+        new = before is None or placement.quarantined is None or is_other != placement.other_type
         version = self._newest.get(checked.key, 0) + 1
-        notes = tuple(remarks(message(Schema(0, checked.format, checked.message, checked.definition))))
+        notes = tuple(remarks(message(checked.schema)))
         return RegistrationPlan(
             checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes
         )
+
+    def _types(self, key: GameKey) -> tuple[str, ...]:
+        """Return a game's event type and its later names; none before its first schema."""
+        held = self._held.get(key, {})
+        named = [self._first[key], *(each for each, at in held.items() if at.continues is not None)] if held else []
+        return tuple(dict.fromkeys(event_type(self._schemas[each].message) for each in named))
+
+    def _typed(self, checked: CheckedRegistration) -> Typed:
+        types = self._types(checked.key)
+        if event_type(checked.message) in types:
+            return Typed()
+        typed = judged(types, checked.game, checked.message, checked.continues, message(checked.schema).aliases)
+        if typed.is_other and not checked.unattended:
+            raise refusal(types, checked.game, checked.message)
+        return typed
+
+    def _waiting(self, checked: CheckedRegistration) -> list[int]:
+        """Return the game's schemas of the same type whose rows wait as another one."""
+        kind, held = event_type(checked.message), self._held.get(checked.key, {})
+        return [each for each, at in held.items() if at.other_type and event_type(self._schemas[each].message) == kind]
 
     def _evolve(
         self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
     ) -> tuple[tuple[Step, ...], FieldPlacement]:
         landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
-        new = Schema(0, checked.format, checked.message, checked.definition)
         try:
-            steps, placement = evolve(landing, new, checked.policies)
+            steps, placement = evolve(landing, checked.schema, checked.policies)
         except Refused as refused:
             if not checked.unattended:
                 raise
@@ -265,8 +305,19 @@ class RegistrationBatch:
         held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
+        self._first.setdefault(checked.key, schema_id)
         self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
+        if plan.placement.continues is not None:
+            self._write_waiting(checked)
         return Registered(schema_id, plan.version, new=True)
+
+    def _write_waiting(self, checked: CheckedRegistration) -> None:
+        """Register again what waited as another type, now that it is the game's; a change that is refused waits on."""
+        for each in self._waiting(checked):
+            by = {"actor": checked.actor, "registry": checked.registry}
+            again = unattended(checked.game, checked.key, self._schemas[each], checked.policies, **by)
+            self._ids[again.fingerprint] = each
+            self._write(again)
 
     def _read_registered(self, key: GameKey | None) -> None:
         """Read a game's registrations, or all games', in one statement.
@@ -276,6 +327,7 @@ class RegistrationBatch:
         query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
         for row in self._connection.execute(query):
             _take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
+            self._first.setdefault(GameKey(row.game_key), row.schema_id)
             self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
 
     def _schema_id(self, checked: CheckedRegistration) -> int:
@@ -287,6 +339,15 @@ class RegistrationBatch:
         return self._ids[checked.fingerprint]
 
 
+def unattended(
+    game: str, key: GameKey, schema: Schema, policies: Policies, *, registry: str | None, actor: str | None = None
+) -> CheckedRegistration:
+    """Return the registration of a checked schema that nobody is there to decide about."""
+    mark = fingerprint(schema.format, schema.message, schema.definition)
+    given = (schema.format, schema.message, schema.definition, mark)
+    return CheckedRegistration(game, key, *given, policies, actor=actor, registry=registry, unattended=True)
+
+
 def _take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
     """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
     held.pop(row.schema_id, None)
@@ -296,13 +357,16 @@ def _take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
 def _placement(row: Row[Any]) -> FieldPlacement:
     if row.names is None:
         return PLAIN
-    return FieldPlacement(tuple(sorted(json.loads(row.names).items())), row.quarantined)
+    names = tuple(sorted(json.loads(row.names).items()))
+    return FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
 
 
-def _row(plan: RegistrationPlan, policies: Policies) -> Mapping[str, str | None]:
+def _row(plan: RegistrationPlan, policies: Policies) -> Mapping[str, str | int | None]:
     return {
         "names": json.dumps(dict(plan.placement.names)),
         "quarantined": plan.placement.quarantined,
+        "other_type": int(plan.placement.other_type),
+        "continues": plan.placement.continues,
         "policies": json.dumps(dict(policies.chosen)),
         "plan_hash": plan.hash,
     }

@@ -27,6 +27,13 @@ class FieldPlacement:
 
     names: tuple[tuple[str, str], ...] = ()  # (the field's path, the name of its column or member), sorted
     quarantined: str | None = None  # why all rows of this schema go to quarantine; None: they land
+    other_type: bool = False  # they do, as its event type is not the game's
+    continues: str | None = None  # the game's event type that a person, or an alias, says was renamed to this one
+
+    @property
+    def reason(self) -> str:
+        """The reason of its rows in quarantine."""
+        return "other_type" if self.other_type else "quarantined_schema"
 
 
 PLAIN: Final = FieldPlacement()

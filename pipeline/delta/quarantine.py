@@ -20,6 +20,7 @@ REASONS: Final = (
     "empty_payload",  # the wrapper has no payload
     "malformed_payload",  # the payload does not parse with its schema
     "quarantined_schema",  # the policy of a schema change keeps its rows out of the game's table
+    "other_type",  # the payload's schema is of another event type than the game's
     "kills_worker",  # a worker that read this record died
 )
 

@@ -49,6 +49,7 @@ class NewestSchema:
     by: str | None  # who registered it, or its registry; None: nobody is known
     quarantined: str | None = None  # why its rows go to quarantine; None: they land
     first_at: float | None = None  # when the game's first version was registered
+    other_type: str | None = None  # why rows of another event type wait, and what can be done; None: none came
 
 
 @dataclass(frozen=True, slots=True)

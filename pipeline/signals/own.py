@@ -38,8 +38,10 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
 
-_HELD: Final = "quarantined_schema"
-_SCHEMA_REASONS: Final = frozenset({"unknown_schema", _HELD})
+_OTHER: Final = "other_type"
+_MOST_OTHER: Final = 500  # characters: it names both types and what can be done
+_HELD: Final = ("quarantined_schema", _OTHER)
+_SCHEMA_REASONS: Final = frozenset({"unknown_schema", *_HELD})
 
 
 def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence) -> Finding | None:
@@ -110,7 +112,7 @@ def _shared_by(group: GroupWindow | None) -> str:
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
     seen = window.seen
-    held = seen.refused.get(_HELD, 0)
+    held, other = sum(seen.refused.get(each, 0) for each in _HELD), seen.refused.get(_OTHER, 0)
     is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
     is_kept_out = held >= REFUSED_LEAST and held >= HELD_SHARE * (seen.refused_rows + (seen.landed or 0))
     is_many = seen.refused_rows >= REFUSED_LEAST and seen.refused_share >= REFUSED_SHARE
@@ -129,7 +131,11 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if 2 * of_schema >= seen.refused_rows or changed is not None or is_only_kept_out:
         pattern = "Rows of {} refused for their schema"
         action = Action("Compare versions…", "schemas", {"game": seen.game_key})
-        if is_held and seen.schema is not None:
+        if 2 * other > held and seen.schema is not None and seen.schema.other_type is not None:
+            evidences.append(cut(seen.schema.other_type, _MOST_OTHER))
+            pattern = "Rows of {} refused as another event type"
+            action = Action("Open schemas", "schemas", {"game": seen.game_key})
+        elif is_held and seen.schema is not None:
             evidences.append(cut(f"version {version} is kept out of its table: {seen.schema.quarantined}"))
             pattern = f"Rows of {{}} refused since schema version {version}"
         elif seen.schema is not None and 2 * held >= seen.refused_rows:  # a better one was registered since

@@ -216,9 +216,16 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
             )
             .outerjoin(placements, placements.c.registration_id == registrations.c.registration_id)
         )
+        of_others = (
+            select(registrations.c.game_key, placements.c.quarantined)
+            .join(placements, placements.c.registration_id == registrations.c.registration_id)
+            .where(registrations.c.game_key.in_(part), placements.c.other_type == 1)
+            .order_by(registrations.c.registration_id)
+        )
+        others = {row.game_key: row.quarantined for row in connection.execute(of_others)}
         for row in connection.execute(query):
-            by = row.actor or row.registry
-            found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined, row.first_at)
+            by, other = row.actor or row.registry, others.get(row.game_key)
+            found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined, row.first_at, other)
     return found
 
 

@@ -20,7 +20,7 @@ SELECT registered.game_key, count(*) FROM (
     SELECT DISTINCT places.ord, f.seq, f.pos, f.game, f.schema_id
     FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
     JOIN odd ON odd.ord = places.ord AND odd.seq = f.seq AND odd.pos = f.pos
-    WHERE odd.quarantined = 1 AND f.reason IN ('unknown_schema', 'quarantined_schema', 'unknown_game')
+    WHERE odd.quarantined = 1 AND f.reason IN ('unknown_schema', 'quarantined_schema', 'other_type', 'unknown_game')
 ) JOIN registered USING (game, schema_id) GROUP BY ALL ORDER BY ALL
 """
 

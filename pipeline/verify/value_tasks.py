@@ -59,7 +59,8 @@ class KnownSchema:
 
     schema: Schema
     names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
-    quarantined: bool  # its rows are refused
+    quarantined: bool  # its rows are refused,
+    reason: str = "quarantined_schema"  # for this reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +334,8 @@ class _Game:
         if not self._schemas:
             return "unknown_game"
         if schema_id is None:
-            known = opened.held.schema_id in self._schemas
-            return "quarantined_schema" if known else "unknown_schema"
+            known = self._schemas.get(opened.held.schema_id)
+            return "unknown_schema" if known is None else known.reason
         _, refused = _decoder(self._schemas[schema_id]).decode([opened.held.payload])
         return refused[0].reason if refused else None
 

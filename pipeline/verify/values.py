@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from pipeline.contracts.event_types import event_type
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
 from pipeline.delta.scratch import Database, scratch_folder
@@ -119,11 +120,21 @@ def _subject(database: Database, reading: readings.Reading, wanted: Wanted, fold
 
 
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
-    """Return a game's schemas for the value check, by id."""
-    return {
-        schema.schema_id: KnownSchema(schema, placement.names, quarantined=placement.quarantined is not None)
-        for schema, placement in schemas.placed(key)
-    }
+    """Return a game's schemas for the value check, by id.
+
+    Rows of two event types never lie in one table, unless one was registered as the other's new name: whatever else
+    lands after the first type should be in quarantine.
+    """
+    placed = schemas.placed(key)
+    own = [event_type(each.message) for each, at in placed if at.quarantined is None and at.continues is None][:1]
+    types = {*own, *(event_type(each.message) for each, at in placed if at.continues is not None)}
+    known = {}
+    for schema, placement in placed:
+        is_other = placement.other_type or event_type(schema.message) not in types
+        refused = placement.quarantined is not None or is_other
+        reason = "other_type" if is_other else placement.reason
+        known[schema.schema_id] = KnownSchema(schema, placement.names, quarantined=refused, reason=reason)
+    return known
 
 
 def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:

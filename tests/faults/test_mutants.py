@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +10,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.contracts import registrations
+from pipeline.contracts.event_types import Numbering
+from pipeline.contracts.evolution import evolve
+from pipeline.contracts.formats.supported import format_of
+from pipeline.contracts.game_types import Typed
+from pipeline.contracts.layout import layout
+from pipeline.contracts.policies import DEFAULTS
+from pipeline.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
+from pipeline.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.contracts.schemas import Schema
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
 from pipeline.ingest.query import Ingest
+from pipeline.names import game_key
 from pipeline.storage.location import Location
+from pipeline.store.database.engine import writing
 from pipeline.streams import passes
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.group import Group
@@ -23,6 +36,7 @@ from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.life import Life
 from tests.faults.oracle import judge
+from tests.tables.value_world import value_world, wrapped
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Story = Callable[[Life], None]
@@ -240,6 +254,41 @@ def test_without_a_bug_the_same_life_is_clean(world: Any, faults: Faults, story:
     _live(life, story)
     verdict = judge(world.paths.root, life.log)
     assert verdict.clean, verdict
+
+
+@pytest.mark.parametrize("planted", [False, True])
+@pytest.mark.proves("G169", "G240")
+def test_verify_sees_rows_in_columns_that_they_were_not_written_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: bool
+) -> None:
+    """The check of event types is off, and numbers go on across full names: `player` is an item, and values agree."""
+    if planted:
+        monkeypatch.setattr(registrations, "judged", lambda *_: Typed())
+        monkeypatch.setattr(Numbering, "of", classmethod(lambda cls, name, _full: cls(name, "")))
+        layout.cache_clear()
+        evolve.cache_clear()
+    world = value_world(tmp_path)
+    texts = ("Joined { string player = 1; int64 seconds = 2; }", "Sold { string item = 1; int64 price = 2; }")
+    with writing(world.engine) as connection:
+        each = [_unattended(text) for text in texts]
+        ids = [done.schema_id for done in RegistrationBatch(connection, each).write()]
+    world.names["Chess"] = str(game_key("Chess"))
+    world.arrive(*(wrapped("Chess", schema_id, b"\x0a\5sword\x10\5") for schema_id in ids))
+    world.split_all()
+    balance = world.check()
+    world.engine.dispose()
+    layout.cache_clear()
+    evolve.cache_clear()
+    assert balance.values is not None
+    assert balance.totals.landed == 1 + planted
+    assert [(each.column, each.expected) for each in balance.values.named] == [(None, "no row: other_type")] * planted
+
+
+def _unattended(text: str) -> CheckedRegistration:
+    full = f"acme.{text.split(maxsplit=1)[0]}"
+    content = descriptor_set(f'syntax = "proto3"; package acme; message {text}', {}).SerializeToString()
+    schema = Schema(0, "protobuf", full, format_of("protobuf").canonical(full, content))
+    return unattended("Chess", game_key("Chess"), schema, DEFAULTS, registry="main")
 
 
 def _live(life: Life, story: Story) -> None:

@@ -85,7 +85,7 @@ def test_any_two_versions_are_compared_by_the_url(store: Engine, opening: Openin
     assert "✓ clock: is new (add: add) → column clock long" in texts(app)
     (diff,) = [each.value for each in app.html if "t-diff" in each.value and "<pre" in each.value]
     assert re.findall(r'<i class="[^"]*">(.*)\n', diff) == [
-        "  acme.Move (avro)",
+        "  t.M (avro)",
         "    player: string",
         "-   rating: int",
         "+   rating: long",

@@ -10,24 +10,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from listeners.sample import StreamState
 from pipeline.contracts.registries.confluent import ConfluentResolver
 from pipeline.contracts.registries.notes import Need as Wanted
 from pipeline.contracts.registries.patience import Patience
+from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.control.registering.giving_up import propose
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import Injected
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.ingest.profiles import Profiles
 from pipeline.names import bronze_app_id
+from pipeline.repair.quarantined import Selection
+from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.fleet import read_fleet
-from pipeline.store.games import Game
+from pipeline.store.games import Game, generations
 from pipeline.store.schema_needs import read_needs, trust_again
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import read_writers
@@ -37,6 +41,8 @@ from pipeline.streams.outage import CachedRegistry
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.watchdog import Watchdog
+from pipeline.verify import values
+from pipeline.verify.balance import Balance, verify
 from tests.registry_proxy import RegistryProxy, Said, lying, proxied
 from tests.tables import test_streams_held
 from tests.tables.repair_world import CHESS, FIRST, GO, arming, good
@@ -57,6 +63,8 @@ world, passes = test_streams_held.world, test_streams_held.passes
 
 TEXT = 'syntax = "proto3"; package t; message M { int64 points = 1; }'
 OTHER = 'syntax = "proto3"; package t; message M { string points = 1; }'
+JOINED = 'syntax = "proto3"; package acme; message Joined { string player = 1; int64 session_seconds = 2; }'
+SOLD = 'syntax = "proto3"; package acme; message Sold { string item = 1; int64 price = 2; }'
 QUICK = Patience(away=0.0, away_most=0.0, absent=0.0, absent_for=0.0, sample=1e12)
 SECONDS = 0.4  # in which a registry must answer
 
@@ -202,6 +210,43 @@ def test_a_lying_registry_changes_nothing_and_is_named(
     assert points(world) == [5, 1, 2, 3]
     assert read_controller_metrics(world.engine, read_fleet(world.engine)).mistrusted == {}
     assert driver.state() == ("RUNNING", "None")
+
+
+@pytest.mark.proves("G240")
+def test_another_event_type_waits_until_a_person_says_that_it_is_a_rename(
+    world: ForeignWorld, passes: Passes, registry: tuple[RegistryProxy, str]
+) -> None:
+    """An item never lies in `player`: a game has the type of its first row, whatever else its topic carries."""
+    proxy, url = registry
+    proxy.instead = lambda path: schema(SOLD if path.endswith("/7") else JOINED)(path)
+    joined, sold = (foreign(0, each, payload=b"\0\x0a\x05" + text + b"\x10\5") for each, text in (
+        (EIGHT, b"alice"), (SEVEN, b"sword"),
+    ))  # fmt: skip
+    world.ingest(joined, sold)
+    world.forget(CHESS)
+    driver = driver_of(world, passes, url)
+    for _ in range(2):  # ids of files with several messages are asked for twice
+        driver.round()
+    assert [(row["player"], row["session_seconds"]) for row in world.contents()] == [("alice", 5)]
+    assert {"item", "price"}.isdisjoint(world.contents()[0])
+    reasons = DeltaTable(world.paths.quarantine).to_pyarrow_table().column("reason").to_pylist()
+    assert sorted(reasons) == ["other_type", "unknown_schema"]
+    registered = LocalRegistry(world.engine, world.paths.bronze)
+
+    def check() -> Balance:
+        return verify(
+            world.paths, world.environment, generations(world.engine), wanted=values.Wanted(registered.snapshot())
+        )
+
+    balance = check()
+    assert (balance.problems, balance.values.undecodable) == ((), {"unknown_schema": 1, "other_type": 1})  # type: ignore[union-attr]
+    content = descriptor_set(SOLD, {}).SerializeToString()
+    registered.register_many([Registration(CHESS.name, "acme.Sold", content, continues="acme.Joined", actor="ann")])
+    replay_all(world.paths, world.environment, registered.snapshot, world.known(), Selection(), dry_run=False)
+    assert [(row["player"], row["item"], row["price"]) for row in world.contents()] == [
+        ("alice", None, None), (None, "sword", 5),
+    ]  # fmt: skip
+    assert check().problems == ()
 
 
 @pytest.mark.proves("G191")

@@ -47,10 +47,10 @@ def test_a_list_has_each_version_with_its_format(store: Engine, tmp_path: Path) 
     """A line per version, by game: its format, who registered it, and a mark where its rows go to quarantine."""
     listed = [" ".join(line.split()) for line in lines(tmp_path, "list")]
     assert [line.partition(" 20")[0] for line in listed] == [
-        "1 avro acme.Move v1",
-        "2 avro acme.Move v2",
+        "1 avro t.M v1",
+        "2 avro t.M v2",
         "3 protobuf t.M v1",
-        "4 avro acme.Move v2",
+        "4 avro t.M v2",
     ]
     assert [line.split(" ", 6)[6] for line in listed] == ["ann 'Go'", "- ! 'Go'", "- 'Ludo'", "- 'Ludo'"]
     found = as_json(tmp_path, "list")
@@ -62,7 +62,7 @@ def test_a_list_has_each_version_with_its_format(store: Engine, tmp_path: Path) 
 def test_a_version_is_shown_with_its_fields_and_its_effect(store: Engine, tmp_path: Path) -> None:
     """The newest version is the default; each field has its column, each change its kind and policy."""
     shown = lines(tmp_path, "show", "Ludo")
-    assert shown[0] == "'Ludo' version 2: schema id 4, acme.Move (avro)"
+    assert shown[0] == "'Ludo' version 2: schema id 4, t.M (avro)"
     assert "  dice: int -> dice long" in shown or "  dice: int -> dice int" in shown
     assert "  change: dice: continues the column of protobuf in avro (format: keep)" in shown
     first = as_json(tmp_path, "show", game_key("Ludo"), "--version", "1")
@@ -89,7 +89,7 @@ def test_a_diff_is_printed_in_words_and_as_text(store: Engine, tmp_path: Path) -
     """Any two versions can be compared, in either direction."""
     printed = lines(tmp_path, "diff", "Go", "1", "2")
     assert printed[0] == "incompatible: player: its type changed from string to int"
-    assert printed[1:] == ["  acme.Move (avro)", "-   player: string", "+   player: int"]
+    assert printed[1:] == ["  t.M (avro)", "-   player: string", "+   player: int"]
     found = as_json(tmp_path, "diff", "Go", "2", "1")
     assert [each["kind"] for each in found["changes"]] == ["incompatible"]
     assert [each["mark"] for each in found["text"]] == ["", "-", "+"]

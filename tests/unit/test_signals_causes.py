@@ -101,6 +101,18 @@ def test_the_version_that_mends_is_not_accused() -> None:
     assert finding.action == Action("Replay…", "repairs", {"repair": "replay", "games": "chess"})
 
 
+def test_rows_of_another_event_type_name_both_types_and_the_way_out() -> None:
+    """The newest version may be a good one of the game's own type: what waits is said, with what can be done."""
+    why = (
+        "acme.Sold is another event type than acme.Joined, the game's. If it is that type under a new name, confirm it"
+    )
+    schema = NewestSchema(7, NOW - 9_000, "main", None, other_type=why)
+    finding = found(game(refused={"other_type": 120, "malformed_payload": 3}, landed=50_000, schema=schema))
+    assert (finding.cause, finding.title) == (Cause.SCHEMA, "Rows of Chess refused as another event type")
+    assert why in finding.evidence
+    assert finding.action == Action("Open schemas", "schemas", {"game": "chess"})
+
+
 def test_refused_rows_are_raised_at_the_first_look() -> None:
     """They are counted, not inferred: a second look would only be later. Little more than usual waits for it."""
     for rows in ({"malformed_payload": 1200}, {"unknown_schema": 1200}):

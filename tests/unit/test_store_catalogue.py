@@ -32,12 +32,12 @@ KEY = game_key("Chess")
 
 def avro(**fields: Any) -> bytes:
     listed = [{"name": name, "type": kind} for name, kind in fields.items()]
-    return json.dumps({"type": "record", "name": "acme.Move", "fields": listed}).encode()
+    return json.dumps({"type": "record", "name": "t.M", "fields": listed}).encode()
 
 
 def register(engine: Engine, definition: bytes, *policies: str, game: str = "Chess", by: str | None = None) -> None:
     chosen = parse_policies(policies)
-    LocalRegistry(engine).register_many([Registration(game, "acme.Move", definition, chosen, None, "avro", by)])
+    LocalRegistry(engine).register_many([Registration(game, "t.M", definition, chosen, None, "avro", by)])
 
 
 def chess(engine: Engine) -> GameVersions:
@@ -93,7 +93,7 @@ def test_a_diff_is_what_changes_between_two_versions(engine: Engine) -> None:
     assert changes(one, one) == ()
     lines = [f"{each.mark}{each.text.strip()}" for each in text_diff(one, two)]
     assert lines == [
-        " acme.Move (avro)",
+        " t.M (avro)",
         " player: string",
         "-rating: int",
         "+rating: long",
@@ -172,9 +172,7 @@ def test_a_thousand_games_take_a_fixed_number_of_statements(engine: Engine) -> N
     counts = []
     for games in (1, 30):
         names = [f"game {number}" for number in range(games)]
-        LocalRegistry(engine).register_many(
-            [Registration(name, "acme.Move", avro(a="int"), format="avro") for name in names]
-        )
+        LocalRegistry(engine).register_many([Registration(name, "t.M", avro(a="int"), format="avro") for name in names])
         statements.clear()
         assert len(read_catalogue(engine, {}).games) == games
         counts.append(len(statements))
@@ -188,7 +186,7 @@ def test_a_thousand_games_are_listed_within_a_second(engine: Engine) -> None:
     given = ({"a": "int"}, {"a": "int", "b": "string"}, {"a": "int", "b": "string", "c": "double"})
     for fields in given:
         names = (f"game {number}" for number in range(1000))
-        each = [Registration(name, "acme.Move", avro(**fields), actor="ann", format="avro") for name in names]
+        each = [Registration(name, "t.M", avro(**fields), actor="ann", format="avro") for name in names]
         LocalRegistry(engine).register_many(each)
     for _ in range(2):
         begun = time.process_time()

@@ -146,7 +146,12 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
         )
         connection.execute(
             tables.placements.insert().values(
-                registration_id=99, names="{}", quarantined="score became a text", policies="{}", plan_hash="0" * 16
+                registration_id=99,
+                names="{}",
+                quarantined="score became a text",
+                policies="{}",
+                plan_hash="0" * 16,
+                other_type=1,
             )
         )
         write_state(connection, RegistryHealth("main", "away", now, "no answer", now))
@@ -163,6 +168,7 @@ def test_one_look_has_the_evidence_of_each_cause(fleet_store: Engine) -> None:
     assert chess.cores is not None
     assert chess.schema is not None
     assert (chess.schema.version, chess.schema.by, chess.schema.quarantined) == (2, "ann", "score became a text")
+    assert chess.schema.other_type == "score became a text"
     assert go.failure is not None
     assert (go.failure.kind, go.failure.text, go.failure.in_a_row) == ("transient", "OSError: full", 2)
     assert go.operation is not None

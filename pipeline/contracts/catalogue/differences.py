@@ -8,7 +8,8 @@ from typing import Final, Literal
 from pipeline.contracts.catalogue.fields import TextLine, as_text
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.plans import Step
+from pipeline.contracts.game_types import rename
+from pipeline.contracts.plans import TYPE, Step
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
 from pipeline.lists import join_limited
@@ -45,8 +46,12 @@ def table_steps(game: GameVersions, version: Version, schemas: Mapping[int, Sche
     Raises:
         Refused: a definition cannot be read, or the table would have too many columns.
     """
+    if version.placement.other_type:
+        return (Step(version.message, TYPE, "quarantine", "is another event type", new_rows="go to quarantine"),)
     held = tuple((schemas[each.schema_id], each.placement) for each in game.landing_before(version))
     steps, _ = evolve(held, schemas[version.schema_id], version.policies)
+    if version.placement.continues is not None:
+        steps = (rename(version.message, version.placement.continues, ()), *steps)
     return tuple(replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
 
 

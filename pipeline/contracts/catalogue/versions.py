@@ -86,7 +86,7 @@ class GameVersions:
 def read_versions(engine: Engine, key: str | None = None) -> dict[GameKey, GameVersions]:
     """Return the versions of one game or of all, by key, in the order of the games' names."""
     columns = (registrations, schemas.c.format, schemas.c.message)
-    kept = (placements.c.names, placements.c.quarantined, placements.c.policies)
+    kept = tuple(each for each in placements.c if each.name not in {"registration_id", "plan_hash"})
     joined = registrations.join(schemas).join(placements, isouter=True)
     query = select(*columns, *kept).select_from(joined).order_by(registrations.c.game, registrations.c.version)
     if key is not None:
@@ -102,7 +102,8 @@ def read_versions(engine: Engine, key: str | None = None) -> dict[GameKey, GameV
 def _version(row: Row[Any]) -> Version:
     placement, policies = PLAIN, DEFAULTS
     if row.names is not None:
-        placement = FieldPlacement(tuple(sorted(json.loads(row.names).items())), row.quarantined)
+        names = tuple(sorted(json.loads(row.names).items()))
+        placement = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
         policies = Policies(tuple(sorted(json.loads(row.policies).items())))
     return Version(
         GameKey(row.game_key),

@@ -17,10 +17,10 @@ from pipeline.contracts.formats.supported import fingerprint, format_of
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registrations import (
-    CheckedRegistration,
     RegistrationBatch,
     read_ids,
     read_schemas,
+    unattended,
     write_schema,
 )
 from pipeline.contracts.registries.answers import Found, Version, by_age, version_of
@@ -170,7 +170,10 @@ def settle(
         found = read_schemas(connection, {row.schema_id for _, row in registering if row.schema_id is not None})
         known = [(need, row, found[row.schema_id]) for need, row in registering if row.schema_id is not None]
         ordered = by_age(known, lambda each: _age(*each))
-        RegistrationBatch(connection, [_registration(need, schema, policies) for need, _, schema in ordered]).write()
+        registrations = (
+            unattended(need.game, need.game_key, schema, policies, registry=registry) for need, _, schema in ordered
+        )
+        RegistrationBatch(connection, [*registrations]).write()
 
 
 def _answered(
@@ -246,11 +249,3 @@ def _contradicts(before: WriterRow, now: WriterRow) -> bool:
 
 def _short(row: WriterRow) -> str:
     return (row.fingerprint or "unknown")[:_SHOWN_DIGITS]
-
-
-def _registration(need: OpenNeed, schema: Schema, policies: Policies) -> CheckedRegistration:
-    mark = fingerprint(schema.format, schema.message, schema.definition)
-    return CheckedRegistration(
-        need.game, need.game_key, schema.format, schema.message, schema.definition, mark, policies,
-        registry=need.registry, unattended=True,
-    )  # fmt: skip

@@ -48,6 +48,7 @@ class SchemaRequest:
     decision_reason: str | None
     decided_at: float | None
     version: int | None  # of the game, which came of it
+    continues: str | None = None  # the event type that was renamed to the message's, as the requester says
     repeated: bool = False  # it waited already when the same was requested again
     definition: bytes = field(default=b"", repr=False)  # empty in a list, and once it is decided
 
@@ -55,8 +56,9 @@ class SchemaRequest:
     def registration(self) -> Registration:
         """Return what is registered once it is approved: exactly the plan that was shown, in the requester's name."""
         return Registration(
-            self.game, self.message, self.definition, self.policies, self.plan_hash, self.format, self.requester
-        )
+            self.game, self.message, self.definition, self.policies, self.plan_hash, self.format, self.requester,
+            self.continues,
+        )  # fmt: skip
 
 
 class SchemaRequestConflict(Conflict, Refused):
@@ -80,14 +82,14 @@ def submit(
     values = {
         "game_key": game_key(registration.game), "game": registration.game, "format": registration.format,
         "message": registration.message, "definition": registration.definition, "policies": policies,
-        "plan_hash": plan_hash,
+        "plan_hash": plan_hash, "continues": registration.continues,
     }  # fmt: skip
     with writing(engine) as connection:
         lock(connection)
         own = (table.c.requester == requester) & (table.c.state == "asked")
         same = own
         for column, value in values.items():
-            same &= table.c[column] == value
+            same &= table.c[column].is_not_distinct_from(value)
         if (row := connection.execute(select(table).where(same)).first()) is not None:
             return replace(_read(row), repeated=True)
         if len(connection.execute(select(table.c.request_id).where(own)).all()) >= _MOST_OPEN:

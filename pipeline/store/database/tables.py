@@ -292,8 +292,11 @@ placements = store_table(  # what a registration chose; no row means that each f
     Column("registration_id", Integer, ForeignKey("registrations.registration_id"), primary_key=True),
     Column("names", Text, nullable=False),  # JSON: the path of each field that lies elsewhere, and its column
     Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
+    Column("other_type", Integer, nullable=False),  # 1: as their event type is not the game's
+    Column("continues", Text),  # the event type that was renamed to the schema's, as a person or an alias says
     Column("policies", Text, nullable=False),  # JSON: the policies that were requested
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
+    allowed={"other_type": "= 0 OR other_type = 1 AND quarantined IS NOT NULL"},
 )
 
 writers = store_table(  # what registries answered; append-only, the newest row of a writer counts
@@ -448,6 +451,7 @@ schema_requests = store_table(  # registrations that wait for a second person, a
     Column("policies", Text, nullable=False),  # JSON
     Column("plan", Text, nullable=False),  # JSON: the lines that the requester was shown
     Column("plan_hash", String(16), nullable=False),  # approved is this plan and no other one
+    Column("continues", Text),  # the event type that was renamed to this one, as the requester says
     Column("reason", Text, nullable=False),
     Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
     Column("requested_at", Float, nullable=False),

@@ -253,8 +253,8 @@ class _Split:
         schema_set = self.job.schema_set
         if schema_id not in schema_set.games.get(GameKey(name), ()):
             return "unknown_schema", f"schema {schema_id} is not registered for this game"
-        why = schema_set.placement(GameKey(name), schema_id).quarantined
-        return None if why is None else ("quarantined_schema", why)
+        placement = schema_set.placement(GameKey(name), schema_id)
+        return None if placement.quarantined is None else (placement.reason, placement.quarantined)
 
     def _by_layout(
         self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int

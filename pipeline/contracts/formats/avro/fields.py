@@ -40,7 +40,8 @@ _PROMOTES: Final[Mapping[str, frozenset[str]]] = {  # what Avro's readers take f
 def message_of(record: Record) -> Message:
     """Return a record's fields, in the order of their declaration."""
     named = zip(field_names(record), record.fields, strict=True)
-    return Message(tuple(_field(each.name, name, each.type, each.aliases) for name, each in named))
+    fields = tuple(_field(each.name, name, each.type, each.aliases) for name, each in named)
+    return Message(fields, aliases=frozenset(record.aliases))
 
 
 def _field(given: str, name: str, of: Type, aliases: Iterable[str] = (), *, optional: bool = False) -> Field:

@@ -185,7 +185,9 @@ def upgrade() -> None:
         "placements",
         sa.Column("registration_id", sa.Integer, sa.ForeignKey("registrations.registration_id"), primary_key=True),
         sa.Column("names", sa.Text, nullable=False), sa.Column("quarantined", sa.Text),
+        sa.Column("other_type", sa.Integer, nullable=False), sa.Column("continues", sa.Text),
         sa.Column("policies", sa.Text, nullable=False), sa.Column("plan_hash", sa.String(16), nullable=False),
+        allowed={"other_type": "= 0 OR other_type = 1 AND quarantined IS NOT NULL"},
     )  # fmt: skip
     _table(
         "writers",
@@ -301,6 +303,7 @@ def _make_tables_of_access_and_logs() -> None:
         sa.Column("format", sa.String(16), nullable=False), sa.Column("message", sa.Text, nullable=False),
         sa.Column("definition", sa.LargeBinary, nullable=False), sa.Column("policies", sa.Text, nullable=False),
         sa.Column("plan", sa.Text, nullable=False), sa.Column("plan_hash", sa.String(16), nullable=False),
+        sa.Column("continues", sa.Text),
         sa.Column("reason", sa.Text, nullable=False), sa.Column("state", sa.String(16), nullable=False),
         sa.Column("requested_at", sa.Float, nullable=False), sa.Column("decided_by", sa.Text),
         sa.Column("decision_reason", sa.Text), sa.Column("decided_at", sa.Float), sa.Column("version", sa.Integer),
