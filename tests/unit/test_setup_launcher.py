@@ -25,6 +25,7 @@ case "$*" in
     chmod +x "$last/bin/turnout" ;;
 *pipeline.setup.fetch*) echo "fetch $3 $4${{5:+ $5}}" >>"{log}"
     mkdir -p "$4/spark"; rm -f "$4/spark/a.jar"; touch "$4/spark/a.jar" ;;
+*long_parts*) echo "$*" >>"{log}" ;;
 *' pytest '*|'-m pytest '*) echo "pytest $*" >>"{log}" ;;
 *pip*) echo "$*" >>"{log}"; [ ! -e "{log}.no-network" ] || {{ echo "pip: no network" >&2; exit 1; }} ;;
 *) echo "unexpected: $*" >>"{log}"; exit 9 ;;
@@ -243,14 +244,13 @@ def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[
     [
         (("test",), ("tests/packaging", "tests/spark", "tests/unit"), "not long"),
         (("test", "spark"), ("tests/spark",), "not long"),
-        (("test-faults",), ("tests/faults", "tests/packaging", "tests/spark"), "long"),
         (("test", "faults"), ("tests/faults",), None),
     ],
 )
-def test_what_is_long_runs_with_the_fault_proofs_only(
+def test_what_is_long_runs_by_parts_only(
     machine: Machine, words: tuple[str, ...], folders: tuple[str, ...], chosen: str | None
 ) -> None:
-    """A test that is marked `long` runs in one tier, so that none is left out of both."""
+    """A test that is marked `long` is none of an ordinary run's; `test_long_parts.py` finds each in a part."""
     for tier in ("faults", "packaging", "spark", "unit"):
         (machine.home / "tests" / tier).mkdir(parents=True)
         (machine.home / "tests" / tier / "test_a.py").touch()
@@ -262,6 +262,12 @@ def test_what_is_long_runs_with_the_fault_proofs_only(
     assert command.startswith("pytest ")
     assert {each for each in command.split() if each.startswith("tests/")} == set(folders)
     assert (f"-m {chosen}" in command) if chosen else ("long" not in command)
+
+
+def test_parts_of_the_long_tests_get_their_words(machine: Machine) -> None:
+    """The launcher sets up what tests need, and hands over which parts to run."""
+    assert machine.run("test-faults", "owners", "steering", "-k", "two words")[0] == 0
+    assert machine.calls()[-1] == ".ci/long_parts.py owners steering -k two words"
 
 
 def test_every_server_that_comes_with_a_package_is_stopped() -> None:
