@@ -18,7 +18,13 @@ from grants.applying.operation import ACCESS
 from grants.catalog import Catalog, CatalogUnavailable, Probe
 from grants.model import Securable, folded
 from pipeline.control.operations.background_tasks import BackgroundTasks
-from pipeline.control.operations.definition import ControlContext, OperationDefinition, StepDefinition, StepResult
+from pipeline.control.operations.definition import (
+    CHANGED,
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+)
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
 from pipeline.lists import first_lines
@@ -82,7 +88,7 @@ class Executor:
         access, catalog = context.settings.access, self._open()
         planned = proposals.replan(context.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
-            raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
+            raise Refused(CHANGED)
         proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
         ledger.write(context.engine, operation, planned.plan.change_set)
         return f"The plan still holds: {len(planned.plan.changes)} changes to make."

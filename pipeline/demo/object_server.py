@@ -20,14 +20,27 @@ REGION: Final = "us-east-1"
 _READY_SECONDS: Final = 60.0
 _VERSITYGW: Final = "versitygw"
 _BUCKETS: Final = "buckets"  # below the server's folder, with versitygw
-# With several threads moto gave one name to two of eight writers that created it at one time.
+# With several threads moto gave one name to two of eight writers that created it at one time, so it gets one request at
+# a time; each connection has a thread that reads and writes, so that a client that was stopped holds up no other.
 _MOTO: Final = """
-import sys
+import io, sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 WSGIRequestHandler.log_request = lambda *_: None
-application = DomainDispatcherApplication(create_backend_app)
-make_server("127.0.0.1", int(sys.argv[1]), application, threaded=False).serve_forever()
+moto, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def application(environ, start):
+    size = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
+    body = environ["wsgi.input"].read(size)
+    environ["wsgi.input"] = io.BytesIO(body)
+    with one:
+        answer = moto(environ, start)
+        try:
+            return [b"".join(answer)]
+        finally:
+            getattr(answer, "close", lambda: None)()
+
+make_server("127.0.0.1", int(sys.argv[1]), application, threaded=True).serve_forever()
 """
 
 

@@ -26,6 +26,10 @@ class OperationConflict(Conflict):
     """Another writer has changed an operation since it was read; nothing was changed."""
 
 
+class TargetsBusy(Refused):
+    """Targets of a submitted operation belong to another open one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What a person requests, and what they were shown of it."""
@@ -100,7 +104,8 @@ def submit(engine: Engine, intent: Intent) -> Operation:
     """Write an operation, and that it has begun into the audit log; asked twice under one key it is one operation.
 
     Raises:
-        Refused: one of its targets belongs to another open operation, or the key was used for something else.
+        TargetsBusy: one of its targets belongs to another open operation.
+        Refused: the key was used for something else.
     """
     operation = Operation(
         operation_id=uuid.uuid4().hex, kind=intent.kind, state=OperationState.PLANNED,
@@ -311,7 +316,7 @@ def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
     if busy:
         others = join_limited(busy, 3, lambda row: f"{row.target} to {row.operation_id[:8]}")
-        raise Refused(
+        raise TargetsBusy(
             f"{len(busy)} of {len(targets)} targets belong to another open operation: {others}. "
             "Wait for it, or see `turnout ops show`."
         )

@@ -167,18 +167,18 @@ _SEVERAL_HITS: Final = {"mid_data_files", "between_table_commits", "in_maintenan
 _TWO_HITS: Final = {"in_schema_change", "in_catch_up", "in_rebuild_switch", "in_replay"}  # before and after the act
 
 
-def fail_everywhere(world: Any, faults: Faults, count: int, events: int) -> Counter[str]:
+def fail_everywhere(world: Any, faults: Faults, count: int, events: int, life_number: int = 0) -> Counter[str]:
     """Live with so many faults, spread over all points, and return how many went off at each.
 
     Raises:
         AssertionError: a row was lost, doubled, misrouted or corrupted, or the books do not balance.
     """
     life = Life(world, faults, events, late=count // (2 * len(WAYS)) + 1)
-    draw = random.Random(5)
+    draw = random.Random(5 + life_number)
     life.produce(events // count)
     life.rest()  # so that there are games to change, to rebuild and to tend
     for number in range(1, count):
-        point = list(WAYS)[number % len(WAYS)]
+        point = list(WAYS)[(life_number * (count - 1) + number) % len(WAYS)]
         life.produce(events // count)
         latest = 3 if point in _SEVERAL_HITS else 2 if point in _TWO_HITS else 1
         faults.arm(point, "raise", draw.randint(1, latest))

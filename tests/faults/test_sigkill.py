@@ -36,13 +36,16 @@ POINTS = {  # fail-point → the driver that comes there
     "between_table_commits": "group",
     "after_table_commits": "group",
 }
+LIVES = [*((False, first, min(9, KILLS - first)) for first in range(0, KILLS, 9)), (True, 0, BUCKET_KILLS)]
+"""Kills of one test each: whether its tables are in a bucket, its first kill, and their number."""
+
 _COMMANDS = {"ingest": ["ingest", "run"], "group": ["groups", "run", "a"]}
 _EVENTS = 1_000  # before each kill, in one landing commit: every game has some
 _IN_PASS = {"after_quarantine_write", "mid_data_files", "between_table_commits"}
 _SEVERAL_HITS = {"mid_data_files", "between_table_commits"}  # in each pass
 _END_SECONDS = 300.0  # a driver may have to start before it dies; waiting ends when what is awaited is there
 
-pytestmark = pytest.mark.timeout(600 + max(KILLS, BUCKET_KILLS) * 150)
+pytestmark = pytest.mark.timeout(600 + max(9, BUCKET_KILLS) * 150)
 
 
 class Drivers:
@@ -127,17 +130,18 @@ def _hits_until_kill(point: str, number: int) -> int:
     return 1 + number % 3 if point in _SEVERAL_HITS else 1
 
 
+@pytest.mark.parametrize(("storage", "first", "kills"), LIVES, indirect=["storage"])
 @pytest.mark.proves("A2", "A3", "A4", "A5", "G163")
-def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path, storage: str) -> None:
+def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path, storage: str, first: int, kills: int) -> None:
     """Laws L1 to L7 under SIGKILL: driver, JVM and workers die together, and Spark is seen to repeat batches.
 
     Five of six kills are at named points, the sixth at any moment.
     """
-    kills, writer = (BUCKET_KILLS, "direct") if storage else (KILLS, WRITER)  # a bucket takes no other writer
+    writer = "direct" if storage else WRITER  # a bucket takes no other one
     place = Place(tmp_path, events=(kills + 1) * _EVENTS, games=12, writer=writer, storage=storage)
     register_group(place.engine, "a")
     drivers = Drivers(place, Faults(tmp_path / "failpoints"))
-    draw = random.Random(SEED)
+    draw = random.Random(SEED + first)
     killed: Counter[str] = Counter()
     try:
         place.produce(_EVENTS, batch=_EVENTS)
@@ -145,7 +149,7 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path, storage
             drivers.start(kind)
         drivers.rest()
         points = list(POINTS.items())
-        for number in range(kills):
+        for number in range(first, first + kills):
             at_random, named = number % 6 == 5, number - number // 6
             point, kind = ("any moment", draw.choice(list(_COMMANDS))) if at_random else points[named % len(points)]
             if at_random:

@@ -1,12 +1,17 @@
 """The demo's S3 server as a process: the one that every test machine has, and the command line of an installed one."""
 
+import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.demo.object_server import ObjectServer
 from pipeline.errors import Refused
+from pipeline.storage.location import Location
 from pipeline.storage.places import located
 
 # Prints its arguments and the key, and refuses every request, as a real one does without a signature.
@@ -46,7 +51,29 @@ def test_a_name_in_a_bucket_is_given_once(
         assert (given, file.read()) == ([True, False], b"1")
         with pytest.raises(Refused, match="already runs on"):
             ObjectServer.start(tmp_path / "objects", "key", "secret")
+        _require_others_go_on(server, file)
+        _require_one_of_eight(server)
     assert not server.running
+
+
+def _require_others_go_on(server: ObjectServer, file: Location) -> None:
+    """Require answers while clients stand still: one before its request, one within it, one before its answer."""
+    request = b"PUT /tables/two.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nab"
+    with ExitStack() as stack:
+        for sent in (b"", request, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            stopped = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            stopped.sendall(sent)
+        assert file.read() == b"1"
+
+
+def _require_one_of_eight(server: ObjectServer) -> None:
+    """Require that of eight writers of one name at one time one gets it."""
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(20):
+            file = located(f"s3://tables/raced-{number}.json")
+            put = partial(file.put_if_absent, drafted="draft_commit", published="publish_commit")
+            assert sum(pool.map(put, (bytes([each]) for each in range(8)))) == 1
+    assert server.running
 
 
 def test_an_installed_server_is_preferred_and_its_secret_is_not_shown(

@@ -22,7 +22,7 @@ from tests.faults.oracle import judge
 from tests.soak.producing import weights
 from tests.soak.soaking import READY_SECONDS, REST_SECONDS, SETTINGS, Soak
 
-MINUTES = float(os.environ.get("SOAK_MINUTES", "60"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "20"))
 RATE = float(os.environ.get("SOAK_RATE", "4000"))
 GAMES = int(os.environ.get("SOAK_GAMES", "200"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))

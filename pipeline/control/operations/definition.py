@@ -25,6 +25,9 @@ Level = Literal[1, 2, 3]
 
 UNDO: Final = "turnout ops undo"
 RETIRED: Final = "It is retired: no group carries it until it is restored."
+CHANGED: Final = "Nothing was done: it has changed since you looked. Review it and try again."
+"""Outcome of an operation whose facts are no longer those that its preview showed."""
+
 WAIT: Final = "Wait for it, or see `turnout ops list`."
 
 

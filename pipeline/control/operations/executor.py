@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.control import roles
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import (
+    CHANGED,
     UNDO,
     Act,
     ControlContext,
@@ -321,12 +322,7 @@ def _begin(context: ControlContext, kind: OperationDefinition, operation: Operat
     except Refused as refused:
         return change(context.engine, operation, OperationState.FAILED, f"Nothing was done: {refused}")
     if hash_of(facts) != operation.preview_hash:
-        return change(
-            context.engine,
-            operation,
-            OperationState.FAILED,
-            "Nothing was done: it has changed since you looked. Review it and try again.",
-        )
+        return change(context.engine, operation, OperationState.FAILED, CHANGED)
     return change(context.engine, operation, OperationState.RUNNING)
 
 
