@@ -205,8 +205,8 @@ def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monke
     publish, meanwhile = publish_commit, threading.Event()
     others: list[threading.Thread] = []
 
-    def published(*arguments: Any) -> bool:
-        done = publish(*arguments)
+    def published(*arguments: Any, **more: Any) -> bool:
+        done = publish(*arguments, **more)
         if done and not others:  # another thread commits before this one has noted its version
             other = threading.Thread(target=append)
             others.append(other)
