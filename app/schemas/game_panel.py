@@ -19,7 +19,7 @@ from pipeline.contracts.catalogue.differences import Line
 from pipeline.contracts.catalogue.fields import FieldLine
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
-from pipeline.contracts.policies import landing
+from pipeline.contracts.policies import Policies, landing
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control.acts import DirectAct
 from pipeline.delta.usage import SchemaRows, Usage
@@ -90,8 +90,8 @@ def _draw_quarantined(environment: Environment, game: GameVersions, version: Ver
         f"✗ Rows of version {version.version} go to quarantine since {formatting.moment(version.created_at)}: "
         f"{formatting.shown(version.quarantined or '', 500)}"
     )
-    policies = landing(version.policies)
-    if policies is None or version.placement.other_type:
+    policies = None if version.placement.other_type else _landing(environment, game, version)
+    if policies is None:
         return
     words = ", ".join(f"{kind}={policy}" for kind, policy in policies.chosen)
     needs = services.missing_role(environment, DirectAct.REGISTER_SCHEMA)
@@ -104,6 +104,15 @@ def _draw_quarantined(environment: Environment, game: GameVersions, version: Ver
         disabled=needs is not None,
         help=f"Registers version {version.version} again with {words}." if needs is None else formatting.escaped(needs),
     )
+
+
+def _landing(environment: Environment, game: GameVersions, version: Version) -> Policies | None:
+    """Return policies by which the rows of a version would land; None where no policy lets them in."""
+    try:
+        steps = queries.one_version(environment, game, version).effect
+    except Refused:  # the panel says so where it draws the version
+        steps = ()
+    return landing(version.policies, {each.kind for each in steps if each.policy == "quarantine"})
 
 
 def _draw_or_say(draw_part: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ and a field that does not fit gets a column beside it, or is refused.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -13,7 +13,8 @@ from typing import Final
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.supported import message
-from pipeline.contracts.layout import Known, Level, Registered, Slot, layout, newest
+from pipeline.contracts.known import Known, Slot, newest, same
+from pipeline.contracts.layout import Level, Registered, layout
 from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
@@ -99,20 +100,19 @@ class _Walk:
     def message(self, place: _Place, new: Message) -> None:
         """Compare a message with its columns in the table."""
         known = place.level.of(self.numbering)
-        firsts = known.continued(new)
-        for gone in sorted(known.newest - set(firsts.values()), key=rank):
-            slot = newest(known.slots[gone])
-            hint = remark(gone, "" if new.reserved.numbered(gone) else ", not reserved")
-            self._note(
-                place, slot.name, "remove", f"removed{hint}", _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
-            )
+        continued = known.continued(new)
         ids = frozenset(each.id for each in new.fields)
+        for gone in sorted((known.newest - {each.first for each in continued.values()}), key=rank):
+            slot = newest(known.slots[gone])
+            more = ", used again" if slot.id in ids else "" if new.reserved.numbered(slot.id) else ", not reserved"
+            what = f"removed{remark(slot.id, more)}"
+            self._note(place, slot.name, "remove", what, _Lands(slot.column, _type(slot.kind), new_rows=_NULL))
         for one in new.fields:
-            first = firsts[one.id]
-            slots = known.slots.get(first, ())
-            if (why := _not_its_own(known, one, first, firsts)) is not None:
-                self._note(place, one.name, "reuse", why)
-            elif slots:
+            first, reuse = continued[one.id].first, continued[one.id].reuse
+            slots = known.slots.get(first, ()) if first is not None else ()
+            if reuse is not None:
+                self._reused(place, one, reuse, slots, ids)
+            elif first is not None and slots:
                 self._known(place, one, first, ids)
             elif others := self._others(place, one, ids):
                 self._meet(place, one, others)
@@ -135,18 +135,41 @@ class _Walk:
             step = Step(path, kind, chosen, what, column, lands.type, lands.old_rows, lands.new_rows)
         self.steps.append(step)
 
-    def _new(self, place: _Place, one: Field, renamed: str | None = None) -> None:
-        """Give a field a new column; `renamed` is its number's earlier name."""
+    def _new(self, place: _Place, one: Field, kind: str = "add", what: str = "is new") -> None:
+        """Give a field a new column; `kind` and `what` say why it needs one."""
         column, why = _free_name(place, one)
+        taken = column.lower() in place.taken
+        if kind == "reuse":  # its policy allows a made name
+            column = _numbered(place, column, 2) if taken else column
+            why, taken = (None if one.given.lower() in place.taken else why), False
         lands = _Lands(column, _type(one.kind), old_rows=_NULL)
         if why is not None:
-            taken = column.lower() in place.taken
             self._note(place, one.given, "name", why, lands, "refuse" if taken else None)
-        elif renamed is not None:
-            self._note(place, one.name, "rename", renamed, lands)
-        elif not self.quiet:
-            self._note(place, one.name, "add", "is new", lands)
+        if kind != "add" or (why is None and not self.quiet):
+            self._note(place, one.name, kind, what, lands)
         self._lay(place, one, column, None)
+
+    def _reused(self, place: _Place, one: Field, why: str, slots: tuple[Slot, ...], ids: frozenset[FieldId]) -> None:
+        """Find a column for a field whose number or name is another field's too: one of its name, or a new one."""
+        if self.policies.of("reuse") != "side-column":
+            self._note(place, one.name, "reuse", why)
+        elif not slots:
+            if others := self._others(place, one, ids):
+                at = len(self.steps)
+                self._meet(place, one, others)
+                column = self.names.get(f"{place.path}{one.name}", one.name)
+                self._note(place, one.name, "reuse", why, _Lands(column, _type(one.kind)))
+                self.steps.insert(at, self.steps.pop())
+            else:
+                self._new(place, one, "reuse", why)
+        elif (slot := _fitting(one, slots)) is not None and one.kind.lies_in(slot.kind):
+            self._note(place, one.name, "reuse", why, _Lands(slot.column, _type(one.kind)))
+            self._lay(place, one, slot.column, slot)
+            self._compare(place, one, slot)
+        else:
+            column = _side_name(place, slots)
+            self._note(place, one.name, "reuse", why, _Lands(column, _type(one.kind), old_rows=_NULL))
+            self._lay(place, one, column, None)
 
     def _known(self, place: _Place, one: Field, first: FieldId, ids: frozenset[FieldId]) -> None:
         """Find the column of a field with a known number or name."""
@@ -155,9 +178,9 @@ class _Walk:
         slot = _fitting(one, slots)
         current = slot or newest(slots)
         if not any(one.name in every.names for every in slots):
-            what = _renamed(known, one, first)
+            what = _renamed(known, one, first, ids)
             if self.policies.of("rename") == "add":
-                self._new(place, one, what)
+                self._new(place, one, "rename", what)
                 return
             self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
         if first not in known.newest:
@@ -167,7 +190,7 @@ class _Walk:
             self._note(place, one.name, "incompatible", what, _Lands(met.slot.column, _type(one.kind)))
             self._join(place, one, met)
             return
-        if slot is None or not _same(one, slot):
+        if slot is None or not same(one, slot):
             slot = self._retyped(place, one, slots, slot)
         if slot is not None:
             self._lay(place, one, slot.column, slot)
@@ -291,51 +314,16 @@ class _Walk:
         self.quiet = was
 
 
-def _not_its_own(known: Known, one: Field, first: FieldId, firsts: Mapping[FieldId, FieldId]) -> str | None:
-    """Return why a field's number or name belongs to another field of its numbering, None when it does not."""
-    for other, others in known.slots.items():
-        if other != first and any(one.name in slot.names for slot in others):
-            return f"its {noun(one.id)} changed from {other} to {one.id}"
-    slots = known.slots.get(first, ())
-    rivals = [each for each, of in firsts.items() if of == first and each != one.id]
-    if rivals and (not slots or newest(slots).name != one.name):
-        return f"it and {rivals[0]} are both the earlier field {first}"
-    if first not in known.newest:
-        if known.reserved.numbered(one.id):
-            return f"its number {one.id} was reserved"
-        if one.name in known.reserved.names:
-            return "its name was reserved"
-    if not slots or any(one.name in slot.names for slot in slots):
-        return None
-    alias = _alias(known, one, first)  # says that it is the same field, as an equal number under another name does not
-    fits = any(_same(one, slot) or (one.kind.follows if alias else one.kind.widens)(slot.kind) for slot in slots)
-    if first not in known.newest or not fits:
-        by = alias or f"{noun(one.id)} {one.id}"
-        return f"its {by} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
-    return None
-
-
-def _renamed(known: Known, one: Field, first: FieldId) -> str:
-    if alias := _alias(known, one, first):
-        return f"its {alias} is a name that it had"
+def _renamed(known: Known, one: Field, first: FieldId, ids: Collection[FieldId]) -> str:
+    if alias := known.alias(one, ids):
+        return f"its alias {alias} is a name that it had"
     return f"its {noun(one.id)} {one.id} had the name {newest(known.slots[first]).name}"
-
-
-def _alias(known: Known, one: Field, first: FieldId) -> str | None:
-    """Return by which alias a field continues an earlier one, None when its own number or name does."""
-    if known.first(one.id) is not None:
-        return None
-    return next((f"alias {each}" for each in sorted(one.aliases) if known.first(each) == first), None)
-
-
-def _same(one: Field, slot: Slot) -> bool:
-    return one.kind.text == slot.kind.text and one.kind.lies_in(slot.kind)
 
 
 def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
     """Return the column that already holds the same kind, or else one whose kind this one follows."""
-    fitting = [slot for slot in slots if _same(one, slot) or one.kind.follows(slot.kind)]
-    best = [(_same(one, slot), one.kind.lies_in(slot.kind), one.name in slot.names) for slot in fitting]
+    fitting = [slot for slot in slots if same(one, slot) or one.kind.follows(slot.kind)]
+    best = [(same(one, slot), one.kind.lies_in(slot.kind), one.name in slot.names) for slot in fitting]
     return max(zip(best, fitting, strict=True), key=lambda each: each[0], default=(None, None))[1]
 
 
@@ -369,7 +357,10 @@ def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
 
 
 def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
-    base, number = slots[0].column[:_LONGEST_BASE], len(slots) + 1
+    return _numbered(place, slots[0].column[:_LONGEST_BASE], len(slots) + 1)
+
+
+def _numbered(place: _Place, base: str, number: int) -> str:
     while f"{base}__v{number}".lower() in place.taken:
         number += 1
     return f"{base}__v{number}"

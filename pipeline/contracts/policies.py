@@ -16,7 +16,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md describes e
     "value": ("refuse", "add", "quarantine"),
     "incompatible": ("refuse", "side-column", "quarantine"),
     "name": ("refuse", "side-column", "quarantine"),
-    "reuse": ("refuse", "quarantine"),
+    "reuse": ("refuse", "side-column", "quarantine"),
 }
 """The kinds of change, each with its possible policies."""
 
@@ -57,13 +57,18 @@ def parse_policies(words: Iterable[str]) -> Policies:
     return Policies(tuple(sorted(chosen.items())))
 
 
-def landing(policies: Policies) -> Policies | None:
-    """Return policies by which rows land that these send to quarantine; None where there are none such."""
+def landing(policies: Policies, kept_out: Iterable[str] = ()) -> Policies | None:
+    """Return policies by which rows land that these send to quarantine; None where they send none there.
+
+    `kept_out` are further kinds of change to let in: those for which a registry's schema waits for a person.
+    """
     chosen = dict(policies.chosen)
-    for kind in [kind for kind, policy in policies.chosen if policy == "quarantine"]:
-        lands = [policy for policy in CHOICES[kind] if policy not in {"quarantine", "refuse"}]
-        if not lands:
-            return None
-        chosen[kind] = lands[0]
+    for kind in {*kept_out, *(kind for kind, policy in policies.chosen if policy == "quarantine")}:
+        chosen[kind] = lands(kind)
     made = Policies(tuple(sorted(chosen.items())))
     return None if made == policies else made
+
+
+def lands(kind: str) -> str:
+    """Return the first policy of a kind of change by which its rows land."""
+    return next(policy for policy in CHOICES[kind] if policy not in {"quarantine", "refuse"})

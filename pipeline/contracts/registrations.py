@@ -20,7 +20,7 @@ from pipeline.contracts.game_types import Typed, judged, other_type, refusal, re
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
-from pipeline.contracts.policies import DEFAULTS, Policies
+from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
@@ -286,7 +286,7 @@ class RegistrationBatch:
             raise Refused(
                 f"The message {shown(checked.message)} cannot follow version {plan.version - 1} of the game "
                 f"{shown(checked.game)}; keep the existing fields, or choose a policy:"
-                f"{_listed([str(each) for each in plan.refused])}"
+                f"{_listed([f'{each} ({each.kind}={lands(each.kind)})' for each in plan.refused])}"
             )
         return plan
 

@@ -161,12 +161,13 @@ def test_rows_that_are_refused_land_again_by_one_button(store: Engine, opening: 
     assert "go to quarantine since" not in texts(renewed(app))
 
 
-def test_no_button_lands_rows_that_no_policy_lands() -> None:
-    """Law: policies that send rows to quarantine become those that land them, unless a kind of change has none."""
+def test_policies_that_refuse_rows_become_those_that_land_them() -> None:
+    """Each kind of change has a policy by which rows land, also a number that another field gets."""
     chosen = parse_policies(["incompatible=quarantine", "add=refuse", "value=quarantine"])
     assert landing(chosen) == parse_policies(["incompatible=side-column", "add=refuse", "value=add"])
-    assert landing(parse_policies(["reuse=quarantine", "add=quarantine"])) is None
+    assert landing(parse_policies(["reuse=quarantine"])) == parse_policies(["reuse=side-column"])
     assert landing(parse_policies(["incompatible=side-column"])) is None
+    assert landing(parse_policies([]), ["reuse"]) == parse_policies(["reuse=side-column"])
 
 
 def test_a_breaking_change_waits_for_another_person(

@@ -86,7 +86,7 @@ class Change:
         return not self.bending and self.quarantined != PERSON and self.name != "rename"
 
 
-BENDING = ("incompatible=side-column", "name=side-column", "value=add", "rename=add")
+BENDING = ("incompatible=side-column", "name=side-column", "value=add", "rename=add", "reuse=side-column")
 PERSON = "needs a person"
 NEW: Row = {"n": 2**31 - 1, "who": "Bob", "pace": 0.25, "kind": "HARD", "car": {"model": "", "gear": -(2**31)}}
 
@@ -235,6 +235,12 @@ CHANGES = (
         under(new(who=True), "who", "title"),
         quarantined=PERSON,
         formats=("avro",),
+    ),
+    Change(
+        "reuse beside",
+        changed(F("title", "bool", 2, alias="who")),
+        under(new(who=True), "who", "title"),
+        bending=True,
     ),
     Change("to Avro", BASE, NEW, formats=("protobuf",), after_format="avro"),
     Change("to protobuf", BASE, NEW, formats=("avro",), after_format="protobuf"),

@@ -383,7 +383,7 @@ def test_empty_and_enormous_messages_have_no_table() -> None:
         (["colour=add"], "the kinds of change are add, widen"),
         (["add"], "the policies of add are add, quarantine, refuse"),
         (["remove=side-column"], "the policies of remove are keep"),
-        (["reuse=add"], "the policies of reuse are refuse, quarantine"),
+        (["reuse=add"], "the policies of reuse are refuse, side-column, quarantine"),
         (["add=refuse", "add=add"], "add already has the policy refuse"),
     ],
 )
