@@ -200,7 +200,12 @@ def _drop_empty_beginnings(query: Location) -> None:
 
 
 def _restore_offsets(query: Location, batch: int | None, streams: int, plan_of: Callable[[int], str | None]) -> None:
-    """Write the offsets of the last batch in bronze again if they are missing or unreadable, and no later ones are."""
+    """Write the offsets of the last batch in bronze again if they are missing or unreadable, and no later ones are.
+
+    Not where the whole checkpoint is gone: whoever took it away may want another one.
+    """
+    if not (query / "metadata").exists():
+        return
     if batch is None or any(number > batch for number in query_log.batches(query / "offsets")):
         return
     file = query / "offsets" / str(batch)

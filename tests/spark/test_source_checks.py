@@ -314,11 +314,12 @@ def test_bronze_made_anew_is_refused(world: Any) -> None:
     "damage",
     [
         "commit emptied",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("commits gone", "metadata gone")),
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("commits gone", "metadata gone", "offsets gone")),
+        "offsets emptied",
         "last offsets garbled",
     ],
 )
-@pytest.mark.proves("A13", "A14", "A15", "A16", "G18")
+@pytest.mark.proves("A13", "A14", "A15", "A16", "G18", "G251")
 def test_a_damaged_checkpoint_is_mended_where_nothing_can_go_wrong(world: Any, damage: str) -> None:
     """A13–A16: Spark takes up the mended checkpoint, and each row is in bronze once."""
     for number in range(4):
@@ -333,6 +334,10 @@ def test_a_damaged_checkpoint_is_mended_where_nothing_can_go_wrong(world: Any, d
             (query / "commits" / str(number)).unlink()
     elif damage == "metadata gone":
         (query / "metadata").unlink()
+    elif damage == "offsets gone":
+        (query / "offsets" / "3").unlink()
+    elif damage == "offsets emptied":
+        (query / "offsets" / "3").write_bytes(b"")
     else:
         (query / "offsets" / "4").write_bytes(b"v1\n{")
     land(world, wrappers(100))
@@ -349,9 +354,9 @@ def test_damage_that_hides_the_position_is_refused_and_adopted(world: Any) -> No
     for number in range(2):
         land(world, wrappers(10 * number))
         world.ingest()
-    (query_folder(world) / "offsets" / "1").write_bytes(b"")
+    (query_folder(world) / "offsets" / "0").write_bytes(b"")
     land(world, wrappers(100))
-    with pytest.raises(Refused, match=r"query/offsets/1 is damaged, .*turnout ingest adopt"):
+    with pytest.raises(Refused, match=r"query/offsets/0 is damaged, .*turnout ingest adopt"):
         world.ingest()
     adopt(world)
     world.ingest()
