@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, in
 from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import RegistryState
-from pipeline.store.database.tables import registry_states, schema_needs
+from pipeline.store.database.tables import registrations, registry_states, schema_needs
 from pipeline.store.writers import lock
 
 MOST_NEEDS: Final = 1000
@@ -171,6 +171,21 @@ def needs_of_games(connection: Connection, registry: str, keys: Collection[GameK
     query = select(table).where(table.c.registry == registry, table.c.game_key.in_(list(keys)))
     ordered = query.where(table.c.reads_again_at.is_(None)).order_by(*_IN_ORDER)
     return [_need(**row) for row in connection.execute(ordered).mappings()]
+
+
+def first_elsewhere(connection: Connection, registry: str, keys: Collection[GameKey]) -> dict[GameKey, tuple[int, int]]:
+    """Return, of games without a schema, the place of the first row that waits for another registry.
+
+    That row decides the game's event type, so what rows after it need waits with it.
+    """
+    table = schema_needs
+    has_schema = select(registrations.c.game_key).where(registrations.c.game_key == table.c.game_key).exists()
+    theirs = (table.c.registry != registry, table.c.game_key.in_(list(keys)), table.c.again == 0, ~has_schema)
+    rows = connection.execute(select(table.c.game_key, table.c.seq, table.c.pos).where(*theirs).order_by(*_IN_ORDER))
+    found: dict[GameKey, tuple[int, int]] = {}
+    for row in rows:
+        found.setdefault(GameKey(row.game_key), (row.seq, row.pos))
+    return found
 
 
 def games_that_read_again(connection: Connection, now: float) -> set[GameKey]:

@@ -689,14 +689,14 @@ def test_a_game_that_waits_writes_its_need_each_half_minute_only(world: World) -
         resolution.note([CHESS])
         world.now += 0.5
         world.passed += 0.5
-        resolution._notes.write("main", world.now)
+        resolution._notes.write(world.now)
     assert len(writes) == before
     with world.engine.begin() as connection:
         connection.execute(delete(schema_needs))  # an older copy of the store
     world.now += 5
     world.passed += 5
     resolution.note([CHESS])
-    resolution._notes.write("main", world.now)
+    resolution._notes.write(world.now)
     assert [need.writer for need in world.needs] == [SEVEN]
 
 
@@ -783,9 +783,9 @@ def test_the_place_of_an_earlier_row_counts_whoever_reports_it(world: World) -> 
     ingest, group = world.resolution(), world.resolution()
     late = CHESS._replace(writer=LATE, seq=4)
     ingest.note([late, CHESS._replace(writer=EARLY, seq=9)])
-    ingest._notes.write("main", NOW)
+    ingest._notes.write(NOW)
     group.note(CHESS._replace(writer=EARLY, seq=seq) for seq in (7, 2, 5))
-    group._notes.write("main", NOW)
+    group._notes.write(NOW)
     assert [(need.writer, need.seq) for need in world.needs] == [(EARLY, 2), (LATE, 4)]
     world.after(ingest, 0)
     assert landing(world, CHESS) == [EARLY, LATE]
@@ -805,6 +805,20 @@ def test_a_known_schema_waits_for_what_earlier_rows_need(world: World) -> None:
     world.after(resolution, 15)
     assert landing(world, CHESS) == [EARLY, LATE]
     assert world.needs == []
+
+
+def test_the_first_row_decides_the_event_type_whichever_registry_has_its_schema(world: World) -> None:
+    """A game without a schema waits for the registry of its first row: another one's answer made the type else."""
+    world.answer = {EARLY: Away("just now"), LATE: found({b"": "t.N"})}
+    resolution = Resolution(world.engine, {"main": world, "other": world}, lambda: NOW, steady=lambda: world.passed)
+    resolution.note([CHESS._replace(writer=LATE, seq=3), CHESS._replace(registry="other", writer=EARLY, seq=2)])
+    world.after(resolution, 0)
+    assert landing(world, CHESS) == []
+    world.answer[EARLY] = found(a="int32")
+    for _ in range(2):  # each registry has its own thread
+        world.after(resolution, 30)
+    held = world.schemas.placed(CHESS.game_key)
+    assert [(schema.message, placement.other_type) for schema, placement in held] == [("t.M", False), ("t.N", True)]
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -53,17 +53,17 @@ class Notes:
             self._noted[need.own] = min(before, need, key=lambda each: (each.seq, each.pos)), again or asks
             return True
 
-    def write(self, registry: str, now: float) -> None:
-        """Write what was noted of one registry; `now` in Unix seconds.
+    def write(self, now: float) -> None:
+        """Write what was noted, of all registries, as the first row of a game may wait for any; `now` in Unix seconds.
 
         Where the control store does not answer, its error is raised and what was noted stays so.
         """
         with self._lock:
-            noted = {own: each for own, each in self._noted.items() if own[0] == registry}
+            noted = dict(self._noted)
         if not noted:
             return
         needs = (
-            OpenNeed(registry, need.writer, need.game_key, need.game, now, need.seq, need.pos, again=again)
+            OpenNeed(need.registry, need.writer, need.game_key, need.game, now, need.seq, need.pos, again=again)
             for need, again in noted.values()
         )
         write_needs(self._engine, needs)

@@ -32,6 +32,7 @@ from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import (
     OpenNeed,
     end_needs,
+    first_elsewhere,
     games_that_read_again,
     needs_of_games,
     read_again,
@@ -155,13 +156,13 @@ def settle(
     for need in needs_of_games(connection, registry, keys):
         needs.setdefault(need.game_key, []).append(need)
     rows = newest_writers(connection, registry, {need.writer for own in needs.values() for need in own})
-    reading = games_that_read_again(connection, now)
+    reading, elsewhere = games_that_read_again(connection, now), first_elsewhere(connection, registry, needs)
     registering: list[tuple[OpenNeed, WriterRow]] = []
     for key, own in needs.items():
         if key in reading:
             continue
         ended = []
-        for need, row in _answered(connection, own, rows, asked, now):
+        for need, row in _answered(connection, own, rows, asked, now, elsewhere.get(key)):
             ended.append(need.writer)
             if row.schema_id is not None:
                 registering.append((need, row))
@@ -182,16 +183,19 @@ def _answered(
     rows: Mapping[bytes, WriterRow],
     asked: Collection[bytes],
     now: float,
+    unknown: tuple[int, int] | None,
 ) -> Iterator[tuple[OpenNeed, WriterRow]]:
-    """Yield the needs of one game that can end, with what their writers mean."""
-    unknown: tuple[int, int] | None = None  # the place of the first row whose writer is not known yet
+    """Yield the needs of one game that can end, with what their writers mean.
+
+    `unknown` is the place of the first row whose writer is not known yet, as far as another registry gives it.
+    """
     for need in needs:
         if unknown is not None and (need.seq, need.pos) > unknown:
             return
         row = rows.get(need.writer)
         if row is None:
             if not need.again:  # a replay's rows keep no others waiting
-                unknown = need.seq, need.pos
+                unknown = min(unknown or (need.seq, need.pos), (need.seq, need.pos))
             continue
         if row.refused is not None and need.again and need.writer not in asked:
             continue

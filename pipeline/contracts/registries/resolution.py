@@ -169,7 +169,7 @@ class Resolution:
             STORE_AWAY: the control store does not answer; what was noted stays so.
         """
         asking, now = self._asking[registry], self._clock()
-        self._notes.write(registry, now)
+        self._notes.write(now)
         waiting: dict[bytes, list[OpenNeed]] = {}
         with self._engine.connect() as connection:
             health = read_states(connection).get(registry)
