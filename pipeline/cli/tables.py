@@ -21,8 +21,11 @@ _NICE = 10  # maintenance yields to drivers: it runs beside them always
 @click.option(
     "--values", is_flag=True, help="Decode bronze again, independently, and compare every value with the game tables."
 )
+@click.option(
+    "--source", "brokers", is_flag=True, help="Compare bronze with every record that the brokers of Kafka still hold."
+)
 @click.option("--sample", type=click.IntRange(1), help="With --values: most rows of each game to compare.")
-def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
+def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, brokers: bool, sample: int | None) -> None:
     """Prove that every bronze row is once in its game's table or in quarantine; with --values, also unchanged.
 
     See docs/verify.md.
@@ -51,7 +54,8 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
         return landing_today(registry.snapshot(), known_names(engine), retired)
 
     known = observe(settings, paths, engine, configured_source(settings, paths).prober)
-    result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known, landing)
+    held = settings if brokers else None
+    result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known, landing, held)
     repairable = registered_keys(engine).keys() - retired
     sys.exit(run(result, as_json=as_json, complete=complete, repairable=repairable))
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from pipeline.delta.scratch import Database
 from pipeline.names import MALFORMED
-from pipeline.settings import Paths
+from pipeline.settings import Paths, Settings
 from pipeline.verify import readings, replayable, routing, rules, sources
+from pipeline.verify.held import Held, compare_held
 from pipeline.verify.routing import key_of
 from pipeline.verify.values import Values, Wanted, compare
 
@@ -98,6 +99,7 @@ class Balance:
     bronze_version: int
     values: Values | None = None  # None: only places were compared
     lagging: sources.Lagging | None = None  # None: the source was not observed
+    held: Held | None = None  # None: the records of brokers were not compared
     is_ingested: bool = True  # bronze has a commit of ingest: an empty bronze proves nothing
     replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows whose schemas land today, by game key
 
@@ -105,7 +107,8 @@ class Balance:
     def ok(self) -> bool:
         """No faults; rows may still be pending."""
         lacking = 0 if self.lagging is None else self.lagging.records or 0
-        return self.totals.faults + lacking == 0 and (self.values is None or self.values.mismatches == 0)
+        other = 0 if self.held is None else self.held.faults
+        return self.totals.faults + lacking + other == 0 and (self.values is None or self.values.mismatches == 0)
 
     @property
     def complete(self) -> bool:
@@ -121,6 +124,7 @@ def verify(
     wanted: Wanted | None = None,
     known: sources.Sources | None = None,
     landing: Callable[[], Collection[replayable.Landing]] | None = None,
+    brokers: Settings | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
 
@@ -132,6 +136,7 @@ def verify(
         wanted: compare values, too.
         known: compare with the source, too; it must have been observed before this is called.
         landing: count the refused rows that a replay would decode, too; returns the schemas whose rows land today.
+        brokers: compare bronze with the records that the brokers of these settings still hold, too; needs `known`.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
@@ -154,6 +159,9 @@ def verify(
             counts[key] += Counts(misrouted=rows)
             problems += _wrong_key_problems(database, reading.bronze, key, game)
         reasons = dict(database.execute(rules.REASONS).fetchall())
+        records = None
+        if brokers is not None and known is not None and reading.bronze.paths:
+            records = compare_held(database, reading.bronze, brokers, known)
         compared = None if wanted is None else compare(database, reading, wanted)
         decodable = {} if landing is None else replayable.count(database, reading.quarantine_after, landing())
     totals = sum(counts.values(), Counts(bronze_holes=holes))
@@ -165,6 +173,7 @@ def verify(
         bronze_version=reading.bronze.version,
         values=compared,
         lagging=lagging,
+        held=records,
         is_ingested=reading.bronze.cursor is not None or totals.bronze_rows > 0,
         replayable=decodable,
     )
@@ -177,7 +186,8 @@ def _compare_source(
         database.execute(rules.NO_RECORDS)
     else:
         sources.load_periods(database, known)
-        readings.execute(database, rules.READ_TWICE, bronze, bronze)
+        sql = rules.READ_TWICE_CUT if known.cuts else rules.READ_TWICE
+        readings.execute(database, sql, bronze, bronze)
     return None if known is None else sources.judge(database, bronze, known)
 
 

@@ -4,7 +4,7 @@ Read from the Parquet files that delta-rs lists, with no code of the path that w
 entries; nothing here writes to an environment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -141,10 +141,12 @@ def opened(reading: Reading) -> Iterator[Database]:
         yield database
 
 
-def execute(database: Database, sql: str, snapshot: TableSnapshot, *values: object) -> list[Any]:
+def execute(
+    database: Database, sql: str, snapshot: TableSnapshot, *values: object, columns: Collection[str] = _COLUMNS
+) -> list[Any]:
     """Run a statement that reads the snapshot's data files; return its rows, none when there are no files.
 
-    Its parameters are the values, in order; the snapshot itself among them stands for its files.
+    Its parameters are the values, in order; the snapshot itself among them stands for its files. It reads `columns`.
 
     Raises:
         Refused: a data file is missing or damaged.
@@ -152,7 +154,7 @@ def execute(database: Database, sql: str, snapshot: TableSnapshot, *values: obje
     if not snapshot.paths:
         return []
     try:
-        files = readable(database, snapshot.paths, _COLUMNS)
+        files = readable(database, snapshot.paths, columns)
         return database.execute(sql, [files if value is snapshot else value for value in values]).fetchall()
     except OutOfMemory:
         raise

@@ -9,6 +9,7 @@ from pipeline.lists import first_lines, join_limited
 from pipeline.names import plain
 from pipeline.terminal import say, say_lines
 from pipeline.verify.balance import FAULTS, Balance, GameBalance
+from pipeline.verify.held import Held
 from pipeline.verify.sources import Lagging
 from pipeline.verify.values import Values
 
@@ -49,6 +50,7 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "is_ingested": balance.is_ingested,
         "replayable": dict(balance.replayable),
         **({} if balance.lagging is None else _source_as_dict(balance.lagging)),
+        **({} if balance.held is None else _held_as_dict(balance.held)),
         **({} if balance.values is None else _values_as_dict(balance.values, balance.totals.landed)),
     }
 
@@ -58,6 +60,16 @@ def _source_as_dict(lagging: Lagging) -> dict[str, Any]:
         "behind_source": lagging.records,
         "source_problems": list(lagging.problems),
         "source_not_compared": list(lagging.not_compared),
+    }
+
+
+def _held_as_dict(held: Held) -> dict[str, Any]:
+    return {
+        "records_compared": held.compared,
+        "records_other": held.other,
+        "records_lacked": held.lacked,
+        "record_problems": list(held.problems),
+        "records_not_compared": list(held.not_compared),
     }
 
 
@@ -95,6 +107,8 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
         lines += _replayable_lines(balance.replayable)
     if balance.lagging is not None:
         lines += _source_lines(balance.lagging)
+    if balance.held is not None:
+        lines += _held_lines(balance.held)
     if balance.values is not None:
         lines += _value_lines(balance.values, balance.totals.landed)
     wrong = [game for game in balance.games if _is_wrong(game, complete=complete)]
@@ -140,6 +154,17 @@ def _source_lines(lagging: Lagging) -> list[str]:
         f"{'behind source':<18}{number:>14}",
         *(f"  {plain(each)}" for each in lagging.problems),
         *(f"  not compared: {plain(each)}" for each in lagging.not_compared),
+    ]
+
+
+def _held_lines(held: Held) -> list[str]:
+    """Return the result of the comparison with what brokers still hold."""
+    return [
+        f"{'records compared':<18}{held.compared:>14,}  (time, key and value, with what the brokers still hold)",
+        f"{'other records':<18}{held.other:>14,}",
+        f"{'lacked records':<18}{held.lacked:>14,}",
+        *(f"  {plain(each)}" for each in held.problems),
+        *(f"  not compared: {plain(each)}" for each in held.not_compared),
     ]
 
 

@@ -125,6 +125,16 @@ SELECT ord, seq, pos, 'record ' || topic || coalesce('/' || "partition", '') || 
 FROM numbered JOIN places USING (game_key) WHERE number > 1
 """
 
+READ_TWICE_CUT: Final = READ_TWICE.replace(
+    "eras.identity\n",
+    """eras.identity || ' ' || (
+        SELECT count(*) FROM cuts WHERE cuts.topic = records.topic AND cuts."partition" = records."partition"
+            AND records."offset" >= cuts.first AND records.seq > cuts.since
+    ) AS identity
+""",
+)
+"""READ_TWICE where a topic's log was cut and has grown again: an offset behind the cut is another record since then."""
+
 NO_RECORDS: Final = "CREATE TABLE read_twice (ord INTEGER, seq BIGINT, pos BIGINT, detail VARCHAR)"
 """Instead of READ_TWICE, when no source is known or bronze is empty."""
 

@@ -50,6 +50,16 @@ class SourcePeriod:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """A topic's log was cut and has grown again: from offset `first` on, rows above seq `since` are other records."""
+
+    topic: str
+    partition: int
+    first: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class PassedFiles:
     """The files of the landing table that ingest has passed, each with its number of rows."""
 
@@ -61,6 +71,7 @@ class PassedOffsets:
     """The offsets of a topic that ingest has passed: by partition, the first and the next offset."""
 
     topic: str
+    described: str  # the line that names topic and brokers
     since_seq: int
     begun: Mapping[int, int]
     next: Mapping[int, int]
@@ -76,6 +87,7 @@ class Sources:
     mixed: frozenset[str]  # topics of this name on several clusters: the rows of each are unknown
     passed: PassedFiles | PassedOffsets | tuple[PassedFiles | PassedOffsets, ...] | None
     why_not: str | None  # why the passed part is unknown, as a sentence; None: it is known
+    cuts: tuple[Cut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +117,32 @@ def observe(
         periods.append(SourcePeriod(topic, identity.since_seq, source_id or f"{base} (unknown id)"))
     apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
+    cuts = tuple(_cuts(engine))
     try:
         passed = _passed(settings, paths, engine, prober)
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The last three: a checkpoint, a row or a log entry has an unexpected form.
         reason = first_line(error)
-        return Sources(tuple(periods), mixed, None, f"The source cannot be read: {reason}")
+        return Sources(tuple(periods), mixed, None, f"The source cannot be read: {reason}", cuts)
     unknown = [each for each in passed if isinstance(each, str)]
     known = tuple(each for each in passed if not isinstance(each, str))
-    return Sources(tuple(periods), mixed, known or None, " ".join(unknown) or None)
+    return Sources(tuple(periods), mixed, known or None, " ".join(unknown) or None, cuts)
+
+
+def _cuts(engine: Engine) -> Iterator[Cut]:
+    """Yield where a person has accepted that a topic's log was cut."""
+    for gap in store.accepted_gaps(engine):
+        identity = store.identity(engine, gap.generation)
+        if gap.reason == "truncated" and gap.partition is not None and identity is not None:
+            yield Cut(_topic(gap.source, None), gap.partition, gap.first, identity.since_seq)
 
 
 def load_periods(database: Database, sources: Sources) -> None:
-    """Create the table `eras` for `rules.READ_TWICE`, without rows of topics with unknown eras."""
+    """Create the tables `eras` and `cuts` for `rules.READ_TWICE`, without rows of topics with unknown eras."""
+    database.execute('CREATE TABLE cuts (topic VARCHAR, "partition" INTEGER, first BIGINT, since BIGINT)')
+    if sources.cuts:
+        rows = [[each.topic, each.partition, each.first, each.since] for each in sources.cuts]
+        database.executemany("INSERT INTO cuts VALUES (?, ?, ?, ?)", rows)
     database.execute("CREATE TABLE eras (source VARCHAR, since BIGINT, identity VARCHAR)")
     known = [each for each in sources.periods if each.topic not in sources.mixed]
     if known:
@@ -219,6 +244,7 @@ def _passed_offsets(record: _Record) -> Iterator[PassedOffsets]:
         )
         yield PassedOffsets(
             topic,
+            described,
             record.known.since_seq,
             {int(number): at for number, at in begun.items()},
             {int(number): at for number, at in after.items()},

@@ -115,7 +115,12 @@ def test_without_a_look_at_the_source_nothing_is_said_of_it(world: ValueWorld) -
 
 
 def offsets(following: int, probe: Probe | None, *accepted: tuple[int, int, int]) -> Sources:
-    return Sources((OLD,), frozenset(), PassedOffsets("events", 0, {0: 0}, {0: following}, accepted, probe), None)
+    return Sources(
+        (OLD,),
+        frozenset(),
+        PassedOffsets("events", "kafka topic events at h:1", 0, {0: 0}, {0: following}, accepted, probe),
+        None,
+    )
 
 
 def _probe(answer: bool | None) -> tuple[Probe, list[tuple[int, int, int]]]:
