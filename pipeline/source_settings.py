@@ -180,6 +180,11 @@ def topic_described(topic: str, source: Source) -> str:
     return f"kafka topic {topic} at {source.bootstrap_servers}"
 
 
+def named_topic(described: str) -> str:
+    """Return the topic that the line of one topic names, whatever its brokers are called."""
+    return described.removeprefix("kafka topic ").partition(" at ")[0]
+
+
 def topic_of(described: str, source: Source) -> str | None:
     """Return the topic that a line names; None where it names something else."""
     topic = described.removeprefix("kafka topic ").removesuffix(f" at {source.bootstrap_servers}")

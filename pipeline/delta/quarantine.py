@@ -13,6 +13,7 @@ REASONS: Final = (
     "malformed_wrapper",  # the wrapper is not valid protobuf, or is truncated
     "tombstone",  # the record has no value, like a tombstone in a compacted topic
     "invalid_name",  # the game's name is empty, longer than 256 bytes or has a NUL
+    "impossible_time",  # the record's time is outside of 64-bit microseconds
     "malformed_framing",  # the bytes that name the payload's schema are cut off, or are none
     "bad_compression",  # the payload's compression is unknown, damaged, or inflates to more than a payload may have
     "unknown_game",  # no schema is registered for the game

@@ -22,15 +22,16 @@ from pipeline.delta.log import exists
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import checkpoint, identity, restored, source_checks
+from pipeline.ingest import bronze_progress, checkpoint, identity, parting, restored, source_checks
 from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
+from pipeline.ingest.identity import Offsets, Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.last_seqs import read_last_seqs
 from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
+from pipeline.source_settings import named_topic
 from pipeline.store import sources
 from pipeline.store.games import reset_last_seqs
 from pipeline.store.processes.drivers import forget_commits
@@ -166,7 +167,25 @@ def _find(
     position, seen = source.end_of_bronze(paths.bronze, known, seen, partial(_checkpointed, source, paths, number))
     records = {name: SourceRecord(each.source_id, each.partitions) for name, each in known.items()}
     record = SourceRecord(of=records) if source.is_several else records[source.description]
-    return _Finding(known, seen, position, source.judge(record, position, seen))
+    problem = source.judge(record, position, seen)
+    since = {name: each.since_seq for name, each in known.items()}
+    last = _last_records(paths, known, position, source)
+    of = identity.each_source(source.description, seen)
+    both = {name: (each.source_id, of[name].id) for name, each in known.items() if name in of}
+    anew = [name for name, (before, now) in both.items() if None not in {before, now} and before != now]
+    problem = parting.judge(source, paths.bronze, since, last, position, seen, problem, anew)
+    return _Finding(known, seen, position, problem)
+
+
+def _last_records(
+    paths: Paths, known: Mapping[str, sources.Identity], position: Position, source: SourceKind
+) -> parting.Last:
+    """Return the last records of each topic in bronze. A landing table needs none: file names show where it parted."""
+    return {
+        name: bronze_progress.last_records(paths.bronze, named_topic(name), known[name].since_seq, set(at.next))
+        for name, at in identity.each_position(source.description, position).items()
+        if isinstance(at, Offsets) and name in known
+    }
 
 
 def _sharing(engine: Engine, source: SourceKind, number: int, seen: SourceObservation) -> list[int]:

@@ -15,6 +15,8 @@ from pipeline.delta.files import read_file
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
+from pipeline.ingest.evidence.marks import LastRecord
+from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.storage.location import Location
 
 PLAN: Final = "sparkOffsets"
@@ -34,7 +36,7 @@ class LastCommit:
 
 def last_seq(bronze: Location, version: int | None = None) -> float:
     """Return the last seq with rows in bronze, 0 without any; infinite where a file lacks statistics."""
-    return next((top for top, _ in _newest_first(bronze, 0, version)), 0)
+    return next((top for top, _ in newest_first(bronze, 0, version)), 0)
 
 
 def last_offsets(bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
@@ -42,18 +44,40 @@ def last_offsets(bronze: Location, topic: str, since_seq: int, wanted: AbstractS
 
     Reads until it has found each wanted partition; offsets grow with seq, so older files cannot hold a later one.
     """
-    by_partition: dict[int, tuple[int, int]] = {}  # partition → seq and offset of its last row
-    for newest, file in _newest_first(bronze, since_seq):
-        if wanted <= by_partition.keys() and all(seq > newest for seq, _ in by_partition.values()):
+    return {number: offset for number, (_, offset, _) in _ends(bronze, topic, since_seq, wanted).items()}
+
+
+def last_records(bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, LastRecord]:
+    """Return the last record of each partition of a topic among the rows above a seq, as `last_offsets` finds it."""
+    ends = _ends(bronze, topic, since_seq, wanted)
+    found: dict[int, LastRecord] = {}
+    for file in {str(file): file for _, _, file in ends.values()}.values():
+        rows = read_file(file, RECORD_COLUMNS)
+        here = {number: offset for number, (_, offset, at) in ends.items() if str(at) == str(file)}
+        for number, offset in here.items():
+            place = pc.and_(pc.equal(rows["partition"], number), pc.equal(rows["offset"], offset))
+            row = rows.filter(pc.and_(pc.equal(rows["topic"], topic), place)).slice(0, 1)
+            found.update((number, record) for _, number, record in records_of(row))
+    return found
+
+
+def _ends(
+    bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]
+) -> dict[int, tuple[int, int, Location]]:
+    """Return seq, offset and file of the last row of each partition."""
+    by_partition: dict[int, tuple[int, int, Location]] = {}
+    for newest, file in newest_first(bronze, since_seq):
+        if wanted <= by_partition.keys() and all(seq > newest for seq, _, _ in by_partition.values()):
             break
         rows = read_file(file, ["seq", "topic", "partition", "offset"])
         of_topic = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
         rows = rows.filter(pc.and_(of_topic, pc.greater(rows["seq"], since_seq)))
         last = rows.group_by("partition").aggregate([("seq", "max"), ("offset", "max")])
         for row in last.to_pylist():
-            before = by_partition.get(row["partition"], (0, -1))
-            by_partition[row["partition"]] = max(before, (row["seq_max"], row["offset_max"]))
-    return {number: offset for number, (_, offset) in by_partition.items()}
+            before = by_partition.get(row["partition"], (0, -1, file))
+            if (row["seq_max"], row["offset_max"]) > before[:2]:
+                by_partition[row["partition"]] = row["seq_max"], row["offset_max"], file
+    return by_partition
 
 
 def last_commit(bronze: Location, since_seq: int, commits: Mapping[str, int], prefix: str = "") -> LastCommit | None:
@@ -66,7 +90,7 @@ def last_commit(bronze: Location, since_seq: int, commits: Mapping[str, int], pr
     """
     newest_of = _NewestCommit()
     older_seq, batch_begin = -math.inf, -math.inf
-    for newest, file in _newest_first(bronze, since_seq):
+    for newest, file in newest_first(bronze, since_seq):
         if newest_of.older_seq > older_seq:
             older_seq = newest_of.older_seq
             batch_begin = _first_seq_of_batch(bronze, older_seq)
@@ -134,7 +158,7 @@ def _first_seq_of_batch(bronze: Location, seq: float) -> float:
     return -math.inf
 
 
-def _newest_first(bronze: Location, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Location]]:
+def newest_first(bronze: Location, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Location]]:
     """Yield the largest seq and the path of each file with rows above a seq, files without statistics first."""
     actions = pa.table(open_table(bronze, version).get_add_actions(flatten=True))
     if actions.num_rows == 0:

@@ -20,9 +20,10 @@ from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
+from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled
-from pipeline.ingest.sources.kind import INPUT, SOURCE
+from pipeline.ingest.sources.kind import IMPOSSIBLE_TIME, INPUT, SOURCE
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
@@ -30,6 +31,7 @@ from pipeline.storage.location import Location
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
+_NO_TIME: Final = "the record's time is outside of what 64 bits of microseconds hold"
 # Names under one prefix that a micro-batch reports: an hour's games, with room for refused ones.
 _CANDIDATES: Final = 100
 
@@ -145,6 +147,9 @@ def _bronze_rows(
     count = rows.num_rows
     raw = whole(rows.column("value"))
     opened = _open_wrappers(raw) if profile is None else open_profiled(rows, profile)
+    impossible = pc.fill_null(pc.equal(whole(rows.column("source_time")).cast(pa.int64()), IMPOSSIBLE_TIME), False)
+    if pc.any(impossible).as_py():
+        rows, opened = _without_times(rows, opened, impossible)
     names = opened.columns["game"].dictionary_encode()
     keys = [job.known.get(name, MALFORMED) for name in names.dictionary.to_pylist()]
     ordinals = pc.fill_null(names.indices, len(keys)).to_numpy(zero_copy_only=False)
@@ -177,6 +182,15 @@ def _open_wrappers(raw: pa.BinaryArray) -> ProfiledRows:
     opened = open_wrappers(raw)
     columns = {name: opened.batch.column(name) for name in opened.batch.schema.names if name != "payload"}
     return ProfiledRows(columns, opened.refused, opened.detail)
+
+
+def _without_times(rows: pa.Table, opened: ProfiledRows, impossible: pa.Array) -> tuple[pa.Table, ProfiledRows]:
+    """Refuse the rows whose time is none, and leave it out."""
+    times = pc.if_else(impossible, pa.scalar(None, _TIME), whole(rows.column("source_time")))
+    detail = pc.if_else(impossible, pa.scalar(_NO_TIME), opened.detail)
+    refused = pc.if_else(impossible, pa.scalar("impossible_time"), opened.refused)
+    rows = rows.set_column(rows.column_names.index("source_time"), "source_time", times)
+    return rows, ProfiledRows(opened.columns, refused, detail)
 
 
 def _headers(given: pa.Array) -> pa.Array:
@@ -213,7 +227,17 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
         "clocks": _counts(pc.fill_null(bronze.column("source_clock"), "unknown")),
         "unknown": _unknown(rejects, job.onboarding),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
+        "last": _last_records(bronze),
     }
+
+
+def _last_records(bronze: pa.Table) -> list[list[Any]]:
+    """Return topic, partition, offset, time (ms) and hashes of key and value of the last record of each partition."""
+    places = bronze.select(["topic", "partition"]).append_column("row", pa.array(np.arange(bronze.num_rows)))
+    places = places.filter(pc.is_valid(bronze.column("partition")))
+    last = places.group_by(["topic", "partition"]).aggregate([("row", "max")])  # of a partition, offsets ascend
+    rows = bronze.select(RECORD_COLUMNS).take(last.column("row_max"))
+    return [[topic, number, *record.as_list()] for topic, number, record in records_of(rows)]
 
 
 def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:

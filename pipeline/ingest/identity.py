@@ -150,6 +150,12 @@ def record_of(known: Identity | None) -> SourceRecord:
     return SourceRecord(known.source_id, known.partitions, of)
 
 
+def with_ids(known: SourceRecord, described: str, ids: Mapping[str, str | None]) -> SourceRecord:
+    """Return a record with the ids, by description, that it lacks."""
+    of = {name: replace(each, source_id=each.source_id or ids.get(name)) for name, each in known.of.items()}
+    return replace(known, source_id=known.source_id or ids.get(described), of=of)
+
+
 def parts_seen(seen: SourceObservation | None, known: Identity | None = None) -> tuple[Part, ...]:
     """Return what to record of several sources: what was seen of each, and the ids that were known before."""
     if not isinstance(seen, Observations):
@@ -238,7 +244,7 @@ def open_transactions(position: Offsets, seen: TopicObservation) -> str | None:
     behind = [
         Gap(part, limits[part], at - 1) for part, at in sorted(position.next.items()) if at > limits.get(part, at)
     ]
-    return _ranges(behind) if behind else None
+    return ranges(behind) if behind else None
 
 
 def offsets_json(position: Mapping[str, Offsets], seen: Mapping[str, TopicObservation]) -> str:
@@ -275,7 +281,7 @@ def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) 
         return SourceProblem(
             "recreated",
             f"{topic} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
-            f"records of the old one are gone: {_ranges(unread)}.",
+            f"records of the old one are gone: {ranges(unread)}.",
             (*unread, *begun_late),
             fresh,
         )
@@ -286,7 +292,7 @@ def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) 
         return SourceProblem(
             "partitions",
             f"{topic} had {had} partitions and now has {len(seen.earliest)}: {_listed('partition', vanished)} "
-            f"vanished with unread records, {_ranges(unread)}.",
+            f"vanished with unread records, {ranges(unread)}.",
             unread,
             Offsets(kept),
         )
@@ -311,7 +317,7 @@ def join_problems(found: Mapping[str, SourceProblem], position: Positions) -> So
 def judge_vanished(topic: str, described: str, position: Offsets) -> SourceProblem:
     """Return that a topic that was read is gone; what goes on is the others."""
     gaps = tuple(Gap(number, at, None, described) for number, at in sorted(position.next.items()))
-    sentence = f"The Kafka topic {topic!r} is gone, with unread records: {_ranges(gaps)}."
+    sentence = f"The Kafka topic {topic!r} is gone, with unread records: {ranges(gaps)}."
     return SourceProblem("partitions", sentence, gaps, Positions({}))
 
 
@@ -323,7 +329,7 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicObservation) -> Sou
     if back:
         return SourceProblem(
             "truncated",
-            f"{topic} has lost records: it no longer has {_ranges(back)}, which ingest has read, and may reuse their "
+            f"{topic} has lost records: it no longer has {ranges(back)}, which ingest has read, and may reuse their "
             f"offsets.",
             back,
             Offsets(within),
@@ -332,7 +338,7 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicObservation) -> Sou
     if gone:
         return SourceProblem(
             "retention",
-            f"{topic} has lost unread records: retention has removed {_ranges(gone)}.",
+            f"{topic} has lost unread records: retention has removed {ranges(gone)}.",
             gone,
             Offsets(within),
         )
@@ -348,7 +354,7 @@ def judge_landing(known: SourceRecord, position: Commits, seen: LandingObservati
         return SourceProblem(
             "recreated",
             f"{table} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. The unread "
-            f"records of the old one are gone: {_ranges([unread])}.",
+            f"records of the old one are gone: {ranges([unread])}.",
             (unread,),
             Commits(0 if seen.first == 0 else None),
         )
@@ -358,7 +364,7 @@ def judge_landing(known: SourceRecord, position: Commits, seen: LandingObservati
         back = Gap(None, seen.last + 1, at - 1)
         return SourceProblem(
             "truncated",
-            f"{table} was rolled back: it ends at commit {seen.last}, but ingest has read {_ranges([back])}.",
+            f"{table} was rolled back: it ends at commit {seen.last}, but ingest has read {ranges([back])}.",
             (back,),
             Commits(seen.last + 1),
         )
@@ -366,7 +372,7 @@ def judge_landing(known: SourceRecord, position: Commits, seen: LandingObservati
         gone = Gap(None, at, seen.first - 1)
         return SourceProblem(
             "retention",
-            f"{table} no longer has the log of unread commits: {_ranges([gone])}.",
+            f"{table} no longer has the log of unread commits: {ranges([gone])}.",
             (gone,),
             Commits(seen.first),
         )
@@ -381,7 +387,7 @@ def _judge_snapshot(table: str, seen: LandingObservation) -> SourceProblem | Non
     return SourceProblem(
         "rewritten",
         f"{table} was rewritten, so its landed rows are unknown: {seen.replaced} is no longer in it. To skip: "
-        f"{_ranges([gap])}.",
+        f"{ranges([gap])}.",
         (gap,),
         Commits(seen.last + 1),
     )
@@ -396,12 +402,13 @@ def _judge_commits(table: str, at: int, seen: LandingObservation) -> SourceProbl
         if found:
             version = min(found)
             gap = Gap(None, at, max(found))
-            sentence = f"{table} {text.format(version, found[version])}. To skip: {_ranges([gap])}."
+            sentence = f"{table} {text.format(version, found[version])}. To skip: {ranges([gap])}."
             return SourceProblem(reason, sentence, (gap,), Commits(max(found) + 1))
     return None
 
 
-def _ranges(gaps: Iterable[Gap]) -> str:
+def ranges(gaps: Iterable[Gap]) -> str:
+    """Return gaps as text, each with both ends."""
     return "; ".join(describe_gap(gap.partition, gap.first, gap.last) for gap in gaps) or "nothing"
 
 

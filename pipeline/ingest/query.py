@@ -4,6 +4,7 @@ Started by the ingest process. It decodes no payloads and does not know groups.
 """
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -38,14 +41,15 @@ from pipeline.ingest.bronze_progress import PLAN
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.evidence.kept import KeptMarks
-from pipeline.ingest.identity import each_position, each_source, record_of
+from pipeline.ingest.identity import each_position, each_source
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.profiled import NeedId, NumberedProfile
 from pipeline.ingest.profiles import DEFAULT, Profiles, configured
 from pipeline.ingest.source_checks import record_parts, refuse_closed, verify_source
-from pipeline.ingest.sources.kind import RowsOf, as_they_come
+from pipeline.ingest.sources.kind import Begin, RowsOf, as_they_come
 from pipeline.ingest.sources.supported import configured_source
+from pipeline.ingest.sources.topic_again import OVERFLOW
 from pipeline.names import GameKey
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
@@ -54,6 +58,8 @@ from pipeline.store.processes.drivers import record_commit
 from pipeline.store.sources import generations, identity
 
 Batches = Iterator[pa.RecordBatch]
+
+_log = logging.getLogger("turnout")
 
 _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
 _MOST_NOTED = 2_000  # needs that each task is given, so that it does not report them again
@@ -110,6 +116,7 @@ class Ingest:
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: RowsOf = as_they_come
+        self._begin: Begin | None = None  # of the run
         self._checks: BatchChecks | None = None  # of the run; none where a broker cannot be asked
         self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
         self.place: Place | None = None  # bronze's position in the source; None before the first start
@@ -137,10 +144,11 @@ class Ingest:
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self.place = Place(checkpoint.passed_offset(query, landed, self._streams), begin.position)
         self._parts = frozenset(each_source(self._source.description, begin.seen) if begin.seen else ())
-        self._checks = None
+        self._begin, self._checks = begin, None
         if begin.seen is not None:
-            record = record_of(identity(self._engine, self._generation))
-            self._checks = BatchChecks(self._source, record, KeptMarks(self._checkpoint), landed.bronze)
+            kept = KeptMarks(self._checkpoint)
+            self._checks = BatchChecks(self._source, self._paths.bronze, kept, landed.bronze, begin.last)
+            self._checks.learn(identity(self._engine, self._generation))
         self._give_up_others()
         self._read_last_seqs()
         record_last_seqs(self._engine, self._last_seqs, *self._placing)
@@ -190,19 +198,32 @@ class Ingest:
             # Another source was ingested meanwhile, or the last commit succeeded without its report.
             self._read_last_seqs()
         job = self._job(batch_id, (expected or 0) + 1)
-        task = partial(_landed, rows_of=self._rows_of, task=partial(land, job=job))
-        rows = frame.coalesce(1).mapInArrow(task, "report string").collect()
-        reports = [json.loads(row.report) for row in rows]
+        reports = self._reports(frame, batch_id, partial(_landed, rows_of=self._rows_of, task=partial(land, job=job)))
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
             return
         if self._checks is not None and self.place is not None:  # the rows were read: what they are of stands by now
-            self._checks.require_same(batch_id, self._source.passed(self.place.offset) or self.place.begin)
+            before, end = self._source.passed(self.place.offset) or self.place.begin, self._offset(batch_id)
+            last = [record for report in reports for record in report["last"]]
+            self._checks.require_same(batch_id, before, self._source.passed(end), last)
         self._commit(reports, batch_id, expected, plan)
         for report in reports:
             self._remember(report, report["seq"], started)
         if reports:
             self._start.end(time.time())
+
+    def _reports(self, frame: DataFrame, batch_id: int, task: Callable[[Batches], Batches]) -> list[dict[str, Any]]:
+        """Run the task on a batch; where one record stops Spark's reader, on the batch as another client reads it."""
+        try:
+            rows = frame.coalesce(1).mapInArrow(task, "report string").collect()
+        except (Py4JJavaError, PySparkException) as error:
+            end = self._offset(batch_id)
+            if OVERFLOW not in str(error) or end is None or self._begin is None:
+                raise
+            _log.warning("batch %d has a record whose time Spark cannot hold: it is read by another client", batch_id)
+            again = self._source.read_again(self._spark, self._offset(batch_id - 1), end, self._begin)
+            rows = again.coalesce(1).mapInArrow(task, "report string").collect()
+        return [json.loads(row.report) for row in rows]
 
     def _offset(self, batch_id: int) -> dict[str, Any] | None:
         return query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id), self._streams)
@@ -214,7 +235,7 @@ class Ingest:
             seen = record_parts(self._engine, self._generation, self._source)
             self._parts = frozenset() if seen is None else frozenset(each_source(self._source.description, seen))
             if self._checks is not None:
-                self._checks.learn(record_of(identity(self._engine, self._generation)))
+                self._checks.learn(identity(self._engine, self._generation))
 
     def _clear_attempt(self, batch_id: int) -> None:
         with self._alone():

@@ -4,6 +4,7 @@ Called by the ingest query at each start. A mismatch is refused in one sentence 
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,13 +19,17 @@ from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
-from pipeline.ingest import checkpoint, identity, restored
+from pipeline.ingest import bronze_progress, checkpoint, identity, parting, restored
 from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Position, SourceObservation
+from pipeline.ingest.evidence.kept import KeptMarks
+from pipeline.ingest.evidence.marks import LastRecord, Mark
+from pipeline.ingest.identity import Offsets, Position, SourceObservation, SourceProblem
+from pipeline.ingest.parting import Last
 from pipeline.ingest.sources.kind import Begin, SourceKind
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings
+from pipeline.source_settings import named_topic
 from pipeline.storage.location import Location
 from pipeline.store import sources
 
@@ -71,6 +76,8 @@ def verify_source(
     start = identity.parse(known.start) if known and known.start else None
     position = source.passed(read) or start
     seen = source.observe(position or source.beginning)
+    kept = KeptMarks(query.parent).read(landed.bronze)
+    last: Last = {}
     if known is None and landed.bronze is None and seen is not None:
         for each in identity.each_source(source.description, seen).values():
             if each.id is not None:
@@ -78,11 +85,14 @@ def verify_source(
     if position is None and landed.bronze is None:
         start = position = source.first(seen)
     if seen is not None and position is not None:
-        recorded = identity.record_of(known)
-        recorded = replace(recorded, source_id=recorded.source_id or source.id_in(read))
+        ids = {source.description: source.id_in(read), **{name: mark.id for name, mark in kept.items() if mark.id}}
+        recorded = identity.with_ids(identity.record_of(known), source.description, ids)
         problem = source.judge(recorded, position, seen)
+        if problem is None:
+            last = _last_records(source, kept, bronze.path, since_of(source, known), start, position)
+            problem = parting.judge(source, bronze.path, since_of(source, known), last, position, seen)
         if problem is not None:
-            raise Refused(f"{problem.sentence} {WAY_OUT}")
+            raise refusal(problem)
         source.require_readable(position, seen)
     if seen is not None and seen.clock == "producer":
         _log.info(
@@ -93,7 +103,42 @@ def verify_source(
     sources.record_identity(engine, _identity(generation, known, seen, bronze.table_id, since, start))
     resumes = read is not None or _begin_at_the_end(query, source, start, seen)
     checkpoint.keep_bronze(query, bronze.table_id)
-    return Begin(start, seen, resumes=resumes)
+    return Begin(start, seen, resumes=resumes, last=last)
+
+
+def refusal(problem: SourceProblem) -> Refused:
+    """Return a problem of a source as an error with the way out."""
+    return Refused(f"{problem.sentence} {WAY_OUT if problem.gaps else parting.ADOPT}")
+
+
+def since_of(source: SourceKind, known: sources.Identity | None) -> Mapping[str, int]:
+    """Return for each source the seq above which bronze has its generation's rows."""
+    if known is None:
+        return {}
+    return dict.fromkeys([part.source for part in known.parts] or [source.description], known.since_seq)
+
+
+def _last_records(
+    source: SourceKind,
+    kept: Mapping[str, Mark],
+    bronze: Location,
+    since: Mapping[str, int],
+    start: Position | None,
+    position: Position,
+) -> Last:
+    """Return the last records of this generation: those kept, or where none are, what bronze has."""
+    begun = identity.each_position(source.description, start)
+    found: dict[str, Mapping[int, LastRecord]] = {}
+    for described, at in identity.each_position(source.description, position).items():
+        mark, before = kept.get(described), begun.get(described)
+        if mark is not None and mark.last:
+            found[described] = mark.last
+        elif isinstance(at, Offsets) and described in since:
+            first = before.next if isinstance(before, Offsets) else {}
+            read = {number for number, offset in at.next.items() if offset > first.get(number, 0)}
+            topic = named_topic(described)
+            found[described] = bronze_progress.last_records(bronze, topic, since[described], read) if read else {}
+    return found
 
 
 def record_parts(engine: Engine, generation: int, source: SourceKind) -> SourceObservation | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipeline.delta.bronze import BRONZE, FRAMED
@@ -166,6 +167,31 @@ def test_headers_keys_and_clocks_are_kept(make: Make, kind: str, clock: str, cap
     assert read_fleet(world.engine).source_clock == clock
     assert ("message.timestamp.type=CreateTime" in caplog.text) == (clock == "producer")
     world.split_all()
+
+
+@pytest.mark.proves("G52")
+def test_a_time_that_no_table_can_hold_costs_its_record(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws L5 and L6: such a record is refused with its bytes, also of a planned batch; all others land as ever."""
+    world = make(config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    events = world.events(20)
+    producer = world.producer()
+    world.send(producer, events[:4])
+    world.ingest()
+    most = 2**63 // 1000
+    for event, at in zip(events[4:9], (2**63 - 1, most + 1, most, -(2**62), -1 - most), strict=True):
+        producer.produce(world.topic, event.value, event.key, partition=0, timestamp=at, headers=[("a", b"1")])
+    world.send(producer, events[9:15])
+    with monkeypatch.context() as patch:  # a batch that was planned, and failed, before there was a way around
+        patch.setattr(query, "OVERFLOW", "no error has this text")
+        with pytest.raises(StreamingQueryException, match="long overflow"):
+            world.ingest()
+    assert len(world.bronze()) == 4
+    world.ingest()
+    world.send(producer, events[15:])
+    world.ingest()
+    assert len(world.reconcile()) == 20
+    world.split_all()
+    assert dict(world.verify().by_reason) == {"impossible_time": 4}
 
 
 @pytest.mark.proves("G3")

@@ -24,6 +24,7 @@ from pipeline.demo.broker import Broker
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
+from pipeline.ingest.batch_checks import BatchChecks
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Offsets
 from pipeline.ingest.query import Ingest
@@ -303,3 +304,32 @@ def test_a_topic_made_anew_within_a_trigger_lands_nothing(stage: Stage) -> None:
     stage.ingest()
     assert once(p0=(0, 20), p1=(0, 20)) + once(p0=(0, 100), p1=(0, 100)) == stage.bronze()
     assert gaps(stage) == [(0, 20, None, "recreated"), (1, 20, None, "recreated")]
+
+
+@pytest.mark.long
+@pytest.mark.proves("G15")
+def test_adoption_reads_no_row_of_the_new_topic_twice(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L1: rows of the new topic that an unchecked ingest has landed stay once, and what it left is a gap."""
+    stage.send(20, 0, 1)
+    stage.ingest()
+    stage.send(5, 0, 1)
+    ingest = stage.query()
+    look = ingest._job
+
+    def look_then_make_anew(batch_id: int, seq: int) -> IngestJob:
+        job = look(batch_id, seq)
+        stage.make_anew()
+        stage.send(100, 0, 1)
+        return job
+
+    setattr(ingest, "_job", look_then_make_anew)  # noqa: B010 - mypy forbids to assign a method
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchChecks, "require_same", lambda *_: None)
+        ingest.start(once=True).awaitTermination()
+    assert once(p0=(0, 25), p1=(0, 25)) == stage.bronze()
+    with pytest.raises(Refused, match=r"Bronze has of the new one already: partition 0 offsets 20 to 24; partition 1"):
+        stage.adopt()
+    assert stage.adopt(accept_loss=True).position == Offsets({0: 25, 1: 25})
+    stage.ingest()
+    assert once(p0=(0, 100), p1=(0, 100)) == stage.bronze()
+    assert gaps(stage)[2:] == [(0, 0, 19, "recreated"), (1, 0, 19, "recreated")]

@@ -49,11 +49,11 @@ class Stage:
             lines += [f"[sources.{each}]", f'path = "{self.folder / each}"']
         (self.env / "turnout.toml").write_text("\n".join(lines))
 
-    def send(self, topic: str, count: int) -> None:
+    def send(self, topic: str, count: int, **more: Any) -> None:
         ensure_topic(self._address, f"{self.name}-{topic}", 2)
         producer = Producer({"bootstrap.servers": self._address, "acks": "all", "log_level": 0})
         for number in range(count):
-            producer.produce(f"{self.name}-{topic}", self._value(), partition=number % 2)
+            producer.produce(f"{self.name}-{topic}", self._value(), partition=number % 2, **more)
         assert producer.flush(30) == 0
 
     def append(self, table: str, count: int) -> None:
@@ -121,5 +121,22 @@ def test_topics_and_tables_land_once_through_kills_and_another_set(broker: Broke
     stage.ingest_killed()
     stage.append("b", 10)
     stage.send("three", 20)
+    stage.ingest()
+    stage.require()
+
+
+@pytest.mark.long
+@pytest.mark.proves("G52")
+def test_a_time_that_no_table_can_hold_costs_nothing_of_other_sources(broker: Broker, tmp_path: Path) -> None:
+    """Law L6: a batch of several sources that Spark cannot read for one record lands whole, by the other client."""
+    stage = Stage(broker, tmp_path)
+    stage.append("a", 50)
+    stage.send("one", 100)
+    stage.read("a")
+    stage.send("one", 1, timestamp=-(2**62))
+    stage.ingest()
+    stage.append("a", 20)
+    stage.send("one", 1, timestamp=-(2**62))
+    stage.send("two", 30)
     stage.ingest()
     stage.require()

@@ -29,7 +29,7 @@ from pipeline.store.database.engine import open_store
 from tests.spark.conftest import World
 
 _SECONDS = 30.0
-_YEAR_10000_MS = 253_402_300_800_000
+_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 _KINDS = {TIMESTAMP_LOG_APPEND_TIME: "broker"}
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -116,7 +116,7 @@ class TopicWorld(World):
                     Record(
                         number, offset, _bytes(message.key()), _bytes(message.value()),
                         None if headers is None else tuple(headers), _KINDS.get(kind, "producer"),
-                        at if at < _YEAR_10000_MS else None,
+                        at if _YEAR_1_MS <= at < _YEAR_10000_MS else None,
                     )
                 )  # fmt: skip
         consumer.close()

@@ -17,7 +17,8 @@ from sqlalchemy import Engine
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
-from pipeline.ingest import bronze_progress, identity
+from pipeline.ingest import bronze_progress, identity, parting
+from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
 from pipeline.ingest.sources import landing_log
 from pipeline.ingest.sources.landing_log import LANDING
@@ -411,3 +412,27 @@ def test_an_identity_is_replaced_not_doubled(engine: Engine) -> None:
     kept = sources.identity(engine, 1)
     assert kept is not None
     assert kept.partitions == 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.proves("G16")
+def test_the_place_where_a_log_parted_is_found_in_bronze(tmp_path: Path, seed: int) -> None:
+    """Law L1: however bronze's files share the offsets, the first that differs is found, past records that are gone."""
+    chance = random.Random(seed)
+    parted = {0: chance.randrange(60), 1: 60}
+    commits: list[list[dict[str, Any]]] = []
+    offsets = {0: 0, 1: 0}
+    while min(offsets.values()) < 60:
+        rows = []
+        for number, begun in list(offsets.items()):
+            offsets[number] = begun + chance.randrange(8)
+            rows += [{"topic": "t", "partition": number, "offset": at} for at in range(begun, offsets[number])]
+        commits.append(rows)
+    bronze_of(tmp_path, [each for each in commits if each])
+    unknown = {at for at in range(60) if chance.random() < 0.3} - {parted[0]}
+
+    def differs(number: int, record: LastRecord) -> bool | None:
+        return None if record.offset in unknown else record.offset >= parted[number]
+
+    last = {number: end - 1 for number, end in offsets.items()}
+    assert parting.walk(located(tmp_path), "t", 0, {0: last[0]}, differs) == {0: parted[0]}

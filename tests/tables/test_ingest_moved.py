@@ -10,13 +10,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipeline.errors import Refused
+from pipeline.ingest import checkpoint, parting
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Offsets, TopicObservation
+from pipeline.ingest.evidence.kept import KeptMarks
+from pipeline.ingest.evidence.marks import Mark
+from pipeline.ingest.identity import Commits, Offsets, TopicObservation
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.source_checks import verify_source
-from pipeline.ingest.sources import topic_observation
+from pipeline.ingest.sources import landing_source, topic_observation
 from pipeline.ingest.sources.kind import Begin
+from pipeline.ingest.sources.landing_witness import LandingWitness
 from pipeline.source_settings import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
@@ -74,6 +78,7 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     """Law L1: a source that was read under another name does not begin again; adopted, it goes on behind bronze."""
     monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
     monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
+    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
     world = World(tmp_path / "env")
     world.settings = replace(world.settings, source=Source(kind="kafka", topic="t", bootstrap_servers="a:1"))
     ingest = world.ingest()
@@ -86,3 +91,38 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Offsets({0: 3})
     assert start(world, world.ingest()).position == Offsets({0: 3})
     assert not verified.observe(world.settings, world.paths, world.engine).mixed
+
+
+@pytest.mark.proves("G16")
+def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: Path) -> None:
+    """Law L1: the last commit that was read is the table's, or the start says so; adoption goes on where both agree."""
+    world = World(tmp_path / "env")
+    ingest = world.ingest()
+    landing = Path(world.paths.landing)
+
+    def append(text: bytes) -> None:
+        rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([text] * 3)}
+        write_deltalake(landing, pa.table(rows), mode="append")
+
+    append(b"x")
+    start(world, ingest)
+    shutil.copytree(landing, tmp_path / "older")
+    append(b"y")
+    names = [uri.rsplit("/", 1)[-1] for uri in DeltaTable(landing).file_uris()]
+    for number, name in enumerate(reversed(names)):
+        landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])
+        ingest._batch(landed, number)
+    known = LandingWitness(world.paths.landing).records("", {parting.COMMIT: 2})
+    KeptMarks(ingest._checkpoint).write(1, {"landing table": Mark(last=known)})
+    query = ingest._checkpoint / "query"
+    checkpoint.begin_behind(query, landing_source.offset(str(DeltaTable(landing).metadata().id), 3))
+    for folder in ("offsets", "commits"):
+        (query / folder / "1").put((query / folder / "0").read())
+    start(world, ingest)
+    shutil.rmtree(landing)
+    shutil.copytree(tmp_path / "older", landing)
+    append(b"z")
+    append(b"z")
+    with pytest.raises(Refused, match=r"older copy that has grown again: its commit 2 is not .*turnout ingest adopt`"):
+        start(world, ingest)
+    assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(2)

@@ -27,6 +27,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """An environment of which every name is unknown, so that each row is refused, and a broker."""
     monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
     monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
+    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
     return World(tmp_path / "env")
 
 

@@ -3,9 +3,15 @@
 Pure values and comparisons: witnesses of `sources` look, `kept` keeps, `batch_checks` and `adopt` act on the verdict.
 """
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+
+def digest(content: bytes | None) -> str | None:
+    """Return what bytes are compared by."""
+    return None if content is None else hashlib.sha256(content).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +22,10 @@ class LastRecord:
     time_ms: int | None
     key: str | None
     value: str | None
+
+    def as_list(self) -> list[Any]:
+        """Return it as JSON can hold it."""
+        return [self.offset, self.time_ms, self.key, self.value]
 
     def is_other(self, there: "LastRecord") -> bool:
         """Return whether the source has another record at this offset; an unknown time is no difference."""
@@ -30,11 +40,15 @@ class Mark:
     id: str | None = None  # None: the broker gives none
     epochs: Mapping[int, int] = field(default_factory=dict)  # by partition, the leader epoch
     first: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # without an id: first record, offset and ms
-    last: Mapping[int, LastRecord] = field(default_factory=dict)  # by partition, the last record in bronze
+    last: Mapping[int, LastRecord] = field(default_factory=dict)  # by partition, the last record in bronze; a commit
+
+    def with_last(self, last: Mapping[int, LastRecord]) -> "Mark":
+        """Return it with later last records of some partitions."""
+        return replace(self, last={**self.last, **last})
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it, for `parse`."""
-        last = {number: [at.offset, at.time_ms, at.key, at.value] for number, at in self.last.items()}
+        last = {number: at.as_list() for number, at in self.last.items()}
         return {"id": self.id, "epochs": dict(self.epochs), "first": dict(self.first), "last": last}
 
 
@@ -46,6 +60,11 @@ def parse(kept: Mapping[str, Any]) -> Mark:
         {int(number): (int(at), int(ms)) for number, (at, ms) in kept["first"].items()},
         {int(number): LastRecord(*each) for number, each in kept["last"].items()},
     )
+
+
+def is_elected(before: Mark, now: Mark) -> bool:
+    """Return whether a partition has another leader epoch: the new leader may lack what the old one had."""
+    return any(now.epochs.get(number, epoch) != epoch for number, epoch in before.epochs.items())
 
 
 def replaced(before: Mark, now: Mark) -> str | None:

@@ -4,13 +4,13 @@ Each kind is one module (`topic`, `landing`), listed in `supported`. Nothing out
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.ingest.evidence.marks import Mark
+from pipeline.ingest.evidence.marks import LastRecord, Mark
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
@@ -32,6 +32,9 @@ Python, and where a list is null, Arrow walks back over all nulls before."""
 SOURCE: Final = "source"
 """A further column where a query reads several streams: the number of the stream."""
 
+IMPOSSIBLE_TIME: Final = -(2**63)
+"""Microseconds that stand for a time that no microseconds can hold; the record is refused."""
+
 RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Converts the stream of a source to the columns of `INPUT`, in a task."""
 
@@ -51,6 +54,7 @@ class Begin:
     position: Position | None  # None: unknown, as the broker could not be asked; Spark reads the setting itself
     seen: SourceObservation | None
     resumes: bool  # its checkpoint holds a later place, which wins
+    last: Mapping[str, Mapping[int, LastRecord]] = field(default_factory=dict)  # in bronze, of each source by partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ class Witness(Protocol):
     """Says what a source is now; keeps its connection between two looks."""
 
     def look(self, described: Collection[str]) -> Mapping[str, Mark]:
-        """Return what each of these sources is; one that is gone is absent. Raises `Transient` without an answer."""
+        """Return what each of these sources is, without those that are gone. Raises `Transient` without an answer."""
+
+    def records(self, described: str, offsets: Mapping[int, int]) -> Mapping[int, LastRecord]:
+        """Return the record at an offset of each partition; absent where the source has none. Raises `Transient`."""
 
 
 class ArrivalTimes(Protocol):
@@ -171,6 +178,14 @@ class SourceKind(Protocol):
 
     def backlog(self) -> Backlog:
         """Return what measures the source's backlog."""
+
+    def read_again(
+        self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
+    ) -> DataFrame:
+        """Return the records between two offsets of Spark's, where its reader fails at one; columns as `read` gives.
+
+        Without `start` from the beginning. Raises `Refused` where another client cannot read them.
+        """
 
     def witness(self) -> Witness | None:
         """Return what says, before each commit of a batch, which source this is; None where it cannot be asked."""

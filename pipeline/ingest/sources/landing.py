@@ -28,8 +28,9 @@ from pipeline.ingest.sources.kind import Begin, RowsOf, SampledRecord, SourceKin
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.landing_files import HEADERS, are_headers, names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.ingest.sources.landing_source import LandingSource
+from pipeline.ingest.sources.landing_source import LandingReader, LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
+from pipeline.ingest.sources.landing_witness import LandingWitness
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, source_described
 from pipeline.storage.location import Location
@@ -217,8 +218,20 @@ class Landing:
         """Return what counts the waiting commits."""
         return LandingBacklog(self._landing)
 
-    def witness(self) -> None:
-        """Return None: its reader compares the log."""
+    def read_again(
+        self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
+    ) -> DataFrame:
+        """Return the files between two offsets, for a batch whose records of another source are read again."""
+        if start is None:
+            seen = begin.seen or landing_log.observe_landing(self._landing, None)
+            start = self.offset_at(begin.position or Commits(0), seen)
+        reader = LandingReader(self._landing, dict(start), open_table(self._landing).version(), 0)
+        files = list(reader.readBetweenOffsets(dict(start), dict(end)))
+        return spark.createDataFrame(files, "topic string")
+
+    def witness(self) -> LandingWitness:
+        """Return what compares commits of its log."""
+        return LandingWitness(self._landing)
 
     def arrival_times(self) -> LandingTimes:
         """Return the times at which files were added."""

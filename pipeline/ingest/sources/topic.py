@@ -19,6 +19,7 @@ from pipeline.ingest.identity import (
 )
 from pipeline.ingest.sources import topic_observation
 from pipeline.ingest.sources.kind import HEADERS, INPUT, Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
+from pipeline.ingest.sources.topic_again import ranges, read_again
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
@@ -168,6 +169,14 @@ class Topic:
         """Return what asks the brokers for the backlog."""
         return TopicBacklog(self._source)
 
+    def read_again(
+        self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
+    ) -> DataFrame:
+        """Return the records between two offsets by another client than Spark's."""
+        if start is None and isinstance(begin.position, Offsets):
+            start = {self._source.topic: {str(number): at for number, at in begin.position.next.items()}}
+        return read_again(spark, self._source, ranges(start or {}, end))
+
     def witness(self) -> TopicWitness | None:
         """Return what asks the brokers for ids and leader epochs."""
         return witness_of(self._source)
@@ -212,7 +221,7 @@ def of_topic(records: DataFrame) -> DataFrame:
     clock = F.when(F.col("timestampType") == 1, "broker").when(F.col("timestampType") == 0, "producer")
     # A record without a time, as very old producers wrote them, comes with the millisecond before 1970; and a producer
     # may claim a year that most readers of the tables cannot hold.
-    known = clock.isNotNull() & (F.year("timestamp") <= _LAST_YEAR)
+    known = clock.isNotNull() & F.year("timestamp").between(1, _LAST_YEAR)
     given = {
         "source_clock": clock,
         "source_time": F.when(known, F.col("timestamp")),

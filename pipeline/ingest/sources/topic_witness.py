@@ -1,21 +1,23 @@
 """Asks a broker what its topics are now, before each commit of a batch: ids and leader epochs, in two requests.
 
-Keeps its connection between two looks.
+Also which record an offset has. Keeps its connection between two looks.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import Transient
-from pipeline.ingest.evidence.marks import Mark
+from pipeline.ingest.evidence.marks import LastRecord, Mark, digest
 from pipeline.kafka.admin import first_records, leader_epochs, partitions_of
 from pipeline.kafka.connection import client_options, translate
+from pipeline.kafka.records import RecordReader
 from pipeline.source_settings import Source, topic_of
 
 _ANSWER_SECONDS: Final = 10.0
+_LAST_MS: Final = 253_402_300_800_000  # the year 10000: bronze has no later time
 
 
 def witness_of(source: Source) -> "TopicWitness | None":
@@ -23,15 +25,15 @@ def witness_of(source: Source) -> "TopicWitness | None":
     connection = translate(source.kafka_options)
     if connection.unreported:
         return None
-    return TopicWitness(source, AdminClient(client_options(source.bootstrap_servers, connection)))
+    return TopicWitness(source, client_options(source.bootstrap_servers, connection))
 
 
 class TopicWitness:
     """Asks the brokers of a source's topics."""
 
-    def __init__(self, source: Source, admin: AdminClient) -> None:
-        """Ask by this client."""
-        self._source, self._admin = source, admin
+    def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
+        """Ask by a client with these options."""
+        self._source, self._options, self._admin = source, options, AdminClient(dict(options))
 
     def look(self, described: Collection[str]) -> Mapping[str, Mark]:
         """Return what each topic is now; none of them where one is gone.
@@ -62,3 +64,32 @@ class TopicWitness:
             )
             for topic, (topic_id, _) in found.items()
         }
+
+    def records(self, described: str, offsets: Mapping[int, int]) -> Mapping[int, LastRecord]:
+        """Return the record at an offset of each partition of a topic; absent where the broker has none there.
+
+        Raises:
+            Transient: the broker does not answer.
+        """
+        topic = topic_of(described, self._source)
+        if topic is None:
+            return {}
+        try:
+            reader = RecordReader(self._options)
+            try:
+                found = reader.at({(topic, number): at for number, at in offsets.items()})
+            finally:
+                reader.close()
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            raise Transient(
+                f"The Kafka broker at {self._source.bootstrap_servers} does not give records of {topic}: "
+                f"{reason.str()}."
+            ) from error
+        return {number: _last(message) for (_, number), message in found.items() if message is not None}
+
+
+def _last(message: Message) -> LastRecord:
+    kind, at = message.timestamp()
+    known = kind != TIMESTAMP_NOT_AVAILABLE and abs(at) < _LAST_MS
+    return LastRecord(message.offset() or 0, at if known else None, digest(message.key()), digest(message.value()))

@@ -25,6 +25,7 @@ from pipeline.ingest.identity import (
 from pipeline.ingest.sources import topic_observation
 from pipeline.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
 from pipeline.ingest.sources.topic import Topic, read_records
+from pipeline.ingest.sources.topic_again import ranges, read_again
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.settings import Ingest
@@ -180,6 +181,14 @@ class Topics:
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog of all topics together."""
         return TopicBacklog(self._source)
+
+    def read_again(
+        self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
+    ) -> DataFrame:
+        """Return the records between two offsets by another client than Spark's."""
+        if start is None and begin.seen is not None and begin.position is not None:
+            start = self.offset_at(begin.position, begin.seen)
+        return read_again(spark, self._source, ranges(start or {}, end))
 
     def witness(self) -> TopicWitness | None:
         """Return what asks the brokers for ids and leader epochs."""

@@ -219,6 +219,18 @@ class Union:
         """Return what measures each source's backlog."""
         return UnionBacklog(dict(zip(self._names, self._members, strict=True)))
 
+    def read_again(
+        self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
+    ) -> DataFrame:
+        """Return the records of each source between two offsets."""
+        starts = [None] * len(self._members) if start is None else start["sources"]
+        frames = []
+        for number, (each, own_start, own_end) in enumerate(zip(self._members, starts, end["sources"], strict=True)):
+            own_seen = None if begin.seen is None else _seen(each, begin.seen)
+            own = Begin(_own(each, begin.position), own_seen, begin.resumes)
+            frames.append(_filled(each.read_again(spark, own_start, own_end, own), number))
+        return reduce(DataFrame.union, frames)
+
     def witness(self) -> None:
         """Return None: the members have theirs."""
 

@@ -1,0 +1,80 @@
+"""Reads single records of topics by their offsets. Joins no consumer group and commits nothing."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from pipeline.kafka.admin import TopicPlace
+
+_SECONDS: Final = 10.0  # without any answer
+# The client has sent the next fetch ahead, and a look elsewhere waits for it.
+_SMALL_FETCH: Final = {
+    "fetch.wait.max.ms": 10,
+    "fetch.message.max.bytes": 65_536,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1_024,
+}
+
+
+class RecordReader:
+    """Looks records up by a client of its own; for one thread."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Connect; records of open and aborted transactions are found, too: they are what an offset has.
+
+        Raises:
+            KafkaException: the options cannot be used.
+        """
+        self._consumer = Consumer({
+            **options, **_SMALL_FETCH, "group.id": "turnout-records", "enable.auto.commit": False,
+            "enable.partition.eof": True, "auto.offset.reset": "error", "isolation.level": "read_uncommitted",
+        })  # fmt: skip
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def at(self, wanted: Mapping[TopicPlace, int]) -> dict[TopicPlace, Message | None]:
+        """Return the record at an offset of each partition; None where the broker has none there.
+
+        Raises:
+            KafkaException: a broker does not answer.
+        """
+        found: dict[TopicPlace, Message | None] = {}
+        places = [TopicPartition(topic, number, offset) for (topic, number), offset in wanted.items()]
+        if not places:
+            return found
+        try:
+            self._consumer.assign(places)
+            until = time.monotonic() + _SECONDS
+            while len(found) < len(places):
+                message = self._consumer.poll(0.2)
+                if message is None:
+                    if time.monotonic() > until:
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - it has no other name
+                    continue
+                until = time.monotonic() + _SECONDS
+                self._take(message, wanted, found)
+        finally:
+            self._consumer.resume(places)  # an unassigned partition stays paused
+            self._consumer.unassign()
+        return found
+
+    def _take(
+        self, message: Message, wanted: Mapping[TopicPlace, int], found: dict[TopicPlace, Message | None]
+    ) -> None:
+        place = message.topic() or "", message.partition() or 0
+        if place in found or place not in wanted:
+            return
+        error = message.error()
+        if error is not None and error.code() not in _NOTHING_THERE:
+            raise KafkaException(error)
+        found[place] = message if error is None and message.offset() == wanted[place] else None
+        self._consumer.pause([TopicPartition(*place)])
+
+
+_NOTHING_THERE: Final = frozenset({
+    KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+})  # fmt: skip

@@ -1,0 +1,202 @@
+"""A topic whose log was cut and has grown again: its records are not those that bronze has at the same offsets."""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from pipeline.demo.broker import Broker
+from pipeline.errors import Refused, Transient
+from pipeline.ingest import adopt as adoption
+from pipeline.ingest import parting
+from pipeline.ingest.batch_checks import BatchChecks
+from pipeline.ingest.identity import Offsets
+from pipeline.ingest.sources import topic_observation
+from pipeline.store import sources
+from pipeline.verify import sources as verified
+from pipeline.verify.balance import verify
+from pipeline.verify.held import Held
+from tests.kafka.topic_world import TopicWorld, topic_world
+
+BEGUN_MS = int(time.time() * 1000)  # retention removes older records at any moment
+
+
+@pytest.fixture
+def world(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[TopicWorld]:
+    made = topic_world(spark, broker, tmp_path / "env", 2)
+    yield made
+    made.engine.dispose()
+
+
+def send(world: TopicWorld, partition: int, *texts: str) -> None:
+    """Send records with times that follow from the text, so that one text is one record wherever it stands."""
+    producer = world.producer()
+    for text in texts:
+        at = BEGUN_MS + sum(text.encode())
+        producer.produce(world.topic, text.encode(), b"k", partition=partition, timestamp=at)
+    assert producer.flush(30) == 0
+
+
+def held(world: TopicWorld) -> Held:
+    """Return what `turnout verify --source` finds."""
+    known = verified.observe(world.settings, world.paths, world.engine)
+    balance = verify(world.paths, world.settings.environment, known=known, brokers=world.settings)
+    assert balance.held is not None
+    assert balance.totals.source_duplicates == 0
+    assert balance.ok == (balance.held.faults == 0)
+    return balance.held
+
+
+def texts(first: int, end: int, log: str) -> list[str]:
+    return [f"{log}{number}" for number in range(first, end)]
+
+
+def other_log(world: TopicWorld) -> str:
+    """Give the topic an empty log, as if it were the same topic: its id in the control store is the new one."""
+    admin = AdminClient(world.connection)
+    admin.delete_topics([world.topic])[world.topic].result()
+    while world.topic in admin.list_topics(timeout=10).topics:
+        admin.poll(0.05)
+    admin.create_topics([NewTopic(world.topic, 2)])[world.topic].result()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with suppress(Transient, Refused):
+            seen = topic_observation.observe_topic(world.settings.source)
+            if seen is not None and seen.id is not None:
+                with world.engine.begin() as connection:
+                    connection.exec_driver_sql("UPDATE ingest_identities SET source_id = ?", (seen.id,))
+                return seen.id
+        admin.poll(0.05)
+    raise AssertionError("the topic is not there")
+
+
+def places(world: TopicWorld) -> Counter[tuple[int, int]]:
+    return Counter((record.partition, record.offset) for record in world.bronze())
+
+
+def values(world: TopicWorld) -> Counter[bytes | None]:
+    return Counter(record.value for record in world.bronze())
+
+
+@pytest.mark.parametrize("kept", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.proves("G16")
+def test_a_log_that_was_cut_and_has_grown_is_refused(world: TopicWorld, kept: bool) -> None:
+    """Law L1: the last record of bronze is the broker's, or the start names the offsets where they part."""
+    send(world, 0, *texts(0, 10, "a"))
+    send(world, 1, *texts(0, 4, "a"))
+    world.ingest()
+    send(world, 0, *texts(10, 12, "a"))
+    world.ingest()
+    new = other_log(world)
+    send(world, 0, *texts(0, 6, "a"), *texts(6, 20, "b"))
+    send(world, 1, *texts(0, 5, "a"))
+    for file in (world.paths.ingest / "1").files():
+        if file.name.startswith("marks-"):
+            place = world.paths.ingest / "1" / file.name
+            place.put(place.read().replace(b'"id": "', b'"id": null, "was": "')) if kept else place.delete()
+    for attempt in (world.ingest, world.adopt):
+        with pytest.raises(Refused, match=r"has lost records: instead of partition 0 offsets 6 to 11, .*accept-loss"):
+            attempt()
+    adopted = adoption.adopt(world.settings, world.paths, world.engine, accept_loss=True)
+    assert adopted.position == Offsets({0: 6, 1: 4})
+    gaps = [(gap.partition, gap.first, gap.last, gap.reason) for gap in sources.accepted_gaps(world.engine)]
+    assert gaps == [(0, 6, 11, "truncated")]
+    world.ingest()
+    assert values(world) == Counter(
+        text.encode() for text in [*texts(0, 12, "a"), *texts(6, 20, "b"), *texts(0, 5, "a")]
+    )
+    assert held(world).faults == 0
+    assert new in {each.source_id for number in (1, 2) if (each := sources.identity(world.engine, number))}
+
+
+@pytest.mark.parametrize("same", [pytest.param(0, marks=pytest.mark.long), 6])
+@pytest.mark.proves("G160")
+def test_verify_finds_what_was_read_on_in_another_log(
+    world: TopicWorld, same: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L1: with ingest's own checks off, `verify --source` names rows of bronze that the broker does not have."""
+    send(world, 0, *texts(0, 20, "a"))
+    world.ingest()
+    assert (found := held(world)).compared == 20
+    assert found.faults == 0
+    other_log(world)
+    send(world, 0, *texts(0, same, "a"), *texts(same, 40, "b"))
+    monkeypatch.setattr(parting, "judge", lambda *_: None)
+    monkeypatch.setattr(BatchChecks, "require_same", lambda *_: None)
+    world.ingest()
+    assert places(world) == Counter((0, at) for at in range(40))
+    found = held(world)
+    assert (found.other, found.lacked) == (20 - same, 0)
+    at = f"partition 0: bronze has {20 - same} record(s) that the broker has not, at offsets {same} to 19"
+    assert found.problems == (f"topic '{world.topic}', {at}",)
+
+
+@pytest.mark.long
+def test_a_last_record_that_retention_removed_is_no_difference(world: TopicWorld) -> None:
+    """Law L1: a broker that no longer has bronze's last record says nothing about it."""
+    send(world, 0, *texts(0, 10, "a"))
+    world.ingest()
+    other_log(world)
+    send(world, 0, *texts(0, 15, "b"))
+    admin = AdminClient(world.connection)
+    place = TopicPartition(world.topic, 0, 10)
+    admin.delete_records([place])[place].result()
+    for file in (world.paths.ingest / "1").files():
+        if file.name.startswith("marks-"):
+            (world.paths.ingest / "1" / file.name).delete()
+    world.ingest()
+    assert places(world) == Counter((0, at) for at in range(15))
+
+
+@pytest.mark.long
+@pytest.mark.proves("G16")
+def test_a_broker_that_is_put_back_from_an_older_copy(spark: SparkSession, tmp_path: Path) -> None:
+    """Law L1: a real broker's older disk, grown again: found under a running batch by the epoch, and at a start."""
+    folder, copy = tmp_path / "broker", tmp_path / "copy"
+    first = Broker.start(folder)
+    port = first.port
+    world = topic_world(spark, first, tmp_path / "env", 1)
+    send(world, 0, *texts(0, 60, "a"))
+    first.stop()
+    shutil.copytree(folder / "data", copy)
+    running = [Broker.start(folder, port)]
+    send(world, 0, *texts(60, 100, "a"))
+    world.ingest()
+    send(world, 0, *texts(100, 110, "a"))
+    ingest = world.ingest_query()
+    look = ingest._job
+
+    def look_then_put_back(batch_id: int, seq: int) -> Any:
+        job = look(batch_id, seq)
+        running.pop().stop()
+        shutil.rmtree(folder / "data")
+        shutil.copytree(copy, folder / "data")
+        Broker.start(folder, port).stop()  # so that there was an election more than on the other disk
+        running.append(Broker.start(folder, port))
+        send(world, 0, *texts(60, 140, "b"))
+        return job
+
+    setattr(ingest, "_job", look_then_put_back)  # noqa: B010 - mypy forbids to assign a method
+    words = r"has lost records: instead of partition 0 offsets 60 to 99, "
+    try:
+        with pytest.raises(StreamingQueryException, match=words):
+            ingest.start(once=True).awaitTermination()
+        assert places(world) == Counter((0, at) for at in range(100))
+        with pytest.raises(Refused, match=words):
+            world.ingest()
+        adoption.adopt(world.settings, world.paths, world.engine, accept_loss=True)
+        world.ingest()
+        assert values(world) == Counter(text.encode() for text in [*texts(0, 100, "a"), *texts(60, 140, "b")])
+    finally:
+        running.pop().stop()
+        world.engine.dispose()
