@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 @dataclass
 class Outcomes:
-    """What came of the edits."""
+    """Outcomes of the edits."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     submitted: list[str] = field(default_factory=list)
@@ -125,7 +125,7 @@ def tried(what: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes) -> None:
-    """Make one admin's edits: each is asked for again until it is asked for, and waited for until it has ended."""
+    """Make one admin's edits: submit each, again where its targets are busy, and wait until it has ended."""
     chance = random.Random(seed)
     for _ in range(EDITS):
         cells = [(chance.choice(PEOPLE), chance.choice(KEYS)) for _ in range(chance.choice([1, 1, 2]))]

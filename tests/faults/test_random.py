@@ -1,4 +1,4 @@
-"""What a person does who kills, stops and restarts whatever is there, at random, while events come in."""
+"""A person kills, stops and restarts processes at random while events come in."""
 
 import os
 import random

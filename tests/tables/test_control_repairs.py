@@ -165,7 +165,7 @@ def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
 
 
 def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
-    """What landed, what was refused again and what is left in quarantine is counted; each row lands once."""
+    """Rows that landed, were refused again or are left in quarantine are counted; each row lands once."""
     begun = submitted(tables, "replay")
     brought_on(controller(tables))
     done = now(tables, begun)

@@ -100,7 +100,7 @@ def test_each_part_has_a_subject_and_an_end(tool: ModuleType) -> None:
 
 
 def test_a_green_run_is_noted_until_its_subject_changes(tool: ModuleType, checkout: Path) -> None:
-    """What is noted is of a commit: another part's code changes nothing, its own or its tests do."""
+    """A note is of a commit: another part's code changes nothing, the part's own code and tests do."""
     assert warned(tool, checkout) == ["owners", "moves"]
     assert tool.run(["owners", "moves"], ["-k", "some"], checkout) == 0
     assert warned(tool, checkout) == ["owners", "moves"], "options may leave tests out"
@@ -136,7 +136,7 @@ def test_a_run_that_proves_nothing_is_not_noted(
 
 
 def test_parts_that_are_not_there_are_named_with_those_that_are() -> None:
-    """Who does not know the parts asks for them by running none."""
+    """A run of no part lists all parts with their minutes."""
     command = [sys.executable, str(ROOT / ".ci" / "long_parts.py")]
     for words, said in (((), "name a part"), (("owners", "nobody"), "there is no part nobody")):
         done = subprocess.run([*command, *words], check=False, capture_output=True, text=True)

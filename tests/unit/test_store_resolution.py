@@ -822,7 +822,7 @@ def test_the_first_row_decides_the_event_type_whichever_registry_has_its_schema(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_no_schema_waits_for_one_that_was_refused(world: World, *, again: bool) -> None:
+def test_no_schema_waits_for_a_refused_one(world: World, *, again: bool) -> None:
     """An absent writer's rows are in quarantine: what follows lands, also while a replay asks for them again."""
     world.answer = {EARLY: Absent("no such id"), LATE: found(a="int64")}
     resolution = world.resolution(patience=replace(PATIENCE, absences=2 if again else 1, absent_for=0))
