@@ -4,21 +4,43 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from pipeline import durable_file
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
+_T = TypeVar("_T")
 _log = logging.getLogger("turnout")
 _KEPT: Final = 100  # Spark replays at most the last batch; the others are kept for inspection
 
 
+class SetPin(NamedTuple):
+    """A pinned schema set."""
+
+    version: int
+    mark: str = ""  # of `SchemaSet`; empty: pinned by an earlier turnout, or the empty set
+
+
 def pin(folder: Location, batch_id: int, propose: Callable[[], int]) -> int:
     """Return the number pinned for a batch; pin the proposed one when the batch is new."""
+    return _pinned(folder, batch_id, lambda: str(propose()), int)
+
+
+def pin_set(folder: Location, batch_id: int, propose: Callable[[], SetPin]) -> SetPin:
+    """Return the schema set pinned for a batch; pin the proposed one when the batch is new."""
+    return _pinned(folder, batch_id, lambda: " ".join(map(str, propose())), _as_set)
+
+
+def _as_set(text: str) -> SetPin:
+    version, _, mark = text.strip().partition(" ")
+    return SetPin(int(version), mark)
+
+
+def _pinned(folder: Location, batch_id: int, propose: Callable[[], str], parse: Callable[[str], _T]) -> _T:
     file = folder / f"{batch_id}"
     try:
-        return int(file.read_text())
+        return parse(file.read_text())
     except FileNotFoundError:
         pass
     except ValueError as error:
@@ -29,10 +51,10 @@ def pin(folder: Location, batch_id: int, propose: Callable[[], int]) -> int:
     with effect("make_folder"):
         folder.make()
     # If another attempt pinned first, its pin counts.
-    file.put_if_absent(str(propose()).encode(), drafted="draft_pin", published="publish_pin")
+    file.put_if_absent(propose().encode(), drafted="draft_pin", published="publish_pin")
     with effect("delete_pin"):
         (folder / f"{batch_id - _KEPT}").delete()
-    return int(file.read_text())
+    return parse(file.read_text())
 
 
 class Pinned(NamedTuple):
@@ -40,6 +62,12 @@ class Pinned(NamedTuple):
 
     version: int  # of the schema set
     high: int  # the chunk's last seq
+    mark: str = ""  # of the schema set, as in `SetPin`
+
+    @property
+    def set(self) -> SetPin:
+        """The schema set."""
+        return SetPin(self.version, self.mark)
 
 
 class ChunkPin:
@@ -57,7 +85,9 @@ class ChunkPin:
             games = kept["games"]
             if isinstance(games, list):  # left by a version that had one chunk for all
                 games = dict.fromkeys(games, (kept["version"], kept["high"]))
-            self._games = {key: Pinned(int(version), int(high)) for key, (version, high) in games.items()}
+            self._games = {
+                key: Pinned(int(version), int(high), *map(str, mark)) for key, (version, high, *mark) in games.items()
+            }
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -68,12 +98,14 @@ class ChunkPin:
         pinned = self._games.get(game_key)
         return None if pinned is None or complete_through >= pinned.high else pinned
 
-    def write(self, version: int, high: int, games: Iterable[str]) -> None:
+    def write(self, schemas: SetPin, high: int, games: Iterable[str]) -> None:
         """Pin a chunk durably, before its first write."""
         for key in games:
             earlier = self._games.get(key)
-            reached = earlier.high if earlier is not None and earlier.version == version else 0
-            self._games[key] = Pinned(version, max(high, reached))  # a repetition may cover fewer seqs
+            reached = earlier.high if earlier is not None and earlier.set == schemas else 0
+            self._games[key] = Pinned(
+                schemas.version, max(high, reached), schemas.mark
+            )  # a repetition may cover fewer seqs
         durable_file.write_text(self._file, json.dumps({"games": self._games}))
 
     def clear(self, complete: Mapping[str, int], high: int) -> None:

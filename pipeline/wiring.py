@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
+from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.signals import stop_on_signals
@@ -113,7 +114,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessi
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
-            waits, is_away = partial(waits_for_cores, spark), partial(_is_away, paths)
+            waits, is_away = _waits(engine, paths, spark), partial(_is_away, paths)
             driver = _Driver(settings, duty, telemetry, attachment, waits=waits, is_away=is_away)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
@@ -168,7 +169,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessio
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, resolution)
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
-            waits, is_away = partial(waits_for_cores, spark), partial(_is_away, paths)
+            waits, is_away = _waits(engine, paths, spark), partial(_is_away, paths)
             driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, is_away)
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
@@ -180,6 +181,19 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessio
     finally:
         attachment.detach()
         telemetry.close()
+
+
+def _waits(engine: Engine, paths: Paths, spark: SparkSession) -> Callable[[], str | None]:
+    """Look whether the control store is older than bronze; return what says what a driver lacks while it runs."""
+    age = StoreAge(engine, paths.bronze)
+
+    def waits() -> str | None:
+        trouble = None
+        with tolerate_store_outage("whether it is an older copy is not known"):
+            trouble = age.trouble()
+        return trouble or waits_for_cores(spark)
+
+    return waits
 
 
 def _is_away(paths: Paths) -> bool:

@@ -5,6 +5,7 @@ taken here, once, before the store has it. Called by what registers schemas, and
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Conflict, Refused, Transient
 from pipeline.failpoints import effect
+from pipeline.lists import join_limited
 from pipeline.names import shown
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import writing
@@ -25,7 +27,9 @@ from pipeline.store.writers import lock
 _T = TypeVar("_T")
 _ATTEMPTS: Final = 20
 _FOLDER: Final = "registrations"
+_log: Final = logging.getLogger("turnout")
 _AT_ONCE: Final = 16  # requests to a bucket
+_MOST_SHOWN: Final = 5
 
 
 class IdTaken(Conflict):
@@ -40,9 +44,6 @@ class GivenId:
     fingerprint: str
     format: str
     message: str  # full name, for people
-
-    def __str__(self) -> str:
-        return f"{self.schema_id} ({shown(self.message)})"
 
 
 class GivenIds:
@@ -128,17 +129,19 @@ class NewIds:
         """Take ids where `given` says, as it was last read; None: the store alone counts, as in tests."""
         self._connection, self._given = connection, given
         self._stored: dict[int, str] | None = None  # fingerprints by id; None: not read yet
+        self._highest = 0 if given is None else given.highest
         self._new: list[GivenId] = []
 
     def of(self, fingerprint: str, format_name: str, message: str) -> int:
         """Return the id of a schema that the store lacks: the one it once had, or the next free one."""
         if self._stored is None:
-            self._stored = _stored(self._connection)
+            self._stored = stored_ids(self._connection)
+            self._highest = max([self._highest, *self._stored])
         known = None if self._given is None else self._given.by_fingerprint.get(fingerprint)
         if known is not None and known.schema_id not in self._stored:
             schema_id = known.schema_id
         else:
-            schema_id = max(0 if self._given is None else self._given.highest, *self._stored, 0) + 1
+            schema_id = self._highest = self._highest + 1
             self._new.append(GivenId(schema_id, fingerprint, format_name, message))
         self._stored[schema_id] = fingerprint
         return schema_id
@@ -174,7 +177,7 @@ def with_ids(
     for _ in range(_ATTEMPTS):
         if given is not None and fingerprints:
             with engine.connect() as connection:
-                is_new = not set(fingerprints) <= set(_stored(connection).values())
+                is_new = not set(fingerprints) <= set(stored_ids(connection).values())
             if is_new:
                 given.refresh()
         try:
@@ -189,19 +192,73 @@ def with_ids(
     raise Transient(f"others registered schemas of the same games during all {_ATTEMPTS} attempts")
 
 
+class StoreAge:
+    """Whether the control store is an older copy than the tables, for one driver.
+
+    Rows of ids that the store has lost go to quarantine; this says so before one comes, and until the store has them.
+    """
+
+    def __init__(self, engine: Engine, bronze: Location) -> None:
+        """Look now, and take the ids of the store that nobody took: an earlier turnout gave them.
+
+        Raises:
+            OSError: the place where ids are taken cannot be used.
+        """
+        self._engine, self._given = engine, GivenIds(bronze)
+        _take_stored(engine, self._given)
+        self._lost = self._look()
+        if self._lost:
+            _log.warning("%s", shown_lost(self._lost))
+
+    def trouble(self) -> str | None:
+        """Return that the store is older, as a clause, as long as it is; a store that does not answer raises."""
+        if self._lost:
+            self._lost = self._look()
+        return shown_lost(self._lost) if self._lost else None
+
+    def _look(self) -> dict[int, str]:
+        with self._engine.connect() as connection:
+            return lost(stored_ids(connection), self._given)
+
+
+def _take_stored(engine: Engine, given: GivenIds) -> None:
+    for _ in range(_ATTEMPTS):
+        given.refresh()
+        with engine.connect() as connection:
+            missing = untaken(connection, given)
+        try:
+            given.take(missing)
+        except IdTaken:
+            continue
+        return
+
+
 def untaken(connection: Connection, given: GivenIds) -> list[GivenId]:
     """Return the ids of the store that nobody took: an earlier turnout gave them, or files were lost."""
-    missing = sorted(_stored(connection).keys() - given.by_id.keys())
+    missing = sorted(stored_ids(connection).keys() - given.by_id.keys())
     return [] if not missing else [each for each in _rows(connection) if each.schema_id in set(missing)]
 
 
-def lost(connection: Connection, given: GivenIds) -> dict[int, GivenId]:
-    """Return the ids that were given, as last read, and that the store lacks or has for another schema."""
-    stored = _stored(connection)
-    return {number: each for number, each in given.by_id.items() if stored.get(number) != each.fingerprint}
+def lost(stored: Mapping[int, str], given: GivenIds) -> dict[int, str]:
+    """Return what the ids mean that were given, as last read, and that the store lacks or has for another schema.
+
+    `stored` are the fingerprints of the store by id.
+    """
+    return {number: each.message for number, each in given.by_id.items() if stored.get(number) != each.fingerprint}
 
 
-def _stored(connection: Connection) -> dict[int, str]:
+def shown_lost(ids: Mapping[int, str]) -> str:
+    """Return for people that a store has lost ids, as a clause."""
+    number = len(ids)
+    named = join_limited([f"{schema_id} ({shown(message)})" for schema_id, message in sorted(ids.items())], _MOST_SHOWN)
+    return (
+        f"the control store is older than bronze by {number} registration{'' if number == 1 else 's'}: "
+        f"restore its newest copy, or register again schema {named}"
+    )
+
+
+def stored_ids(connection: Connection) -> dict[int, str]:
+    """Return the fingerprints of the store's schemas by id."""
     rows = connection.execute(select(schemas.c.schema_id, schemas.c.fingerprint))
     return {row.schema_id: row.fingerprint for row in rows}
 

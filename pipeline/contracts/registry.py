@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
+from pipeline.contracts.given_ids import GivenIds, NewIds, lost, stored_ids, with_ids
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.profile import SourceProfile, dumps, loads
@@ -30,7 +30,7 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY
-from pipeline.store.writers import latest_number, number_of_definition, read_profiles, read_writers
+from pipeline.store.writers import latest_and_mark, latest_number, number_of_definition, read_profiles, read_writers
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
 
@@ -131,22 +131,31 @@ class LocalRegistry:
         if at_version is not None and at_version in self._sets:
             return self._sets[at_version]
         with self._engine.connect() as connection:
-            latest = latest_number(connection)
+            newest = self._newest
+            latest, mark = latest_and_mark(connection, newest.version)
+            if newest.version > latest or mark != newest.mark:
+                self._forget()  # an older copy of the store was restored: its numbers mean others
             version = latest if at_version is None else at_version
             if not 0 <= version <= latest:
                 raise Refused(f"Schema set {version} does not exist; the newest is {latest}. Name one up to that.")
             if version not in self._sets:
-                if latest < self._newest.version:  # an older copy of the store was restored: its numbers mean others
-                    self._newest, self._schemas = _EMPTY, {}
                 schemas = self._read(connection, version)
                 self._newest = max(self._newest, schemas, key=_version)
                 self._sets = dict([*self._sets.items(), (version, schemas)][-_KEPT_SETS:])
                 return schemas
         return self._sets[version]
 
+    def _forget(self) -> None:
+        self._newest, self._schemas, self._sets, self._in_bronze = _EMPTY, {}, {}, None
+
     def look_in_bronze(self) -> None:
-        """Read the profiles of bronze's rows again, such as when no schema set has the profile of a row."""
+        """Read the profiles of bronze's rows again, such as when no schema set has the profile of a row.
+
+        Read the given ids beside it, too.
+        """
         before, self._in_bronze = self._in_bronze, {} if self._bronze is None else _kept_in(self._bronze)
+        if self._given is not None:
+            self._given.refresh()
         if before != self._in_bronze:
             self._newest, self._sets = _EMPTY, {}
 
@@ -164,10 +173,19 @@ class LocalRegistry:
             self._schemas |= read_schemas(connection, missing)
         elsewhere = {key: {each: at for each, at in held.items() if at != PLAIN} for key, held in changed.items()}
         known = {schema_id: self._schemas[schema_id] for schema_id in used}
+        stored = stored_ids(connection)
+        gone = {} if self._given is None else lost(stored, self._given)
+        games = {**base.games, **{key: tuple(held) for key, held in changed.items()}}
+        if others := gone.keys() & stored.keys():  # rows of these ids mean schemas that this store does not have
+            games = {key: tuple(each for each in held if each not in others) for key, held in games.items()}
+        schemas = dict(sorted({**base.schemas, **known}.items()))
         return SchemaSet(
             version=version,
-            games={**base.games, **{key: tuple(held) for key, held in changed.items()}},
-            schemas=dict(sorted({**base.schemas, **known}.items())),
+            games=games,
+            schemas=schemas,
+            fingerprints={schema_id: stored[schema_id] for schema_id in schemas},
+            lost=gone,
+            mark=latest_and_mark(connection, version)[1],
             placements={key: held for key, held in {**base.placements, **elsewhere}.items() if held},
             writers={**base.writers, **self._read_writers(connection, base.version, version)},
             # Rows have the numbers of bronze: an older copy of the store may have given one away again.

@@ -63,6 +63,9 @@ class SchemaSet:
     )  # by schema id; only those that are not PLAIN
     writers: Mapping[WriterId, Writer] = field(default_factory=dict)  # of foreign registries
     profiles: Mapping[int, SourceProfile] = field(default_factory=dict)  # by number
+    fingerprints: Mapping[int, str] = field(default_factory=dict)  # of the schemas, by id
+    mark: str = ""  # another one where an older control store was restored, and gave the version away again
+    lost: Mapping[int, str] = field(default_factory=dict)  # ids that the control store has lost, with what they mean
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
@@ -93,6 +96,7 @@ class SchemaSet:
             self,
             games=games,
             schemas={schema_id: self.schemas[schema_id] for schema_id in sorted(used)},
+            fingerprints={},
             placements={key: self.placements[key] for key in games if key in self.placements},
             writers={
                 each: writer

@@ -9,6 +9,7 @@ from deltalake.schema import Schema
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from pipeline.delta.marks import marked
+from pipeline.delta.meanings import PROPERTY, carried
 from pipeline.errors import is_panic
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
@@ -44,15 +45,18 @@ def create(folder: Location, columns: pa.Schema, description: str | None = None)
     """Make an empty table where there is none, and open it.
 
     Where storage loses the reply to the first commit, delta-rs tries it again and finds its own commit: the table
-    is there then, as when another process was first.
+    is there then, as when another process was first. Its property says what the columns carry (`meanings`).
     """
+    held = carried(columns)
     try:
         with effect("create_table"):
             return DeltaTable.create(
                 str(folder),
-                Schema.from_arrow(columns),
+                Schema.from_arrow(columns.remove_metadata()),
                 mode="ignore",
                 description=description,
+                configuration={PROPERTY: held} if held else None,
+                raise_if_key_not_exists=False,
                 storage_options=folder.options,
                 commit_properties=marked("table created"),
             )

@@ -5,6 +5,7 @@ what was read to what the caller says, or fails with `TableConflict` (law L4).
 """
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -16,7 +17,7 @@ from typing import Any, Final, Literal, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
@@ -25,10 +26,13 @@ from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
 from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
+from pipeline.delta.meanings import PROPERTY, carried, joined
 from pipeline.delta.opening import create, open_table
-from pipeline.errors import Conflict
+from pipeline.errors import Conflict, first_line
 from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
+
+_log: Final = logging.getLogger("turnout")
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does nothing more: checkpoints and clean-up are maintenance's."""
@@ -314,6 +318,7 @@ class CursorTable:
         self._table = table
         self._version = table.version()
         self._followed = {}
+        self._meanings = str(table.metadata().configuration.get(PROPERTY) or "")
         self._columns = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
         self._plain = is_plain(table)
         self._seen_at = time.time()
@@ -323,13 +328,15 @@ class CursorTable:
 
         Must precede the commit of a file that has them: delta-rs would accept the file and lose the column. When
         another writer changes the columns at the same moment, the table is read again, and the columns that it then
-        lacks are added.
+        lacks are added. What the target's rows mean by their schema ids is noted first (`meanings`).
 
         Raises:
+            OtherMeaning: the table has rows of an id with another meaning; nothing was changed.
             CommitFailedError: the columns cannot be written, or other writers were first each time.
             ForeignChange: another writer has changed a guarded table; no column was added.
         """
         with self._lock:
+            self._note_meanings(carried(target))
             retries = _COLUMN_RETRIES
             if self._missing(target):
                 self._adopt_newest()
@@ -356,6 +363,31 @@ class CursorTable:
                 self._adopt_newest()
                 return True
             return False
+
+    def _note_meanings(self, new: str) -> None:
+        retries = _COLUMN_RETRIES
+        while joined(self.path.name, self._meanings, new) != self._meanings:
+            try:
+                self._adopt_newest()
+            except TableNotFoundError:
+                raise
+            except DeltaError as error:  # a damaged log: rows without a new column land all the same, as they did
+                _log.warning("%s: what its schema ids mean is noted later: %s", self.path.name, first_line(error))
+                return
+            self.require_own()
+            wanted = joined(self.path.name, self._meanings, new)
+            if wanted == self._meanings:
+                return
+            try:
+                with effect("set_properties"):
+                    self._table.alter.set_table_properties(
+                        {PROPERTY: wanted}, raise_if_not_exists=False, commit_properties=marked("schemas noted")
+                    )
+            except CommitFailedError:
+                if retries == 0:
+                    raise
+                retries -= 1
+            self._adopt_newest()
 
     def _missing(self, target: pa.Schema) -> set[str]:
         return {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}

@@ -20,7 +20,7 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
 from pipeline.store.games import Game, last_seq
 from pipeline.store.stream_control import submit_retry
-from pipeline.streams.writing.split import target_schema
+from pipeline.streams.writing.split import landing_schema
 
 _ATTEMPTS = 5
 
@@ -86,7 +86,7 @@ def _first_table(paths: Paths, environment: str, schemas: SchemaSet, game: Game)
     if game.key not in schemas.games:
         raise Refused(f"{game.key} has neither a table nor a schema: register a schema first.")
     app_id, description = names.stream_app_id(environment, game.key, 1), f"turnout game {game.name}"
-    return CursorTable.create(paths.table(game.key), target_schema(schemas, game.key), app_id, description=description)
+    return CursorTable.create(paths.table(game.key), landing_schema(schemas, game.key), app_id, description=description)
 
 
 def _first_link(chunks: Iterable[pa.Table], game: Game) -> int | None:

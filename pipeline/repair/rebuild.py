@@ -22,6 +22,7 @@ from pipeline.delta import accepted_gaps, generation, remade
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.log import exists
+from pipeline.delta.meanings import PROPERTY, carried, joined
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
@@ -34,7 +35,7 @@ from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Game, generations, record_generation, retired_games
-from pipeline.streams.writing.split import target_schema
+from pipeline.streams.writing.split import landing_schema, target_schema
 
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 
@@ -122,6 +123,9 @@ class _Rebuild:
         app = names.repair_app_id(environment, game.key)
         table, self._log_is_damaged = self._open()
         self._removed_at = table.transaction_version(names.remade_app_id(environment, game.key)) or 0
+        known = table.metadata
+        held = known().configuration if callable(known) else (known or {}).get("configuration") or {}
+        joined(game.key, held.get(PROPERTY) or "", carried(landing_schema(self._schemas, game.key)))
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
         self._newest = self.generation  # the newest known one: the damaged part of a log may have held the last switch

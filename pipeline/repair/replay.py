@@ -34,7 +34,7 @@ from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import OpenNeed
-from pipeline.streams.writing.split import target_schema
+from pipeline.streams.writing.split import landing_schema
 
 KILLS_WORKER: Final = "kills_worker"
 _ASKS: Final = 2  # for an id, and then for the message of it that the rows are
@@ -194,7 +194,7 @@ class Replay:
                 work.refused.update(decoded.rejects.column("reason").to_pylist())
 
     def _commit(self, game: Game, table: CursorTable | None, repairs: int | None, work: _Work) -> None:
-        folder, target = self._paths.table(game.key), target_schema(work.schemas, game.key)
+        folder, target = self._paths.table(game.key), landing_schema(work.schemas, game.key)
         app = names.repair_app_id(self._environment, game.key)
         table = table or CursorTable.create(folder, target, app, description=f"turnout game {game.name}")
         table.add_missing_columns(target)

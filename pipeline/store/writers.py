@@ -16,6 +16,16 @@ from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles, registrations, writers
 
 _BEHIND_ALL_PATHS: Final = b"\xff" * 8  # a count of steps comes first, which is far below it
+_ORIGINS: Final = (  # what no two rows have in common, with the number of each
+    (registrations.c.created_at, registrations.c.registration_id),
+    (registrations.c.game_key, registrations.c.registration_id),
+    (registrations.c.schema_id, registrations.c.registration_id),
+    (writers.c.created_at, writers.c.number),
+    (writers.c.writer, writers.c.number),
+    (profiles.c.created_at, profiles.c.number),
+    (profiles.c.fingerprint, profiles.c.number),
+)
+_MARK_DIGITS: Final = 16
 _NUMBERS: Final = (registrations.c.registration_id, writers.c.number, profiles.c.number)
 
 
@@ -46,6 +56,20 @@ def latest_number(connection: Connection) -> int:
     """Return the highest number; 0 without any."""
     row = connection.execute(select(*(select(func.max(each)).scalar_subquery() for each in _NUMBERS))).one()
     return max(each or 0 for each in row)
+
+
+def latest_and_mark(connection: Connection, number: int) -> tuple[int, str]:
+    """Return the highest number, and the mark of a number; both by one statement.
+
+    The mark tells a schema set from one with the same number in another copy of the store; it is empty for 0. Rows are
+    only added, so the row of its number says it of all before.
+    """
+    highest = [select(func.max(each)).scalar_subquery() for each in _NUMBERS]
+    marks = [select(column).where(own == number).scalar_subquery() for column, own in _ORIGINS]
+    row = connection.execute(select(*highest, *marks)).one()
+    origin = [bytes(each) if isinstance(each, memoryview) else each for each in row[len(highest) :]]
+    mark = "" if all(each is None for each in origin) else hashlib.sha256(repr(origin).encode()).hexdigest()
+    return max(each or 0 for each in row[: len(highest)]), mark[:_MARK_DIGITS]
 
 
 def write_writers(connection: Connection, rows: Iterable[WriterRow], now: float) -> None:
@@ -140,8 +164,8 @@ def read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, s
     return {row.number: row.definition for row in rows}
 
 
-def number_of_definition(engine: Engine, definition: str) -> int:
-    """Return the number of a profile by its canonical JSON, giving it one the first time."""
+def number_of_definition(engine: Engine, definition: str, above: int = 0) -> int:
+    """Return the number of a profile by its canonical JSON, giving it one the first time, above the given number."""
     fingerprint = hashlib.sha256(definition.encode()).hexdigest()
     query = select(profiles.c.number).where(profiles.c.fingerprint == fingerprint)
     with engine.connect() as connection:
@@ -151,7 +175,7 @@ def number_of_definition(engine: Engine, definition: str) -> int:
             lock(connection)
             number = connection.scalar(query)
             if number is None:
-                number = latest_number(connection) + 1
+                number = max(above, latest_number(connection)) + 1
                 values = {"fingerprint": fingerprint, "definition": definition, "created_at": time.time()}
                 connection.execute(insert(profiles).values(number=number, **values))
     return int(number)

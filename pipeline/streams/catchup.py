@@ -18,7 +18,7 @@ from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
-from pipeline.pins import ChunkPin
+from pipeline.pins import ChunkPin, SetPin
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result
 from pipeline.streams.lanes import Failure, failure_of
@@ -54,7 +54,7 @@ class CatchUp:
             if not behind:
                 return False
             self._bronze.refresh()
-            chunk, low, high, version = self._next(behind, self._bronze.cursor or 0)
+            chunk, low, high, pinned = self._next(behind, self._bronze.cursor or 0)
             if not chunk:
                 return False
             chunk = self._driver.roster.for_chunk(chunk)
@@ -62,7 +62,7 @@ class CatchUp:
                 return False
             self._failed |= chunk.keys()
             try:
-                self._read(chunk, low, high, version)
+                self._read(chunk, low, high, pinned)
             finally:
                 self._driver.roster.end_chunk()
             self._failed.clear()
@@ -81,7 +81,7 @@ class CatchUp:
         if all(stream.waits is None for stream in behind):
             return list(behind)
         schemas = self._driver.schemas
-        newest = schemas.snapshot(schemas.latest_version())
+        newest = schemas.snapshot(schemas.latest())
         held = [stream for stream in behind if stream.is_held(newest)]
         self._driver.wanted(held)
         return [stream for stream in behind if stream not in held]
@@ -89,7 +89,7 @@ class CatchUp:
     def _is_cut_short(self, stream: Stream) -> bool:
         return self._pin.find(stream.game_key, stream.complete_through) is not None
 
-    def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
+    def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, SetPin]:
         """Choose streams, the seqs (low, high] and the schema set; an interrupted chunk is repeated with its own set.
 
         Interrupted chunks come first, one by one; a chunk that failed comes after all others (law L16).
@@ -102,26 +102,26 @@ class CatchUp:
             unfinished = list(behind)
         first = pins[unfinished[0].game_key] if unfinished else None
         if first is None:
-            end, version = head, self._driver.schemas.latest_version()
+            end, pinned = head, self._driver.schemas.latest()
         else:
-            end, version = first.high, first.version
+            end, pinned = first.high, first.set
             streams = [each for each in unfinished if pins[each.game_key] == first]
         through: dict[str, int] = {stream.game_key: stream.complete_through for stream in streams}
         most = self._driver.settings.demux.catchup_seqs
         turn = next_turn(through, end, most, furthest_waits=self._furthest_waits)
         if turn is None:
-            return {}, 0, 0, version
+            return {}, 0, 0, pinned
         self._furthest_waits = turn.leaves_furthest
         chunk: dict[str, Stream] = {each.game_key: each for each in streams if each.game_key in turn.games}
-        return chunk, turn.low, turn.high, version
+        return chunk, turn.low, turn.high, pinned
 
-    def _read(self, chunk: Mapping[str, Stream], low: int, high: int, version: int) -> None:
+    def _read(self, chunk: Mapping[str, Stream], low: int, high: int, pinned: SetPin) -> None:
         started = time.time()
-        self._pin.write(version, high, chunk)
+        self._pin.write(pinned, high, chunk)
         hit("in_catch_up")
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
         rows = self._rows(list(chunk.values()), low, high)
-        schemas = self._driver.schemas.snapshot(version)
+        schemas = self._driver.schemas.snapshot(pinned)
         read_since = self._driver.start.over_at
         outcome = self._passes.apply(rows, chunk, schemas, Lane.CATCHUP, repeated=True, read_since=read_since)
         hit("in_catch_up")
@@ -131,7 +131,7 @@ class CatchUp:
         self._pin.clear({key: stream.complete_through for key, stream in ended.items()}, high)
         self._driver.publish(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
-            self._read({key: chunk[key]}, after, through, version)
+            self._read({key: chunk[key]}, after, through, pinned)
         self._leave_waiting(chunk, high, outcome)
 
     def _leave_waiting(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:

@@ -15,7 +15,7 @@ from listeners.stream_id import StreamId
 from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.health.latency import Start
-from pipeline.pins import pin
+from pipeline.pins import pin_set
 from pipeline.settings import Settings
 from pipeline.storage.places import located
 from pipeline.streams.checkpoint import can_resume, reads_from
@@ -184,12 +184,12 @@ class Demux:
         with tolerate_store_outage("the driver keeps its streams"):
             self._driver.roster.sync()
             heard = True
-        version = pin(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest_version)
+        pinned = pin_set(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
         self._bronze.refresh()
         self._ceiling = self._bronze.cursor or 0
-        schemas = self._driver.schemas.snapshot(version)
+        schemas = self._driver.schemas.snapshot(pinned)
         whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
             rows, read_since = FrameRows(frame), self._start.over_at

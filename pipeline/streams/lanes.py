@@ -9,6 +9,7 @@ from typing import Final
 
 from listeners.sample import Lane
 from pipeline.delta.foreign import ForeignChange
+from pipeline.delta.meanings import OtherMeaning
 from pipeline.delta.remade import TableGone
 from pipeline.reasons import innermost
 from pipeline.store.database.states import FailureClass
@@ -109,4 +110,5 @@ def failure_of(error: Exception) -> Failure:
     """Return the failure for an exception of a stream's own work."""
     evidence = f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT]
     is_gone = isinstance(error, TableGone)
-    return Failure(classify(error), evidence, parks=is_gone or isinstance(error, ForeignChange), is_gone=is_gone)
+    parks = is_gone or isinstance(error, ForeignChange | OtherMeaning)
+    return Failure(classify(error), evidence, parks=parks, is_gone=is_gone)

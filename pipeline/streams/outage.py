@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.errors import Refused, first_line
+from pipeline.pins import SetPin
 from pipeline.store.database.engine import STORE_AWAY
 
 _log = logging.getLogger("turnout")
@@ -51,18 +52,34 @@ class CachedRegistry:
             known = self._newest = self._registry.snapshot()
         return known.version
 
+    def latest(self) -> SetPin:
+        """Return the newest schema set this driver knows, as a batch pins it; raises as `latest_version` does."""
+        version = self.latest_version()
+        return SetPin(version, "" if self._newest is None else self._newest.mark)
+
     def look_in_bronze(self) -> None:
         """Read the profiles of bronze's rows, for rows whose profile the store lacks; see `LocalRegistry`."""
         self._registry.look_in_bronze()
 
-    def snapshot(self, version: int) -> SchemaSet:
-        """Return the schema set of a version; the newest where a restored older copy of the store lacks it."""
+    def snapshot(self, pinned: SetPin) -> SchemaSet:
+        """Return a pinned schema set.
+
+        The newest where a restored older copy of the store lacks it, or has given its number to another one.
+        """
         known = self._newest
-        if known is not None and known.version == version:
+        if known is not None and _is(known, pinned):
             return known
+        problem = "an older copy of the control store was restored, and has another set of this number"
         try:
-            return self._registry.snapshot(version)
+            found = self._registry.snapshot(pinned.version)
+            if _is(found, pinned):
+                return found
         except Refused as error:
-            # At worst a row leaves a stale twin; a batch that cannot be repeated stops all games.
-            _log.warning("the schema set %s is missing; its rows are split with the newest: %s", version, error)
-            return self._registry.snapshot()
+            problem = str(error)
+        # At worst a row leaves a stale twin; a batch that cannot be repeated stops all games.
+        _log.warning("the schema set %s is missing; its rows are split with the newest: %s", pinned.version, problem)
+        return self._registry.snapshot()
+
+
+def _is(schemas: SchemaSet, pinned: SetPin) -> bool:
+    return schemas.version == pinned.version and pinned.mark in {"", schemas.mark}

@@ -32,7 +32,7 @@ from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.needs import Need, Waiting, lowest
 from pipeline.streams.stream import Link, Position, Stream, connects, merged, reach
 from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import SplitJob, target_schema
+from pipeline.streams.writing.split import SplitJob, landing_schema
 from pipeline.streams.writing.tasks import run
 
 
@@ -274,7 +274,7 @@ class Passes:
     ) -> GameResult:
         started = time.perf_counter()
         try:
-            target = target_schema(schemas, stream.game_key)
+            target = landing_schema(schemas, stream.game_key)
             stream.commit(report.files, report.expected, report.links[-1].seq, target)
         except TableConflict as error:
             report.failure = Failure("expected", str(error))

@@ -7,7 +7,7 @@ entries; nothing here writes to an environment.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_i
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
+from pipeline.verify import meanings
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
 _PLACE: Final = frozenset({"_seq", "_pos", "game_key", "game", "seq", "pos", "prev_seq", "refused", "reason"})
@@ -85,6 +86,7 @@ class TableSnapshot:
     paths: tuple[str, ...]
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
     gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: the lost seqs that an operator accepted
+    meanings: str = ""  # of a game's table: what its schema ids mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Reading:
     bronze: TableSnapshot
     quarantine_after: TableSnapshot | None
     reserved: tuple[tuple[int, int], ...]  # first and last seq of refused rows that may precede their bronze commit
+    given: Mapping[int, str] = field(default_factory=dict)  # the fingerprints of schema ids, as they were given
 
 
 def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Reading:
@@ -121,7 +124,8 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     opened_bronze = open_table(paths.bronze, bronze.version)
     head = opened_bronze.transaction_version(bronze_app_id(environment))
     reserved = () if before is None else tuple(_reserved(paths.quarantine, before.version, opened_bronze, environment))
-    return Reading(before, tables, replace(bronze, cursor=head), after, reserved)
+    given = meanings.read_given(paths.bronze)
+    return Reading(before, tables, replace(bronze, cursor=head), after, reserved, given)
 
 
 @contextmanager
@@ -248,7 +252,8 @@ def _snapshot(
         key = GameKey(folder.name)
         cursor = None if environment is None else _cursor(table, environment, key, generation)
         gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
-        return TableSnapshot(label, table.version(), paths, cursor, tuple(gaps))
+        noted = str(table.metadata().configuration.get(meanings.PROPERTY) or "")
+        return TableSnapshot(label, table.version(), paths, cursor, tuple(gaps), noted)
     except TableNotFoundError:
         return None
     except DeltaError as error:

@@ -25,7 +25,7 @@ from pipeline.delta import parquet
 from pipeline.delta.scratch import Database, scratch_folder
 from pipeline.errors import Refused
 from pipeline.names import GameKey
-from pipeline.verify import readings
+from pipeline.verify import meanings, readings
 from pipeline.verify.opening import Sources
 from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
 
@@ -114,9 +114,16 @@ def _subject(database: Database, reading: readings.Reading, wanted: Wanted, fold
     quarantined = str(folder / "quarantined.npz")
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
     registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
-    schemas = {str(key): known_schemas(registered, key) for key in registered.games}
+    schemas = {str(key): _trusted(registered, key, reading) for key in registered.games}
     tables = {key: readings.spans(database, table) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined, Sources.of(registered))
+
+
+def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.Reading) -> dict[int, KnownSchema]:
+    """Return a game's schemas without those whose ids mean something else: no row of theirs should be in its table."""
+    table = reading.tables.get(str(key))
+    others = meanings.doubtful(schemas, key, reading.given, "" if table is None else table.meanings)
+    return {each: schema for each, schema in known_schemas(schemas, key).items() if each not in others}
 
 
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:

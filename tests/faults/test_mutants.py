@@ -10,16 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.contracts import registrations
+from pipeline.contracts import registrations, registry
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.game_types import Typed
+from pipeline.contracts.given_ids import with_ids
 from pipeline.contracts.layout import layout
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.schemas import Schema
+from pipeline.delta import table
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
@@ -36,6 +38,8 @@ from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.life import Life
 from tests.faults.oracle import judge
+from tests.tables.repair_world import SECOND, early, good
+from tests.tables.restored_world import THIRD, restored_world
 from tests.tables.value_world import value_world, wrapped
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -289,6 +293,33 @@ def _unattended(text: str) -> CheckedRegistration:
     content = descriptor_set(f'syntax = "proto3"; package acme; message {text}', {}).SerializeToString()
     schema = Schema(0, "protobuf", full, format_of("protobuf").canonical(full, content))
     return unattended("Chess", game_key("Chess"), schema, DEFAULTS, registry="main")
+
+
+def ids_are_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of given ids is ignored, and so is what tables note; the fingerprints in both are kept."""
+    monkeypatch.setattr(registry, "with_ids", lambda engine, _given, marks, act: with_ids(engine, None, marks, act))
+    monkeypatch.setattr(registry, "lost", lambda _stored, _given: {})
+    monkeypatch.setattr(table, "joined", lambda _name, held, _new: held)
+
+
+@pytest.mark.parametrize("is_planted", [True, False])
+@pytest.mark.proves("G169")
+def test_verify_finds_ids_that_were_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_planted: bool
+) -> None:
+    """An older store decodes rows as wrongly as they landed: the values check knows it by what its ids once meant."""
+    life = restored_world(tmp_path)
+    life.back_up()
+    assert life.register(message=SECOND) == 2
+    life.restore()
+    if is_planted:
+        ids_are_given_again(monkeypatch)
+    assert life.register(message=THIRD) == (2 if is_planted else 3)
+    life.ingest(good(1), early(2))  # the old producer goes on
+    life.split()
+    found = life.values().values
+    assert found is not None
+    assert [(each.seq, each.pos) for each in found.named] == ([(1, 1)] if is_planted else [])
 
 
 def _live(life: Life, story: Story) -> None:

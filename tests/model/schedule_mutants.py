@@ -12,7 +12,7 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
-from pipeline.pins import ChunkPin
+from pipeline.pins import ChunkPin, SetPin
 from pipeline.repair import rebuild, replay
 from pipeline.repair.places import PLACES
 from pipeline.streams import demux, passes
@@ -158,10 +158,10 @@ def _quarantine_comes_last() -> list[Change]:
 
 
 def _pins_are_ignored() -> list[Change]:
-    def proposed(_folder: Any, _batch_id: int, propose: Callable[[], int]) -> int:
+    def proposed(_folder: Any, _batch_id: int, propose: Callable[[], SetPin]) -> SetPin:
         return propose()
 
-    return [(demux, "pin", proposed), (ChunkPin, "find", lambda *_: None)]
+    return [(demux, "pin_set", proposed), (ChunkPin, "find", lambda *_: None)]
 
 
 def _let_go_at_once() -> list[Change]:

@@ -188,6 +188,8 @@ REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
     "_read_held": ("games", "leases"),
     "bronze_id": ("ingest_identities",),
     "latest_number": ("registrations", "writers", "profiles"),
+    "latest_and_mark": ("registrations", "writers", "profiles"),
+    "stored_ids": ("schemas",),
     "read_schemas": ("schemas",),
     "read_writers": ("writers",),
     "read_profiles": ("profiles",),

@@ -26,7 +26,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations
 from pipeline.store.games import Assignment, Game, generations, known_games, record_seen
 from pipeline.streams.stream import Stream, stream_of
-from pipeline.streams.writing.split import READ, SplitJob, split, target_schema
+from pipeline.streams.writing.split import READ, SplitJob, landing_schema, split
 from pipeline.streams.writing.writers import DirectWriter
 from pipeline.verify.balance import Balance, verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -190,7 +190,7 @@ class World:
             self.append_quarantine(new)
         cursor = max(seq for seq, _ in report[game.key]["links"])
         files = [DataFile(**file) for file in report[game.key]["files"]]
-        stream.commit(files, expected, cursor, target_schema(job.schema_set, game.key))
+        stream.commit(files, expected, cursor, landing_schema(job.schema_set, game.key))
 
     def verify(self) -> Balance:
         return verify(self.paths, self.environment, generations(self.engine))

@@ -19,6 +19,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Transient
 from pipeline.names import bronze_app_id
+from pipeline.pins import SetPin
 from pipeline.repair.asking import ask_drivers
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
@@ -248,7 +249,7 @@ def catch_up_of(world: ForeignWorld, passes: Passes) -> LocalCatchUp:
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
     assert bronze is not None
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-    schemas: Any = SimpleNamespace(latest_version=lambda: 1, snapshot=lambda _version: world.schemas())
+    schemas: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=lambda _version: world.schemas())
     roster = Roster(Settings(), world.paths, world.engine, "a", None)
     world.wanted = []
     driver = DemuxContext(

@@ -22,6 +22,7 @@ from pipeline.delta.log import publish_commit
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import bronze_app_id
+from pipeline.pins import SetPin
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
 from pipeline.storage.places import located
@@ -260,12 +261,12 @@ def local_catch_up(
 ) -> LocalCatchUp:
     """Return catch-up as a driver has it that starts now; `used` gets the schema set of each chunk."""
 
-    def snapshot(version: int) -> SchemaSet:
-        used.append(version)
+    def snapshot(pinned: SetPin) -> SchemaSet:
+        used.append(pinned.version)
         return world.registry.snapshot()
 
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-    schemas: Any = SimpleNamespace(latest_version=lambda: len(used) + 1, snapshot=snapshot)
+    schemas: Any = SimpleNamespace(latest=lambda: SetPin(len(used) + 1), snapshot=snapshot)
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
     assert bronze is not None
     settings = Settings(demux=Demux(catchup_seqs=seqs))

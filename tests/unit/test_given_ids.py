@@ -89,6 +89,7 @@ def fails_at() -> Iterator[Callable[[str], None]]:
     failpoints.on_hit = None
 
 
+@pytest.mark.proves("G260")
 def test_after_a_restore_of_an_older_store_no_id_is_given_again(world: Environment) -> None:
     """Rows in bronze have their ids for ever: after a restore another schema gets another one."""
     assert world.register(version()) == 1
@@ -120,11 +121,12 @@ def test_no_schema_is_registered_where_ids_cannot_be_taken(world: Environment) -
     assert world.register(version(), "go") == 1
 
 
+@pytest.mark.proves("G260")
 @pytest.mark.parametrize(("point", "ids"), [("before_publish_id", (2, 3)), ("after_publish_id", (3, 2))])
 def test_a_killed_registration_keeps_its_id_for_its_schema(
     world: Environment, fails_at: Callable[[str], None], point: str, ids: tuple[int, int]
 ) -> None:
-    """An id that was taken before a crash means what it was taken for: the same schema gets it, no other one does."""
+    """A crash leaves an id to the schema that took it: the same schema gets it, no other one does."""
     world.register(version())
     fails_at(point)
     with pytest.raises(Injected):
@@ -144,6 +146,7 @@ def test_ids_of_an_earlier_turnout_are_taken_in_one_pass(world: Environment) -> 
     assert {number: each.message for number, each in world.given.by_id.items()} == dict.fromkeys((1, 2, 3, 4), "t.M")
 
 
+@pytest.mark.proves("G260")
 def test_two_stores_never_give_one_id_twice(world: Environment, tmp_path: Path) -> None:
     """A restored copy of the store and the old one, both in use, take different numbers, and one for one schema."""
     world.register(version())
@@ -202,7 +205,7 @@ def test_numbers_are_taken_by_one_process(world: Environment) -> None:
 
 
 def test_a_damaged_file_is_named(world: Environment) -> None:
-    """What an id means is never guessed."""
+    """A registration refuses to guess what an id means."""
     world.register(version())
     Path(world.given.folder / "1").write_text("{}")
     with pytest.raises(Refused, match=r"registrations/1 is damaged.*backup"):

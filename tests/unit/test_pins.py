@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.pins import ChunkPin, pin
+from pipeline.pins import ChunkPin, Pinned, SetPin, pin, pin_set
 from pipeline.storage.places import located
 
 DAMAGED = ["", "null", '{"version": 1, "hi', '{"version": 1}']
@@ -25,5 +25,16 @@ def test_a_damaged_pin_of_a_chunk_is_none(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     damaged = ChunkPin(file)
     assert damaged.find("chess", 0) is None
-    damaged.write(2, 9, ["chess"])
-    assert ChunkPin(file).find("chess", 0) == (2, 9)
+    damaged.write(SetPin(2, "mark"), 9, ["chess"])
+    assert ChunkPin(file).find("chess", 0) == Pinned(2, 9, "mark")
+
+
+def test_a_pin_names_one_schema_set(tmp_path: Path) -> None:
+    """Law L5: a batch is repeated with the very set that it began with, also with an earlier turnout's pin."""
+    assert pin_set(located(tmp_path), 7, lambda: SetPin(3, "a mark")) == SetPin(3, "a mark")
+    assert pin_set(located(tmp_path), 7, lambda: SetPin(3, "another")) == SetPin(3, "a mark")
+    (tmp_path / "8").write_text("4")
+    assert pin_set(located(tmp_path), 8, lambda: SetPin(5, "a mark")) == SetPin(4)
+    file = tmp_path / "chunk.json"
+    file.write_text('{"games": {"chess": [2, 9]}}')
+    assert ChunkPin(file).find("chess", 0) == Pinned(2, 9)

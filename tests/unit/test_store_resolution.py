@@ -31,6 +31,7 @@ from pipeline.contracts.schemas import SchemaSet, Writer
 from pipeline.failpoints import Injected
 from pipeline.names import game_key
 from pipeline.settings import load
+from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import registrations, schema_needs
 from pipeline.store.processes.leases import store_time
@@ -137,6 +138,22 @@ def test_a_found_schema_is_kept_and_registered_for_all_games_that_wait(world: Wo
     with world.engine.connect() as connection:
         origins = connection.execute(select(registrations.c.actor, registrations.c.registry)).all()
     assert [tuple(each) for each in origins] == [(None, "main")] * 2, "no person did it, and history says where from"
+
+
+def test_a_need_waits_while_its_schema_gets_no_id(world: World, tmp_path: Path) -> None:
+    """Law L14: where ids are taken beside bronze and that place does not serve, games wait, and are answered later."""
+    place = tmp_path / "registrations"
+    place.write_text("a file in the way")
+    resolution = world.resolution(bronze=located(tmp_path / "bronze"))
+    resolution.note([CHESS])
+    assert world.after(resolution, 0) > 0
+    assert (world.writer(), len(world.needs)) == (None, 1)
+    place.unlink()
+    world.after(resolution, 60)
+    writer = world.writer()
+    assert writer is not None
+    assert (writer.schema_id, world.needs) == (1, [])
+    assert [file.name for file in place.iterdir()] == ["1"]
 
 
 def test_a_known_writer_takes_no_registry(world: World) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import update
 
 from listeners.stream_id import StreamId
 from pipeline.health.status import PASS_LIMIT_SECONDS
+from pipeline.pins import SetPin
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
@@ -43,7 +44,7 @@ def demux_of(
             stream.behind = fails
         return Outcome(SEQ_TO, [], {}, {}, {})
 
-    known: Any = SimpleNamespace(latest_version=lambda: 1, snapshot=lambda _version: None)
+    known: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=lambda _version: None)
     context = SimpleNamespace(getLocalProperty=lambda _name: None)
     spark: Any = SimpleNamespace(sparkContext=context)
     bronze: Any = SimpleNamespace(refresh=lambda: None, cursor=9)

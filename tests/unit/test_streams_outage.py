@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.names import game_key
+from pipeline.pins import SetPin
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
@@ -53,11 +54,11 @@ def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_p
     register(registry, "go")
     with away(engine) as calls:
         assert known.latest_version() == 1
-        assert set(known.snapshot(1).games) == {game_key("chess")}
+        assert set(known.snapshot(SetPin(1)).games) == {game_key("chess")}
     assert calls
     assert known.latest_version() == 2
-    assert set(known.snapshot(2).games) == set(registry.snapshot(2).games)
-    assert known.snapshot(1) == registry.snapshot(1)
+    assert set(known.snapshot(SetPin(2)).games) == set(registry.snapshot(2).games)
+    assert known.snapshot(SetPin(1)) == registry.snapshot(1)
     engine.dispose()
 
 
@@ -67,7 +68,7 @@ def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog:
     engine = open_store(*load(tmp_path / "env", {}))
     register(LocalRegistry(engine), "chess")
     known = CachedRegistry(LocalRegistry(engine))
-    assert known.snapshot(99).version == known.latest_version() == 1
+    assert known.snapshot(SetPin(99)).version == known.latest_version() == 1
     engine.dispose()
     assert "schema set 99 is missing; its rows are split with the newest" in caplog.text
 

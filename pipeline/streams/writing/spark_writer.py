@@ -222,7 +222,7 @@ def _transactions(snapshot: Any) -> dict[str, int]:
 
 def _spark_schema(target: pa.Schema) -> StructType:
     """Return columns as Spark's type: Delta writes a schema just as Spark does."""
-    return StructType.fromJson(json.loads(json_of(target)))
+    return StructType.fromJson(json.loads(json_of(target.remove_metadata())))
 
 
 @contextmanager

@@ -24,10 +24,11 @@ from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.delta.meanings import with_meanings
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import hit
-from pipeline.names import GameKey
+from pipeline.names import GameKey, shown
 from pipeline.storage.location import Location
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest
@@ -79,6 +80,13 @@ class SplitJob:
 def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
     """Return the columns of a game's table: our own, then the union of its registered schemas."""
     return _target(schema_set.placed(GameKey(key)))
+
+
+def landing_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
+    """Return the same columns for a commit of rows: they carry what the game's schema ids mean."""
+    ids = schema_set.games.get(GameKey(key), ())
+    marks = {each: schema_set.fingerprints[each] for each in ids if each in schema_set.fingerprints}
+    return with_meanings(target_schema(schema_set, key), marks)
 
 
 @lru_cache(maxsize=4096)
@@ -252,6 +260,9 @@ class _Split:
         """Return why a game's rows of a schema are refused without decoding, None when they are not."""
         schema_set = self.job.schema_set
         if schema_id not in schema_set.games.get(GameKey(name), ()):
+            if (message := schema_set.lost.get(schema_id)) is not None:
+                lost = f"the control store has lost schema {schema_id}, {shown(message)}"
+                return "unknown_schema", f"{lost}: restore its newest copy, or register the schema again"
             return "unknown_schema", f"schema {schema_id} is not registered for this game"
         placement = schema_set.placement(GameKey(name), schema_id)
         return None if placement.quarantined is None else (placement.reason, placement.quarantined)
