@@ -22,7 +22,7 @@ from pipeline.delta.log import exists
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import bronze_progress, checkpoint, identity, parting, restored, source_checks
+from pipeline.ingest import bronze_progress, checkpoint, generation_numbers, identity, parting, restored, source_checks
 from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Offsets, Position, SourceObservation, SourceProblem, SourceRecord
@@ -103,7 +103,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     if not recorded and not others and described in finding.known:
         # Read under another name before: verify compares by the id.
         sources.record_identity(engine, replace(finding.known[described], generation=number))
-    adopted = _replace(engine, described, number, finding, bronze.table_id, seq, others)
+    adopted = _replace(engine, paths, described, number, finding, bronze.table_id, seq, others)
     held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
     return replace(adopted, rebuild=tuple(held))
 
@@ -117,7 +117,7 @@ def take_over(settings: Settings, paths: Paths, engine: Engine, source: SourceKi
         Refused: a source has lost unread records, or cannot be asked.
         Transient: a broker does not answer, or another process writes to bronze all the time.
     """
-    number = sources.open_generation(engine, source.description)
+    number = generation_numbers.open_generation(paths, engine, source.description)
     is_new = sources.identity(engine, number) is None and exists(paths.bronze)
     if not is_new or not (source.is_several or sources.has_parts(engine)):
         return number
@@ -322,7 +322,14 @@ def _forget(
 
 
 def _replace(
-    engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int, others: Sequence[int]
+    engine: Engine,
+    paths: Paths,
+    described: str,
+    before: int,
+    finding: _Finding,
+    bronze_id: str,
+    seq: int,
+    others: Sequence[int],
 ) -> Adopted:
     """Record the new generation, and the gaps before it."""
     actor, now = current_user(), time.time()
@@ -338,7 +345,8 @@ def _replace(
         0, finding.seen.id, finding.seen.partitions, bronze_id, seq, position.render(),
         actor, finding.seen.clock, identity.parts_seen(finding.seen),
     )  # fmt: skip
-    number = sources.replace_generation(engine, described, before, new, gaps, others)
+    taken = generation_numbers.take(paths, engine, described)
+    number = sources.replace_generation(engine, described, before, new, gaps, others, taken)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)
 
 

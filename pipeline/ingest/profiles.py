@@ -81,7 +81,7 @@ class Profiles:
         if profile is None:
             return DEFAULT
         text = dumps(profile)
-        number = number_of_definition(engine, text)
+        number = number_of_definition(engine, text, above=max(self._texts, default=DEFAULT))
         self._record(bronze, number, text)
         return number
 

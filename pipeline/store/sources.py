@@ -65,13 +65,13 @@ def generation(engine: Engine, source: str) -> int | None:
         return None if number is None else int(number)
 
 
-def open_generation(engine: Engine, source: str) -> int:
-    """Return the number of the generation that reads this source, giving it one at its first start."""
+def open_generation(engine: Engine, source: str, number: int | None = None) -> int:
+    """Return the number of the generation that reads this source, at its first start this one; None: the next one."""
     known = generation(engine, source)
     if known is not None:
         return known
     with writing(engine) as connection:
-        return _insert_generation(connection, source)
+        return _insert_generation(connection, source, number)
 
 
 def generations(engine: Engine) -> list[tuple[int, str, str | None]]:
@@ -132,9 +132,17 @@ def record_identity(engine: Engine, new: Identity) -> None:
 
 
 def replace_generation(
-    engine: Engine, source: str, before: int, new: Identity, gaps: Sequence[AcceptedGap], others: Sequence[int] = ()
+    engine: Engine,
+    source: str,
+    before: int,
+    new: Identity,
+    gaps: Sequence[AcceptedGap],
+    others: Sequence[int] = (),
+    number: int | None = None,
 ) -> int:
     """Give a source a new generation, with its identity and the gaps before it, in one transaction.
+
+    It has this number; None: the next one.
 
     The generation numbers in `found` and `gaps` are set here. The generations `others`, which have read the same
     sources in another set, are retired.
@@ -154,7 +162,7 @@ def replace_generation(
                 if text is not None and _RETIRED not in text:
                     ended = f"{text}{_RETIRED}{other} was replaced)"
                     connection.execute(update(table).where(table.c.generation == other).values(source=ended))
-            number = _insert_generation(connection, source)
+            number = _insert_generation(connection, source, number)
             _record(connection, replace(new, generation=number))
             for gap in gaps:
                 connection.execute(ingest_gaps.insert().values({**asdict(gap), "generation": number}))
@@ -166,6 +174,11 @@ def replace_generation(
 def is_of(text: str, source: str) -> bool:
     """Tell whether a generation's text names this source, also when the generation was replaced."""
     return text == source or text.startswith(f"{source}{_RETIRED}")
+
+
+def source_of(text: str) -> str:
+    """Return the source that a generation's text names, also when the generation was replaced."""
+    return text.partition(_RETIRED)[0]
 
 
 def accepted_gaps(engine: Engine) -> list[AcceptedGap]:
@@ -186,8 +199,9 @@ def _record(connection: Connection, new: Identity) -> None:
         connection.execute(ingest_parts.insert().values({**asdict(part), "generation": new.generation}))
 
 
-def _insert_generation(connection: Connection, source: str) -> int:
+def _insert_generation(connection: Connection, source: str, number: int | None) -> int:
     table = ingest_generations
-    number = int(connection.scalar(select(func.max(table.c.generation))) or 0) + 1
+    if number is None:
+        number = int(connection.scalar(select(func.max(table.c.generation))) or 0) + 1
     connection.execute(table.insert().values(generation=number, source=source, created_at=time.time()))
     return number

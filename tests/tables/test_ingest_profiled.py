@@ -258,6 +258,18 @@ def test_an_older_control_store_is_noticed(world: World) -> None:
         Profiles(world.engine, bronze, None).at(99)
 
 
+@pytest.mark.proves("G261")
+def test_an_older_store_gives_no_profile_a_number_that_bronze_has(world: World) -> None:
+    """Law L13: after a restore of an older control store ingest goes on, with numbers above those of bronze."""
+    bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
+    number = Profiles(world.engine, bronze, FRAMED_BY_KEY).numbers[0]
+    with writing(world.engine) as connection:
+        connection.execute(delete(profiles))
+    assert Profiles(world.engine, bronze, GLUE_BY_KEY).numbers[0] > number
+    expected = {number: FRAMED_BY_KEY, number + 1: GLUE_BY_KEY}
+    assert LocalRegistry(world.engine, world.paths.bronze).snapshot().profiles == expected
+
+
 def test_bronze_means_the_same_without_the_control_store(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Law L1: whatever the store has lost or given away again, a row's profile is the one that bronze names."""
     bronze = CursorTable.create(world.paths.bronze, BRONZE, "bronze")
