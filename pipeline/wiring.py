@@ -191,7 +191,7 @@ def _waits(engine: Engine, paths: Paths, spark: SparkSession) -> Callable[[], st
         trouble = None
         with tolerate_store_outage("whether it is an older copy is not known"):
             trouble = age.trouble()
-        return trouble or waits_for_cores(spark)
+        return waits_for_cores(spark) if trouble is None else f"says {trouble}"
 
     return waits
 

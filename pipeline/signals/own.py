@@ -143,6 +143,8 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             action = Action("Replay…", "repairs", {"repair": "replay", "games": seen.game_key})
         elif 2 * seen.refused.get("unknown_schema", 0) >= seen.refused_rows:
             pattern = "Rows of {} refused for a schema that is not registered"
+            if group is not None and group.seen.liveness.is_live and group.seen.liveness.reason is not None:
+                evidences.append(cut(f"its driver {group.seen.liveness.reason}"))  # such as that the store is older
             action = Action("Register a schema…", "schemas", {"game": seen.game_key})
         elif changed is not None:
             evidences.append(changed)

@@ -113,6 +113,15 @@ def test_rows_of_another_event_type_name_both_types_and_the_way_out() -> None:
     assert finding.action == Action("Open schemas", "schemas", {"game": "chess"})
 
 
+def test_a_lost_schema_is_told_from_one_that_was_never_registered() -> None:
+    """A driver's word that its store is an older copy is in the evidence of rows without a schema."""
+    says = "says the control store is older than bronze by 1 registration"
+    older = GroupSeen("a", Liveness("running", NOW - 900, says))
+    finding = found(game(refused={"unknown_schema": 400}), a=older)
+    assert finding.title == "Rows of Chess refused for a schema that is not registered"
+    assert f"its driver {says}" in finding.evidence
+
+
 def test_refused_rows_are_raised_at_the_first_look() -> None:
     """They are counted, not inferred: a second look would only be later. Little more than usual waits for it."""
     for rows in ({"malformed_payload": 1200}, {"unknown_schema": 1200}):
