@@ -309,7 +309,7 @@ class Resolution:
         except (OSError, Transient) as error:  # its games wait, and it is asked for again
             where = "" if self._given is None else f" in {self._given.folder}"
             _log.warning("schema %s of %s gets no id%s: %s", shown_writer(writer), registry, where, first_line(error))
-            self._asking[registry].retry_at = now + _STORE_SECONDS
+            self._asking[registry].retry_at = self._steady() + _STORE_SECONDS
             return None
         if contradiction is None:
             return {writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)}
