@@ -118,8 +118,8 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     }
     lost: list[int] = []
 
-    def publish(table: Location, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        done = publish_commit(table, version, actions)
+    def publish(table: Location, version: int, actions: Sequence[dict[str, Any]], **settled: bool) -> bool:
+        done = publish_commit(table, version, actions, **settled)
         if table == path[victim] and done and not lost:
             lost.append(version)
             raise OSError(110, "the reply was lost")

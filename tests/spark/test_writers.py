@@ -163,7 +163,7 @@ def test_what_no_commit_has_named_is_not_in_the_table(world: Any, kind: Kind, mo
     owner = Owner(world, kind)
     owner.commit(1, 1)
 
-    def dies(*_: Any) -> bool:
+    def dies(*_: Any, **__: Any) -> bool:
         raise Injected
 
     with monkeypatch.context() as patch:
