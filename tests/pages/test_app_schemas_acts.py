@@ -13,7 +13,10 @@ from streamlit.testing.v1 import AppTest
 from app.schemas import queries
 from app.state import services
 from pipeline.contracts.catalogue.versions import read_versions
-from pipeline.contracts.policies import landing, parse_policies
+from pipeline.contracts.formats.supported import format_of
+from pipeline.contracts.policies import DEFAULTS, landing, parse_policies
+from pipeline.contracts.registrations import RegistrationBatch, unattended
+from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import list_requests
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -145,6 +148,26 @@ def test_a_version_whose_rows_are_refused_is_registered_again_with_other_policie
     app.selectbox(key=f"register_what_{CHESS}").set_value("v2")
     app.multiselect(key=f"register_policies_{CHESS}").set_value(["incompatible=side-column"])
     app.button(key=f"preview_register_{CHESS}").click().run()
+    app.button(key=f"ask_{PLACE}").click().run()
+    assert "is version 3 of the game" in texts(app)
+    assert "go to quarantine since" not in texts(renewed(app))
+
+
+def test_a_version_of_another_event_type_is_let_in_as_a_rename(store: Engine, opening: Opening) -> None:
+    """The page names both types; where a person says that one was renamed to the other, the plan shows it."""
+    other = json.dumps({"type": "record", "name": "t.Round", "fields": [{"name": "player", "type": "string"}]}).encode()
+    schema = Schema(0, "avro", "t.Round", format_of("avro").canonical("t.Round", other))
+    with writing(store) as connection:
+        waits = unattended("Chess", CHESS, schema, DEFAULTS, registry="main")
+        RegistrationBatch(connection, [waits]).write()
+    app = opening("schemas", game=CHESS)
+    assert "t.Round is another event type than t.M, the game's." in texts(app)
+    app.selectbox(key=f"register_what_{CHESS}").set_value("v2")
+    app.button(key=f"preview_register_{CHESS}").click().run()
+    assert "add --continues t.M if it is that type under a new name" in warned(app)
+    app.text_input(key=f"register_continues_{CHESS}").set_value("t.M")
+    app.button(key=f"preview_register_{CHESS}").click().run()
+    assert "t.Round: continues t.M under a new name" in texts(app)
     app.button(key=f"ask_{PLACE}").click().run()
     assert "is version 3 of the game" in texts(app)
     assert "go to quarantine since" not in texts(renewed(app))

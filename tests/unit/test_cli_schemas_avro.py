@@ -10,16 +10,17 @@ from click.testing import CliRunner
 from pipeline.cli.main import cli
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.settings import load
+from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Any:
-    def call(command: str, *more: str, **fields: Any) -> Any:
+    def call(command: str, *more: str, record: str = "acme.Lap", **fields: Any) -> Any:
         held = [{"name": name, "type": kind} for name, kind in fields.items()]
         path = tmp_path / "lap.avsc"
-        path.write_text(json.dumps({"type": "record", "name": "acme.Lap", "fields": held}), "utf-8")
-        given = ["--env-dir", str(tmp_path), "--game", "Go", "--message", "acme.Lap", *more, str(path)]
+        path.write_text(json.dumps({"type": "record", "name": record, "fields": held}), "utf-8")
+        given = ["--env-dir", str(tmp_path), "--game", "Go", "--message", record, *more, str(path)]
         return CliRunner().invoke(cli, ["schemas", command, *given])
 
     open_store(*load(tmp_path)).dispose()
@@ -34,6 +35,32 @@ def test_an_avsc_file_is_avro(world: Any, tmp_path: Path) -> None:
     engine = open_store(*load(tmp_path))
     assert [schema.format for schema in LocalRegistry(engine).snapshot().schemas.values()] == ["avro"]
     engine.dispose()
+
+
+def test_another_event_type_is_refused_until_its_rename_is_confirmed(
+    world: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The plan shows the rename, waits for a second person where the setting wants one, and the audit log has it."""
+    (tmp_path / "turnout.toml").write_text("[schemas]\nsecond_person = true\n", "utf-8")
+    world("register", ms="int")
+    for command in ("plan", "register"):
+        refused = world(command, record="acme.Round", ms="int")
+        assert "'acme.Round' is another event type than acme.Lap, the type of the game 'Go'" in str(refused.exception)
+    renamed = ("--continues", "acme.Lap")
+    plan = json.loads(world("plan", "--json", *renamed, record="acme.Round", ms="int").output)
+    assert [(step["path"], step["kind"], step["policy"]) for step in plan["steps"]] == [
+        ("acme.Round", "type", "continue")
+    ]
+    asked = world("register", "--json", "--reason", "r", *renamed, record="acme.Round", ms="int")
+    request = json.loads(asked.output)
+    assert (request["plan_hash"], request["continues"]) == (plan["plan"], "acme.Lap")
+    monkeypatch.setattr("pipeline.cli.context.current_user", lambda: "bob")
+    done = CliRunner().invoke(cli, ["schemas", "approve", request["request_id"], "--env-dir", str(tmp_path)])
+    assert "acme.Round: continues acme.Lap under a new name" in done.output
+    engine = open_store(*load(tmp_path))
+    assert [each.detail["continues"] for each in audit.entries(engine) if "continues" in each.detail]
+    engine.dispose()
+    assert world("register", record="acme.Round", ms="long").exit_code == 0
 
 
 def test_a_breaking_change_is_requested_and_approved(world: Any, tmp_path: Path, monkeypatch: Any) -> None:
