@@ -16,7 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import load
 from pipeline.store.database import engine, migrate
-from tests.dead_workers import pytest_testnodedown as pytest_testnodedown  # a hook
+from tests.dead_workers import pytest_testnodedown  # noqa: F401 - a hook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

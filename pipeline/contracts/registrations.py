@@ -19,6 +19,7 @@ from pipeline.contracts.formats.supported import fingerprint, format_of, message
 from pipeline.contracts.game_types import Typed, judged, other_type, refusal, rename
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
+from pipeline.contracts.parts import split
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
@@ -26,6 +27,7 @@ from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
 from pipeline.store.database.tables import placements, registrations, schemas
+from pipeline.store.definition_parts import digests_of, joined, read_parts, write_parts
 from pipeline.store.writers import latest_number
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
@@ -133,13 +135,14 @@ def read_placed(
 
 def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
     """Return schemas by id."""
-    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.definition)
+    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.parts)
     ordered_ids = sorted(ids)
-    by_id: dict[int, Schema] = {}
+    rows: list[Row[Any]] = []
     for start in range(0, len(ordered_ids), _IDS_PER_QUERY):
         part = query.where(schemas.c.schema_id.in_(ordered_ids[start : start + _IDS_PER_QUERY]))
-        by_id |= {row.schema_id: Schema(*row) for row in connection.execute(part)}
-    return by_id
+        rows += connection.execute(part)
+    parts = read_parts(connection, {digest for row in rows for digest in digests_of(row.parts)})
+    return {row.schema_id: Schema(row.schema_id, row.format, row.message, joined(row.parts, parts)) for row in rows}
 
 
 def read_ids(connection: Connection, fingerprints: Collection[str]) -> dict[str, int]:
@@ -166,7 +169,7 @@ def write_schema(
         "fingerprint": fingerprint,
         "format": format_name,
         "message": message,
-        "definition": definition,
+        "parts": write_parts(connection, split(definition)),
         "created_at": now,
     }
     connection.execute(insert(schemas).values(values))

@@ -5,8 +5,9 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from pipeline.contracts.parts import split
 from pipeline.contracts.profile import SourceProfile
 from pipeline.names import GameKey
 
@@ -67,6 +68,15 @@ class SchemaSet:
     mark: str = ""  # another one where an older control store was restored, and gave the version away again
     lost: Mapping[int, str] = field(default_factory=dict)  # ids that the control store has lost, with what they mean
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle each part of definitions once, whichever schemas have it."""
+        numbers, listed = dict[bytes, int](), []
+        for schema in self.schemas.values():
+            parts = [numbers.setdefault(part, len(numbers)) for part in split(schema.definition)]
+            listed.append((schema.schema_id, schema.format, schema.message, parts))
+        rest = (self.version, dict(self.games), dict(self.placements), dict(self.writers), dict(self.profiles))
+        return _unpickled, (list(numbers), listed, *rest)
+
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
         return tuple(self.schemas[schema_id] for schema_id in self.games.get(key, ()))
@@ -104,3 +114,19 @@ class SchemaSet:
                 if writer.schema_id is None or writer.schema_id in used
             },
         )
+
+
+def _unpickled(
+    parts: list[bytes],
+    listed: list[tuple[int, str, str, list[int]]],
+    version: int,
+    games: Mapping[GameKey, tuple[int, ...]],
+    placements: Mapping[GameKey, Mapping[int, FieldPlacement]],
+    writers: Mapping[WriterId, Writer],
+    profiles: Mapping[int, SourceProfile],
+) -> SchemaSet:
+    schemas = {
+        schema_id: Schema(schema_id, format_name, message, b"".join([parts[number] for number in numbers]))
+        for schema_id, format_name, message, numbers in listed
+    }
+    return SchemaSet(version, games, schemas, placements, writers, profiles)

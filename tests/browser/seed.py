@@ -203,7 +203,7 @@ def _register(connection: Any, game: Seeded, number: int, now: float) -> None:
             fingerprint=f"{number:064x}",
             format="protobuf",
             message=f"samples.v1.Event{number}",
-            definition=b"",
+            parts=b"",
             created_at=now - 7200,
         )
     )

@@ -118,7 +118,7 @@ def test_an_extension_with_another_wire_type_or_without_a_required_field_is_malf
 
 
 def test_bytes_of_unknown_extensions_are_unknown_fields_and_the_plan_says_so() -> None:
-    """What no column gets is said before it is registered; its bytes make no row bad."""
+    """A plan names the extensions without a column; their bytes make no row bad."""
     of = schema(compiled(f"{P} extend P {{ optional int32 age = 150; }} message M {{ optional P p = 1; }}"), "p.M")
     assert decoded(of, b"\x0a\x05\x08\x01\xa0\x06\x2a") == [{"p": {"id": 1, "age": None}}]
     assert list(remarks(message(of))) == [
@@ -191,10 +191,12 @@ def test_a_definition_holds_what_its_message_reaches() -> None:
     other = FileDescriptorProto(name="u.proto", package="u", syntax="proto2")
     other.message_type.add(name="Unused")
     file.extension.add(name="x", number=10, label=1, type=5, extendee=".t.Far")
-    form = FORMAT.canonical("t.Outer.M", FileDescriptorSet(file=[other, file]).SerializeToString())
-    alone = FileDescriptorProto(name="t.proto", package="t", syntax="proto2")
+    whole = FileDescriptorSet(file=[other, file]).SerializeToString()
+    alone = FileDescriptorProto(name="renamed.proto", package="t", syntax="proto2")
     alone.message_type.add(name="Outer").nested_type.add(name="M").field.add(name="a", number=1, label=1, type=5)
-    alone.ClearField("syntax")
-    assert FileDescriptorSet.FromString(form) == FileDescriptorSet(file=[alone])
-    far = FORMAT.canonical("t.Far", FileDescriptorSet(file=[other, file]).SerializeToString())
-    assert [each.name for each in FileDescriptorSet.FromString(far).file[0].extension] == ["x"]
+    form = FORMAT.canonical("t.Outer.M", whole)
+    assert form == FORMAT.canonical("t.Outer.M", FileDescriptorSet(file=[alone]).SerializeToString())
+    assert form == FORMAT.canonical("t.Outer.M", form)
+    far = FORMAT.canonical("t.Far", whole)
+    assert far == FORMAT.canonical("t.Far", far)
+    assert [each.name for file in FileDescriptorSet.FromString(far).file for each in file.extension] == ["x"]

@@ -7,9 +7,10 @@ from google.protobuf import message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.contracts.formats.protobuf.messages import submitted
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from tests.unit.test_contracts_decode import DECODER, EVENTS, M, event_of, payloads
-from tests.unit.test_contracts_messages import message
+from tests.unit.test_contracts_messages import bundle, define
 
 TEXT_FOR_U = b"\x0a\x01a"  # field 1 of Sub as a text; it is a number
 NUMBER_FOR_AT = b"\x18\x05"  # field 3 of Sub as a number; it is a message
@@ -57,7 +58,7 @@ def test_b6_good_payloads_are_never_mistyped(fields: list[dict[str, Any]]) -> No
 def test_b6_definitions_that_use_each_other_are_prepared_once() -> None:
     """B6: a few messages that use each other twice stand for millions of places; preparing looks at each once."""
     doubling = {f"D{n}": {"a": (1, f"D{n + 1}"), "b": (2, f"D{n + 1}")} for n in range(60)}
-    definition = message({"M": {"a": (1, "D0")}, **doubling, "D60": {"x": (1, "M")}})
+    definition = submitted("t.M", bundle(define({"M": {"a": (1, "D0")}, **doubling, "D60": {"x": (1, "M")}})))
     parse = message_factory.GetMessageClass(definition).FromString
     assert Mistyped(definition).find(parse(b"\x0a\x02\x12\x00")) is None
     assert Mistyped(definition).find(parse(b"\x0a\x02\x10\x00")) is not None

@@ -99,12 +99,12 @@ def test_every_message_of_a_referring_file_is_read_by_its_index_path(compiled: F
 
 
 def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: Found) -> None:
-    """The form holds the files that the message's own file needs, imports first, and none of a compiler's own."""
+    """The form holds what the message reaches, and none of a compiler's own files."""
     form = format_of("protobuf").canonical("acme.First", compiled.definition)
     assert form == format_of("protobuf").canonical("acme.First", form)
     unit = format_of("protobuf").canonical("acme.Unit", compiled.definition)
-    assert b"acme/unit.proto" in unit
-    assert b"acme/car.proto" not in unit
+    assert b"acme.Unit" in unit
+    assert b"acme.Car" not in unit
     assert b"java_features" not in form
 
 

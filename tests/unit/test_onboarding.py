@@ -34,7 +34,7 @@ LIMITS = Limits()
 @pytest.fixture(autouse=True)
 def schema(engine: Engine) -> None:
     with engine.begin() as connection:
-        row = {"fingerprint": "f", "format": "protobuf", "message": "m", "definition": b"", "created_at": NOW}
+        row = {"fingerprint": "f", "format": "protobuf", "message": "m", "parts": b"", "created_at": NOW}
         connection.execute(insert(schemas).values(schema_id=1, **row))
 
 

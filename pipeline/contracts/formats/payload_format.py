@@ -65,6 +65,14 @@ class PayloadFormat(Protocol):
         """
         ...
 
+    def prepare(self, schema: Schema) -> None:
+        """Add a schema to those whose decoders, made after this, share their memory.
+
+        Raises:
+            Refused: the definition has no form as columns.
+        """
+        ...
+
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the reference decoder; `names` of fields outside of the column of their name: path → column."""
         ...

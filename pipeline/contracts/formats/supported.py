@@ -1,7 +1,8 @@
 """The formats of payloads that turnout reads: a further one is a folder here and a line in `FORMATS`."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -68,3 +69,15 @@ def decoder(schema: Schema) -> PayloadDecoder:
         Refused: the schema's definition is not valid or has no form as columns.
     """
     return format_of(schema.format).decoder(schema)
+
+
+def prepare(schemas: Collection[Schema]) -> None:
+    """Let the decoders of these schemas share memory; call it before the first of several is made.
+
+    A schema that is not valid is left out: its decoder says so.
+    """
+    if len(schemas) < 2:
+        return
+    for schema in schemas:
+        with suppress(Refused):
+            format_of(schema.format).prepare(schema)

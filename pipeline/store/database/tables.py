@@ -263,13 +263,19 @@ name_sketches = store_table(  # one row: the bounded sketch of the names that ca
     Column("written_at", Float, nullable=False),
 )
 
+definition_parts = store_table(  # what definitions consist of, such as one message: each once, whichever has it
+    "definition_parts",
+    Column("digest", LargeBinary, primary_key=True),  # SHA-256 of the content
+    Column("content", LargeBinary, nullable=False),
+)
+
 schemas = store_table(  # payload schemas; equal definitions share one id
     "schemas",
     Column("schema_id", Integer, primary_key=True),
     Column("fingerprint", String(64), nullable=False, unique=True),
     Column("format", String(16), nullable=False),  # protobuf
     Column("message", Text, nullable=False),  # full name of the message
-    Column("definition", LargeBinary, nullable=False),  # canonical
+    Column("parts", LargeBinary, nullable=False),  # the digests of its canonical definition's parts, in order
     Column("created_at", Float, nullable=False),
 )
 

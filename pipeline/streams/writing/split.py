@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.formats.supported import decoder
+from pipeline.contracts.formats.supported import decoder, prepare
 from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
@@ -216,7 +216,10 @@ class _Split:
         games = keys.indices.to_numpy()
         own = self._own_columns(part)
         sizes = pc.fill_null(pc.binary_length(part.payload), 0).to_numpy(zero_copy_only=False)
-        for schema_id in np.unique(ids):
+        of_rows = np.unique(ids)
+        known = self.job.schema_set.schemas
+        prepare([known[each] for each in of_rows.tolist() if each in known])
+        for schema_id in of_rows:
             if schema_id == CLOSED:
                 continue
             chosen = np.flatnonzero(ids == schema_id)

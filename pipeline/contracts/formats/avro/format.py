@@ -38,6 +38,9 @@ class AvroFormat:
         """Return the decoder of many payloads at once."""
         return Decoder(schema)
 
+    def prepare(self, schema: Schema) -> None:
+        """Do nothing: decoders of Avro share nothing."""
+
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of fastavro, payload by payload."""
         return ReferenceDecoder(schema.definition, names)

@@ -9,13 +9,24 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.columns import cast, delta_schema, holds_type
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Refusal, Rows, malformed
+from pipeline.contracts.formats.protobuf.arrow_definition import for_arrow
 from pipeline.contracts.formats.protobuf.dates import impossible_date
 from pipeline.contracts.formats.protobuf.messages import describe, with_distinct_names
 from pipeline.contracts.formats.protobuf.parsing import Parser
+from pipeline.contracts.formats.protobuf.pools import expect
 from pipeline.contracts.formats.protobuf.required import has_required, missing_required
 from pipeline.contracts.nested import union_rows
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.times import is_time, rows_with, unreal_times
+
+
+def prepare(schema: Schema) -> None:
+    """Add a definition to those that decoders made after this share.
+
+    Raises:
+        Refused: as of `Decoder`.
+    """
+    expect(for_arrow(with_distinct_names(schema.message, schema.definition)))
 
 
 class Decoder:

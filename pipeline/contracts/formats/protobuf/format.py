@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from pipeline.contracts.decoded import Excerpt
-from pipeline.contracts.formats.protobuf.decoder import Decoder
+from pipeline.contracts.formats.protobuf.decoder import Decoder, prepare
 from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.excerpt import excerpt
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.contracts.formats.protobuf.messages import canonical, describe, submitted
 from pipeline.contracts.formats.protobuf.neutral import message_of
 from pipeline.contracts.formats.protobuf.parsing import columns
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
@@ -24,10 +24,9 @@ class ProtobufFormat:
 
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the files that the message needs, without comments; refuse what fits no table."""
+        _require_a_table(message, defects(submitted(message, definition)))
         descriptor = canonical(message, definition)
-        if reasons := defects(describe(message, descriptor)):
-            listed = "".join(f"\n  - {each}" for each in first_lines(reasons, 10))
-            raise Refused(f"The message {shown(message)} fits no table; change its definition:{listed}")
+        _require_a_table(message, defects(describe(message, descriptor)))  # now with extensions
         columns(Schema(0, "protobuf", message, descriptor))
         return descriptor
 
@@ -43,6 +42,10 @@ class ProtobufFormat:
         """Return the decoder of the Arrow parser and its checks."""
         return Decoder(schema)
 
+    def prepare(self, schema: Schema) -> None:
+        """Add the definition to those that decoders share."""
+        prepare(schema)
+
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of google.protobuf, message by message."""
         return ReferenceDecoder(schema.message, schema.definition, names)
@@ -50,3 +53,9 @@ class ProtobufFormat:
     def excerpt(self, schema: Schema, payload: bytes) -> Excerpt:
         """Return the payload's fields up to the first that does not parse."""
         return excerpt(describe(schema.message, schema.definition), payload)
+
+
+def _require_a_table(message: str, reasons: tuple[str, ...]) -> None:
+    if reasons:
+        listed = "".join(f"\n  - {each}" for each in first_lines(reasons, 10))
+        raise Refused(f"The message {shown(message)} fits no table; change its definition:{listed}")

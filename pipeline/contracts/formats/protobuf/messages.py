@@ -4,11 +4,12 @@ Descriptor sets with the same meaning for a payload's bytes have one canonical f
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -17,11 +18,13 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
     FileDescriptorSet,
 )
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.formats.protobuf import extensions
-from pipeline.contracts.formats.protobuf.reach import pruned
+from pipeline.contracts.formats.protobuf.pools import pooled
+from pipeline.contracts.formats.protobuf.units import FOLDER, Given, unit_name, units
 from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
@@ -39,15 +42,49 @@ _FEATURES_FILES: Final = frozenset(f"google/protobuf/{each}_features.proto" for 
 
 
 def canonical(message: str, descriptor_set: bytes) -> bytes:
-    """Return the canonical form of a definition: what the message reaches of the files, imports first.
+    """Return the canonical form of a definition: units of what the message reaches, in the order of their imports.
 
     It has the messages, enums and extensions that a payload may hold, of all files in the set. It leaves out the
-    well-known `google/protobuf` files (part of every protobuf runtime) and everything without data (comments, services,
-    options, JSON names). Files of editions keep the features that matter to the bytes.
+    well-known `google/protobuf` files (part of every protobuf runtime) and everything without data (names of files,
+    comments, services, options, JSON names). Editions keep the features that matter to the bytes. The canonical form of
+    a canonical definition is itself.
 
     Raises:
         Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
     """
+    whole = _whole(message, descriptor_set)
+    made = FileDescriptorSet(file=units(whole.message(message), whole.given))
+    result = made.SerializeToString(deterministic=True)
+    describe(message, result)
+    return result
+
+
+def submitted(message: str, descriptor_set: bytes) -> Descriptor:
+    """Return the message as a descriptor set has it, with its files as they were given.
+
+    Raises:
+        Refused: as of `canonical`.
+    """
+    return _whole(message, descriptor_set).message(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A submitted file with all that it needs; none of it changes."""
+
+    files: tuple[FileDescriptorProto, ...]  # bare, imports first
+    pool: DescriptorPool
+    given: Given
+
+    def message(self, name: str) -> Descriptor:
+        return self.pool.FindMessageTypeByName(_name_in(name, self.files))
+
+
+_last: Final[dict[tuple[str, bytes], _Whole]] = {}
+"""What was opened last, by file and set: hundreds of types of one large file are often registered together."""
+
+
+def _whole(message: str, descriptor_set: bytes) -> _Whole:
     if len(descriptor_set) > MAX_DESCRIPTOR_BYTES:
         raise Refused(
             f"The descriptor set of {shown(message)} has {len(descriptor_set)} bytes; at most {MAX_DESCRIPTOR_BYTES} "
@@ -64,26 +101,28 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
     if len(by_name) != len(files):
         raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
     home = _home(message, files).name
+    if (held := _last.get((home, descriptor_set))) is not None:
+        return held
     needed = _needed(message, [home, *_extending(by_name)], by_name)
-    if len(needed) > MAX_FILES:
+    if sum(not each.name.startswith(FOLDER) for each in needed) > MAX_FILES:
         raise Refused(
             f"{shown(message)} needs {len(needed)} files, at most {MAX_FILES} are accepted. Join some of them."
         )
-    bare = [_bare(each) for each in needed]
-    kept = pruned(_found(message, bare), bare)
-    result = FileDescriptorSet(file=kept).SerializeToString(deterministic=True)
-    describe(message, result)
-    return result
+    bare = tuple(_bare(each) for each in needed)
+    whole = _Whole(bare, _pool(message, bare), Given(bare))
+    _last.clear()
+    _last[home, descriptor_set] = whole
+    return whole
 
 
 @lru_cache(maxsize=4096)
 def describe(message: str, descriptor: bytes) -> Descriptor:
-    """Return the message of a canonical definition, in a pool of its own; its extensions are fields of it.
+    """Return the message of a canonical definition; its extensions are fields of it.
 
     Raises:
         Refused: the files do not fit together.
     """
-    return _found(*_with_fields(message, descriptor))
+    return _found(message, _with_fields(message, descriptor))
 
 
 @lru_cache(maxsize=4096)
@@ -96,8 +135,7 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
     Raises:
         Refused: the files do not fit together, or a made name is taken.
     """
-    name, files = _with_fields(message, descriptor)
-    renamed = False
+    files, renamed = _with_fields(message, descriptor), False
     waiting = [each for file in files for each in file.message_type]
     while waiting:
         each = waiting.pop()
@@ -107,34 +145,45 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
             if _bare_name(field.name) in taken:
                 field.name, renamed = f"{field.name}__{number_suffix(field.number)}", True
             taken.add(_bare_name(field.name))
-    return _found(name, files) if renamed else describe(message, descriptor)
+    return _found(message, files) if renamed else describe(message, descriptor)
 
 
-def _with_fields(message: str, descriptor: bytes) -> tuple[str, Iterable[FileDescriptorProto]]:
-    """Return a definition with extensions as fields, and the message's name there."""
-    files = FileDescriptorSet.FromString(descriptor)
-    if not any(_extends(file) for file in files.file):
-        return message, files.file
-    described = _found(message, files.file)
-    if not extensions.has_extensions(described):
-        return message, files.file
-    name, made = extensions.with_fields(described, files)
-    return name, made.file
+def _with_fields(message: str, descriptor: bytes) -> list[FileDescriptorProto]:
+    """Return the files of a canonical definition with extensions as fields."""
+    files = list(FileDescriptorSet.FromString(descriptor).file)
+    if not any(file.extension for file in files):
+        return files
+    found = _pool(message, files).FindMessageTypeByName(_name_in(message, files))
+    return extensions.with_fields(found, files)
 
 
-def _found(message: str, files: Iterable[FileDescriptorProto]) -> Descriptor:
-    """Return a message in a new pool of these files, imports first."""
-    pool = descriptor_pool.DescriptorPool()
+def _found(message: str, files: list[FileDescriptorProto]) -> Descriptor:
+    """Return a message of these files, imports first."""
     try:
-        for file in files:
-            for name in file.dependency:
-                if name in WELL_KNOWN_FILES:
-                    _add_well_known(pool, WELL_KNOWN_FILES[name])
-            pool.AddSerializedFile(file.SerializeToString())
-        return pool.FindMessageTypeByName(message)
-    except (TypeError, KeyError, DecodeError) as error:
-        why = one_line(str(error))  # it may repeat a hostile name
-        raise Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.") from error
+        return _pool(message, files).FindMessageTypeByName(_name_in(message, files))
+    except KeyError as error:
+        raise _invalid(message, error) from error
+
+
+def _name_in(message: str, files: Iterable[FileDescriptorProto]) -> str:
+    """Return the full name that a message has in these files: in its unit it may be another one."""
+    unit = unit_name(message)
+    for file in files:
+        if file.name == unit and file.message_type:
+            return f"{file.package}.{file.message_type[0].name}" if file.package else file.message_type[0].name
+    return message
+
+
+def _pool(message: str, files: Iterable[FileDescriptorProto]) -> DescriptorPool:
+    try:
+        return pooled(files)
+    except (TypeError, DecodeError) as error:
+        raise _invalid(message, error) from error
+
+
+def _invalid(message: str, error: Exception) -> Refused:
+    why = one_line(str(error))  # it may repeat a hostile name
+    return Refused(f"The definition of {shown(message)} is not valid: {why}. Correct the .proto file.")
 
 
 def number_suffix(number: int) -> str:
@@ -146,15 +195,12 @@ def _bare_name(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _add_well_known(pool: descriptor_pool.DescriptorPool, file: FileDescriptor) -> None:
-    for imported in file.dependencies:
-        _add_well_known(pool, imported)
-    pool.AddSerializedFile(file.serialized_pb)  # adding a file again changes nothing
-
-
 def _home(message: str, files: Iterable[FileDescriptorProto]) -> FileDescriptorProto:
     known: list[str] = []
+    unit = unit_name(message)
     for file in files:
+        if file.name == unit:
+            return file
         if file.name in WELL_KNOWN_FILES:
             continue
         names = list(_message_names(file.message_type, file.package))

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
-from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.columns import delta_schema
 from pipeline.contracts.decoded import Rows, one_line
@@ -20,21 +19,10 @@ from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
 from pipeline.contracts.formats.protobuf.json_columns import JsonColumns
 from pipeline.contracts.formats.protobuf.messages import with_distinct_names
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
+from pipeline.contracts.formats.protobuf.pools import arrow_parser
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused, is_panic
 from pipeline.names import shown
-
-_CONFIG: Final = PtarsConfig(
-    timestamp_unit="us",
-    duration_unit="us",
-    time_unit="us",
-    list_nullable=True,
-    map_nullable=True,
-    list_value_nullable=True,
-    map_value_nullable=True,
-    enum_repr="string",
-    list_value_name="element",
-)
 
 _MAX_REWRITTEN: Final = 16_384  # parsed at once
 _MAX_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
@@ -74,7 +62,7 @@ class Parser:
         self._class: Any = message_factory.GetMessageClass(message)
         try:
             read = for_arrow(message)
-            self._handler: Any = HandlerPool([read.file], config=_CONFIG).get_for_message(read)
+            self._kept, self._handler = arrow_parser(read)
             self._parsed_schema: Final[pa.Schema] = self._handler.schema()
         except BaseException as error:
             if not _is_failure(error):

@@ -124,6 +124,7 @@ class _Definition:
     def __init__(self, descriptor: bytes, names: Mapping[str, str]) -> None:
         self._names = names
         self._given: dict[str, dict[int, str]] = {}  # message → number → the field's own name
+        self._units: dict[str, list[str]] = {}  # file → its messages
         self._pool = descriptor_pool.DescriptorPool()
         for file in FileDescriptorSet.FromString(descriptor).file:
             for imported in file.dependency:
@@ -131,9 +132,12 @@ class _Definition:
             for message in file.message_type:
                 self._call_by_number(message, f"{file.package}." if file.package else "")
             self._pool.AddSerializedFile(file.SerializeToString())
+            self._units[file.name] = [f"{file.package}.{each.name}".lstrip(".") for each in file.message_type]
 
     def find(self, message: str) -> Descriptor:
-        return self._pool.FindMessageTypeByName(message)
+        """Return a message, which has another name in its unit where it is nested."""
+        (name,) = self._units.get(f"turnout-unit/{message}.proto", [message])
+        return self._pool.FindMessageTypeByName(name)
 
     def _copy_well_known(self, name: str) -> None:
         if not name.startswith("google/protobuf/"):
@@ -238,7 +242,8 @@ def _extension_names(extensions: Sequence[FieldDescriptor], given: Iterable[str]
     own = [each.name.replace("_", "").lower() for each in extensions]
     names = {}
     for each, bare in zip(extensions, own, strict=True):
-        name = each.name if bare not in taken and own.count(bare) == 1 else each.full_name.replace(".", "_")
+        whole = each.full_name.replace("__.", ".").replace(".", "_")
+        name = each.name if bare not in taken and own.count(bare) == 1 else whole
         if name.replace("_", "").lower() in taken:
             name = f"{name}__f{each.number}"
         taken.append(name.replace("_", "").lower())

@@ -165,11 +165,15 @@ def upgrade() -> None:
         sa.Column("sketch", sa.Text, nullable=False), sa.Column("written_at", sa.Float, nullable=False),
     )  # fmt: skip
     _table(
+        "definition_parts",
+        sa.Column("digest", sa.LargeBinary, primary_key=True), sa.Column("content", sa.LargeBinary, nullable=False),
+    )  # fmt: skip
+    _table(
         "schemas",
         sa.Column("schema_id", sa.Integer, primary_key=True),
         sa.Column("fingerprint", sa.String(64), nullable=False, unique=True),
         sa.Column("format", sa.String(16), nullable=False), sa.Column("message", sa.Text, nullable=False),
-        sa.Column("definition", sa.LargeBinary, nullable=False), sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("parts", sa.LargeBinary, nullable=False), sa.Column("created_at", sa.Float, nullable=False),
     )  # fmt: skip
     _table(
         "registrations",
