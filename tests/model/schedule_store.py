@@ -219,7 +219,13 @@ class DeltaTables:
         return bool(self.disk.states(Path(path)))
 
     def create(
-        self, place: str, schema: Schema, mode: str = "error", description: str | None = None, **_: Any
+        self,
+        place: str,
+        schema: Schema,
+        mode: str = "error",
+        description: str | None = None,
+        configuration: Mapping[str, str] | None = None,
+        **_: Any,
     ) -> "DeltaTable":
         path = Path(place)
         assert mode == "ignore"
@@ -232,7 +238,7 @@ class DeltaTables:
                 "schemaString": schema.to_json(),
                 "partitionColumns": [],
                 "createdTime": int(self.disk.scheduler.now * 1000),
-                "configuration": {},
+                "configuration": dict(configuration or {}),
             }
             actions: list[dict[str, Any]] = [
                 {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
@@ -342,6 +348,14 @@ class DeltaTable:
         held["fields"] += [json.loads(field.to_json()) for field in fields if field.name not in have]
         metadata = {**self._state.metadata, "schemaString": json.dumps(held)}
         self._commit([_info("ADD COLUMN", commit_properties), {"metaData": metadata}], set(), _RETRIES)
+
+    def set_table_properties(
+        self, properties: Mapping[str, str], raise_if_not_exists: bool, commit_properties: Any
+    ) -> None:
+        assert not raise_if_not_exists
+        configuration = {**self._state.metadata["configuration"], **properties}
+        metadata = {**self._state.metadata, "configuration": configuration}
+        self._commit([_info("SET TBLPROPERTIES", commit_properties), {"metaData": metadata}], set(), _RETRIES)
 
     def _commit(self, made: Sequence[dict[str, Any]], applications: set[str], retries: int) -> None:
         """Publish after the version that was looked at, or after later ones whose commits do not conflict."""

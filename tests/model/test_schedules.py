@@ -34,6 +34,7 @@ NOT_REACHED: Final = {
     "compact_by_delta_rs",
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
+    "draft_id", "publish_id",  # schemas are registered by the store alone here
     "fleet_create", "fleet_delete", "fleet_journal", "fleet_restart", "fleet_update",  # in a workspace
     "put_query_aside",  # a checkpoint that was damaged
     "set_properties",
