@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import Refused
 from pipeline.names import shown
@@ -15,8 +16,8 @@ def delta_schema(parsed: pa.Schema) -> pa.Schema:
     """Convert parsed columns to the nearest Delta types, every one nullable.
 
     Integers become int64, float and double float64, so that a field may widen in place (docs/decisions/0007); uint64
-    becomes decimal(20, 0), durations and times of day whole microseconds. A column of messages without fields has no
-    values and is left out.
+    becomes decimal(20, 0), durations and times of day whole microseconds. A message without fields is true where it is
+    present.
     """
     return pa.schema(_delta_fields(parsed))
 
@@ -63,7 +64,12 @@ def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the target's columns, cast to its types; missing ones are null."""
+    """Return the batch with the target's columns, cast to its types; missing ones are null.
+
+    A message without fields is cast to whether it is present.
+    """
+    if not len(target):
+        return batch.select([])  # which still knows its number of rows
     held = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = []
     for field in target:
@@ -81,9 +87,31 @@ def cast_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     A cast by pyarrow 21 to 23, one of which a Databricks runtime has, leaves the keys of maps uncounted: joining two
     such arrays then aborts the process ("Map array keys array should have no nulls"). So keys are counted here.
     """
-    made = values.cast(kind)
+    made = (_presences(values) if holds_type(values.type, _is_hollow) else values).cast(kind)
     _count_keys(made)
     return made
+
+
+def _is_hollow(kind: pa.DataType) -> bool:
+    """Return whether a type is that of messages without fields."""
+    return bool(pa.types.is_struct(kind) and not kind.num_fields)
+
+
+def _presences(values: pa.Array) -> pa.Array:
+    """Return values with true for each message without fields, at any depth."""
+    if values.offset:
+        values = pa.concat_arrays([values])  # Arrow accepts a mask for whole arrays only
+    kind, nulls = values.type, values.is_null()
+    if _is_hollow(kind):
+        return pc.if_else(nulls, pa.scalar(None, pa.bool_()), pa.scalar(value=True))
+    if pa.types.is_struct(kind):
+        inside = [_presences(values.field(index)) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(inside, names=[each.name for each in kind], mask=nulls)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(values.offsets, _presences(values.values), mask=nulls)
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(values.offsets, values.keys, _presences(values.items), mask=nulls)
+    return values
 
 
 def _count_keys(values: pa.Array) -> None:
@@ -98,12 +126,10 @@ def _count_keys(values: pa.Array) -> None:
 
 
 def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    typed = [(field.name, _delta_type(field.type)) for field in fields]
-    return [pa.field(name, kind) for name, kind in typed if kind is not None]
+    return [pa.field(field.name, _delta_type(field.type)) for field in fields]
 
 
-def _delta_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return Delta's type, or None without values."""
+def _delta_type(kind: pa.DataType) -> pa.DataType:
     if kind in {pa.int32(), pa.uint32()} or pa.types.is_duration(kind) or pa.types.is_time(kind):
         return pa.int64()
     if kind == pa.float32():
@@ -111,14 +137,11 @@ def _delta_type(kind: pa.DataType) -> pa.DataType | None:
     if kind == pa.uint64():
         return _UINT64
     if pa.types.is_struct(kind):
-        held = _delta_fields(kind)
-        return pa.struct(held) if held else None
+        return pa.bool_() if _is_hollow(kind) else pa.struct(_delta_fields(kind))
     if pa.types.is_list(kind):
-        element = _delta_type(kind.value_type)
-        return None if element is None else pa.list_(pa.field("element", element))
+        return pa.list_(pa.field("element", _delta_type(kind.value_type)))
     if pa.types.is_map(kind):
-        key, item = _delta_type(kind.key_type), _delta_type(kind.item_type)
-        return None if key is None or item is None else pa.map_(key, item)
+        return pa.map_(_delta_type(kind.key_type), _delta_type(kind.item_type))
     return kind
 
 

@@ -108,6 +108,8 @@ LISTED: Row = {"names": ["a", ""], "by": {"x": {"gear": 1}, "": {"gear": 2}}}
 
 CHANGES = (
     Change("same", BASE, NEW),
+    Change("no fields", (), {}, before=(), old={}),
+    Change("first fields", (F("n", "int", 1),), {"n": -5}, before=(), old={}),
     Change("add", changed(F("bonus", "long", 6)), new(bonus=-(2**63))),
     Change(
         "add lists",

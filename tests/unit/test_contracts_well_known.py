@@ -63,6 +63,7 @@ def test_each_well_known_message_has_its_column(syntax: str) -> None:
         "any": {"type_url": "t/x.Y", "value": b"\xff"},
         "anys": [{"type_url": "", "value": b""}],
         "mask": {"paths": ["a.b", "c"]},
+        "empty": True,
         "took": -3_000_001,
         "tooks": [("k", 0)],
         "flag": False,
@@ -71,7 +72,7 @@ def test_each_well_known_message_has_its_column(syntax: str) -> None:
         "ratio": 0.5,
         "at": [dt.datetime(1970, 1, 1, 0, 0, 0, 999_999, dt.UTC)],
     }
-    absent = {"any": None, "mask": None, "took": None, "flag": None, "ratio": None}
+    absent = {"any": None, "mask": None, "empty": None, "took": None, "flag": None, "ratio": None}
     assert rows[1] == {"id": 2, **absent, "anys": [], "tooks": [], "names": [], "sizes": [], "at": []}
 
 

@@ -16,7 +16,10 @@ class PayloadDecoder(Protocol):
     arrow_schema: pa.Schema  # Delta's types, every column nullable
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null is a row without one, and a payload may have no bytes."""
+        """Decode payloads; null is a row without one, and a payload may have no bytes.
+
+        Where the schema has no columns, null is such a payload.
+        """
         ...
 
 

@@ -18,6 +18,7 @@ from pipeline.contracts.formats.avro.types import (
     Type,
     Union,
     inside,
+    is_weightless,
     kind_name,
 )
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
@@ -53,14 +54,14 @@ def arrow_type(of: Type) -> pa.DataType | None:
         case Enum():
             return pa.string()
         case Array():
-            items = arrow_type(of.items)
+            items = None if is_weightless(of.items) else arrow_type(of.items)  # a few bytes may state a million
             return None if items is None else pa.list_(pa.field("element", items))
         case Map():
             values = arrow_type(of.values)
             return None if values is None else pa.map_(pa.string(), values)
         case Record():
             held = columns_of(of)
-            return pa.struct(held) if held else None
+            return pa.struct(held) if held else pa.bool_()  # present
         case Union():
             return _union_type(of)
 
@@ -118,15 +119,13 @@ def _logical_type(kind: str, logical: Logical) -> pa.DataType:
 
 
 def defects(record: Record) -> tuple[str, ...]:
-    """Return why a record fits no table, whatever the policies: depth, columns, none at all, names that collide."""
+    """Return why a record fits no table, whatever the policies: depth, columns, names that collide."""
     measure = _Measure()
     spread = measure.spread(record)
     if spread.depth > MAX_DEPTH:
         return (f"{record.name}: nests {spread.depth} levels deep, at most {MAX_DEPTH} are supported",)
     if spread.columns > MAX_COLUMNS:
         return (f"{record.name}: spreads into {spread.columns} columns, at most {MAX_COLUMNS} are supported",)
-    if spread.hollow:
-        return (f"{record.name}: has no field that a table can hold",)
     return tuple(measure.reasons)
 
 
@@ -134,7 +133,6 @@ def defects(record: Record) -> tuple[str, ...]:
 class _Spread:
     columns: int  # what holds no values counts as one, or a few types could stand for millions of members
     depth: int
-    hollow: bool  # nothing below has a value
 
 
 @dataclass(slots=True)
@@ -160,11 +158,11 @@ class _Measure:
     def _add(self, one: Type, below: list[_Spread]) -> None:
         match one:
             case Primitive() | Fixed() | Enum():
-                found = _Spread(1, 0, kind_name(one) == "null")
+                found = _Spread(1, 0)
             case _:
                 level = 0 if isinstance(one, Union) and len(below) <= 1 else 1  # a value that may be null is no level
                 depth = level + max((each.depth for each in below), default=0)
-                found = _Spread(max(1, sum(each.columns for each in below)), depth, all(each.hollow for each in below))
+                found = _Spread(max(1, sum(each.columns for each in below)), depth)
         self._check_names(one)
         self.done[id(one)] = found
 

@@ -16,7 +16,7 @@ from pipeline.contracts.formats.avro.columns import columns_of
 from pipeline.contracts.formats.avro.cursor import ALL, Cursor
 from pipeline.contracts.formats.avro.definitions import describe
 from pipeline.contracts.formats.avro.readers import reader
-from pipeline.contracts.formats.avro.scalar import Malformed, ScalarDecoder
+from pipeline.contracts.formats.avro.scalar import PRESENT, Malformed, ScalarDecoder
 from pipeline.contracts.schemas import Schema
 
 _PART_ROWS: Final = 32_768  # decoded at once; more would leave the processor's caches
@@ -40,11 +40,14 @@ class Decoder:
         """
         record = describe(schema.message, schema.definition)
         self.arrow_schema: pa.Schema = pa.schema(columns_of(record))
+        self._schema = self.arrow_schema if len(self.arrow_schema) else pa.schema([(PRESENT, pa.bool_())])
         self._read = reader(record)
         self._scalar = ScalarDecoder(record)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null is a row without one."""
+        """Decode payloads; null is a row without one, which is the whole payload where the schema has no columns."""
+        if not len(self.arrow_schema):
+            payloads = pc.fill_null(payloads, b"")
         sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
         refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
         refused += [
@@ -62,16 +65,21 @@ class Decoder:
             good.append(part[places])
             refused += [malformed(int(part[place]), detail) for place, detail in bad]
         if len(batches) == 1:
-            return Decoded(batches[0], good[0], sorted(refused))
-        table = pa.Table.from_batches(batches, self.arrow_schema).combine_chunks()
-        whole = pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self.arrow_schema)
-        return Decoded(whole, np.concatenate([np.empty(0, dtype=np.int64), *good]), sorted(refused))
+            return Decoded(self._of_table(batches[0]), good[0], sorted(refused))
+        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
+        whole = pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema)
+        return Decoded(self._of_table(whole), np.concatenate([np.empty(0, dtype=np.int64), *good]), sorted(refused))
+
+    def _of_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if len(self.arrow_schema) else batch.select([])  # which still knows its number of rows
 
     def _part(self, payloads: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
         """Return the columns and places of the good payloads of a part, in order, and why each other one is bad."""
         cursor = Cursor(payloads)
         values = self._read(cursor, ALL)
-        batch = pa.RecordBatch.from_arrays(values.flatten(), schema=self.arrow_schema)
+        batch = pa.RecordBatch.from_arrays(
+            values.flatten() if len(self.arrow_schema) else [values], schema=self._schema
+        )
         places = np.arange(len(payloads), dtype=np.int64)
         doubtful = cursor.finish()
         if not len(doubtful):
@@ -83,9 +91,9 @@ class Decoder:
             return batch, clear, bad
         both = np.concatenate([clear, late_places])
         order = np.argsort(both)
-        table = pa.Table.from_batches([batch, *late], self.arrow_schema).take(pa.array(order))
+        table = pa.Table.from_batches([batch, *late], self._schema).take(pa.array(order))
         return (
-            pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self.arrow_schema),
+            pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema),
             both[order],
             bad,
         )
@@ -114,8 +122,8 @@ class Decoder:
         return batches, np.array(good, dtype=np.int64), bad
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        arrays = [pa.array([row[each.name] for row in rows], each.type) for each in self.arrow_schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+        arrays = [pa.array([row[each.name] for row in rows], each.type) for each in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 def _parts(rows: Rows, sizes: Rows) -> Iterator[Rows]:

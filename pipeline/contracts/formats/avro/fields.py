@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pipeline.contracts.formats.avro.columns import arrow_type, branch_names, field_names, suffix
+from pipeline.contracts.formats.avro.columns import arrow_type, branch_names, columns_of, field_names, suffix
 from pipeline.contracts.formats.avro.types import (
     Array,
     Enum,
@@ -82,7 +82,7 @@ def _words(of: Type) -> tuple[str, str, str]:
                 return _words(valued[0])
             return ("union", "", "union") if valued else ("null", "", "null")
         case Record():
-            return "record", "", "message"
+            return ("record" if columns_of(of) else "record without fields"), "", "message"
         case Enum():
             return "enum", "", "enum"
         case Fixed():

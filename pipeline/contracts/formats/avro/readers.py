@@ -212,7 +212,9 @@ def _record(of: Record) -> Read:
 
     def read(cursor: Cursor, rows: Some) -> pa.Array:
         found = [values for each, kept in reads for values in [each(cursor, rows)] if kept]
-        return pa.StructArray.from_arrays(found, fields=held) if held else pa.nulls(cursor.count(rows))
+        if not held:
+            return pa.array(np.ones(cursor.count(rows), dtype=np.bool_))
+        return pa.StructArray.from_arrays(found, fields=held)
 
     return read
 

@@ -54,7 +54,8 @@ class ReferenceDecoder:
         rewriting.learn(given)
         self._columns = rewriting.record(given, "")
         self._avro = parse_schema(self._columns.avro)
-        self.schema = pa.schema(list(self._columns.type or ()))
+        held = self._columns.type
+        self.schema = pa.schema(list(held) if isinstance(held, pa.StructType) else [])
 
     def decode(self, payloads: Sequence[bytes | None]) -> tuple[pa.Table, dict[int, Undecodable]]:
         """Return the columns of all payloads that decode, in order, and by place why each other one does not."""
@@ -64,10 +65,14 @@ class ReferenceDecoder:
                 good.append(self._one(payload))
             except Undecodable as error:
                 refused[place] = error
+        if not len(self.schema):  # such a table knows its number of rows only as a choice of none of its columns
+            return pa.table({"": pa.nulls(len(good))}).select([]), refused
         arrays = [pa.array([row[each.name] for row in good], each.type) for each in self.schema]
         return pa.table(arrays, schema=self.schema), refused
 
     def _one(self, payload: bytes | None) -> dict[str, Any]:
+        if payload is None and not len(self.schema):
+            payload = b""  # an event without fields
         if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
         if len(payload) > MAX_PAYLOAD_BYTES:
@@ -196,6 +201,7 @@ class _Value:
     avro: Any  # the schema without names, maps, logical types and bare unions
     type: pa.DataType | None
     convert: _Convert
+    weightless: bool = False  # a value has no bytes
 
 
 @dataclass(slots=True)
@@ -240,7 +246,7 @@ class _Rewriting:
             case "fixed":
                 return _logical(given, {"type": "fixed", "name": self._name(), "size": given["size"]})
             case "null":
-                return _Value("null", None, _same)
+                return _Value("null", None, _same, weightless=True)
             case kind:
                 return _logical(given, kind)
 
@@ -257,11 +263,12 @@ class _Rewriting:
             if each.type is not None
         ]
 
-        def convert(found: Any) -> dict[str, Any]:
-            return {name: each.convert(found[key]) for name, key, each in kept}
+        def convert(found: Any) -> dict[str, Any] | bool:
+            return {name: each.convert(found[key]) for name, key, each in kept} if kept else True
 
-        kind = pa.struct([(name, each.type) for name, _, each in kept]) if kept else None
-        return _Value({"type": "record", "name": self._name(), "fields": fields}, kind, convert)
+        kind = pa.struct([(name, each.type) for name, _, each in kept]) if kept else pa.bool_()
+        weightless = all(each.weightless for each in values)
+        return _Value({"type": "record", "name": self._name(), "fields": fields}, kind, convert, weightless)
 
     def _map(self, values: _Value) -> _Value:
         entry = [{"name": "key", "type": "string"}, {"name": "value", "type": values.avro}]
@@ -323,7 +330,7 @@ def _distinct(names: list[str], full: list[str] | None = None) -> list[str]:
 
 
 def _array(items: _Value) -> _Value:
-    kind = None if items.type is None else pa.list_(pa.field("element", items.type))
+    kind = None if items.type is None or items.weightless else pa.list_(pa.field("element", items.type))
     return _Value({"type": "array", "items": items.avro}, kind, lambda found: [items.convert(each) for each in found])
 
 

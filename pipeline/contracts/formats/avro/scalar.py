@@ -33,6 +33,10 @@ _DOUBLE: Final = struct.Struct("<d")
 _DURATION: Final = struct.Struct("<III")
 
 
+PRESENT: Final = ""
+"""The column of a record without columns, in a decoder; the table has none."""
+
+
 class Malformed(Exception):
     """Bytes that are not what their schema says."""
 
@@ -105,16 +109,16 @@ class ScalarDecoder:
         self._read = _record(record)
 
     def decode(self, content: bytes) -> dict[str, Any]:
-        """Return the values by column.
+        """Return the values by column, of a record without columns true by PRESENT.
 
         Raises:
             Malformed: the bytes are not what the schema says.
         """
         payload = _Payload(content)
-        values: dict[str, Any] = self._read(payload)
+        values: dict[str, Any] | bool = self._read(payload)
         if payload.at != len(content):
             raise Malformed(f"{len(content) - payload.at} bytes are left over")
-        return values
+        return values if isinstance(values, dict) else {PRESENT: values}
 
 
 def _reader(of: Type) -> _Read:
@@ -240,7 +244,9 @@ def _record(of: Record) -> _Read:
         for each, name in zip(of.fields, field_names(of), strict=True)
     ]
 
-    def read(payload: _Payload) -> dict[str, Any]:
+    hollow = all(name is None for _, name, _ in fields)
+
+    def read(payload: _Payload) -> dict[str, Any] | bool:
         values = {}
         for given, name, read_field in fields:
             try:
@@ -250,7 +256,7 @@ def _record(of: Record) -> _Read:
                 raise
             if name is not None:
                 values[name] = value
-        return values
+        return hollow or values
 
     return read
 

@@ -51,7 +51,9 @@ class Decoder:
         self._timed: Final = [field.name for field in self._parser.schema if holds_type(field.type, is_time)]
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode payloads; null is a row without one."""
+        """Decode payloads; null is a row without one, which is the whole payload where the schema has no columns."""
+        if not len(self.arrow_schema):
+            payloads = pc.fill_null(payloads, b"")
         sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
         refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
         refused += [

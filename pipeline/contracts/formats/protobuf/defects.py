@@ -38,8 +38,6 @@ def defects(message: Descriptor) -> tuple[str, ...]:
         return (f"{message.name}: nests messages {spread.depth} levels deep, at most {MAX_DEPTH} are supported",)
     if spread.columns > MAX_COLUMNS:
         return (f"{message.name}: spreads into {spread.columns} columns, at most {MAX_COLUMNS} are supported",)
-    if spread.hollow:
-        return (f"{message.name}: has no field that a table can hold",)
     return ()
 
 
@@ -47,7 +45,6 @@ def defects(message: Descriptor) -> tuple[str, ...]:
 class _Spread:
     columns: int  # a message without fields counts as one, or a few of them could stand for millions of members
     depth: int
-    hollow: bool  # nothing below has a value
 
 
 @dataclass(slots=True)
@@ -60,7 +57,7 @@ class _Measure:
     def message(self, message: Descriptor, prefix: str, above: tuple[str, ...]) -> _Spread:
         if message.full_name in self.done:
             return self.done[message.full_name]
-        columns, depth, hollow = 0, 0, True
+        columns, depth = 0, 0
         for each in by_number(message):
             inner = each.message_type
             if each.type == FieldDescriptor.TYPE_GROUP:
@@ -72,12 +69,11 @@ class _Measure:
             elif inner is not None and _is_forged(inner):
                 self.reasons.append(f"{prefix}{each.name}: is not Google's {inner.full_name}, rename its message")
             elif inner is None or inner.full_name in SCALAR_MESSAGES:
-                columns, hollow = columns + 1, False
+                columns += 1
             else:
                 inside = self._inner(inner, f"{prefix}{each.name}", (*above, message.full_name))
                 columns, depth = columns + max(1, inside.columns), max(depth, inside.depth)
-                hollow = hollow and inside.hollow
-        self.done[message.full_name] = _Spread(columns, depth + 1, hollow)
+        self.done[message.full_name] = _Spread(columns, depth + 1)
         return self.done[message.full_name]
 
     def _inner(self, inner: Descriptor, path: str, above: tuple[str, ...]) -> _Spread:
@@ -87,7 +83,7 @@ class _Measure:
             self.reasons.append(f"{path}: lies deeper than {MAX_DEPTH} messages")
         else:
             return self.message(inner, f"{path}.", above)
-        return _Spread(0, 0, hollow=True)
+        return _Spread(0, 0)
 
 
 def _is_map(each: FieldDescriptor, entry: Descriptor) -> bool:

@@ -60,7 +60,9 @@ def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
     inner_message = each.message_type
     text = _KINDS[each.type]
     values = text
-    if inner_message is not None and inner_message.full_name in SCALAR_MESSAGES:
+    if inner_message is not None and not inner_message.fields:
+        text = "message without fields"
+    elif inner_message is not None and inner_message.full_name in SCALAR_MESSAGES:
         text, values = inner_message.full_name, SCALAR_MESSAGES[inner_message.full_name]
     misreads = _MISREADS.get(values, frozenset())
     if each.is_repeated:

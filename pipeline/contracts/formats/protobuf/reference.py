@@ -88,6 +88,8 @@ class ReferenceDecoder:
         Raises:
             Undecodable: it belongs into quarantine.
         """
+        if payload is None and not self._columns:
+            payload = b""  # an event without fields
         if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
         if len(payload) > MAX_PAYLOAD_BYTES:
@@ -111,8 +113,9 @@ class ReferenceDecoder:
             except UnicodeDecodeError as error:  # a key of proto2 is checked only when it is read
                 refused[place] = Undecodable("malformed_payload", str(error))
         arrays = [pa.array([row[index] for row in parsed], column.type) for index, column in enumerate(self._columns)]
-        table = pa.table(arrays, schema=self.schema) if arrays else pa.table({})
-        return table, refused
+        if not arrays:  # a table of no columns knows its number of rows only as a batch
+            return pa.table({"": pa.nulls(len(parsed))}).select([]), refused
+        return pa.table(arrays, schema=self.schema), refused
 
 
 class _Definition:
@@ -170,10 +173,8 @@ class _Definition:
         columns_found = []
         for field in (*message.fields, *extensions):
             here = f"{path}{names[field.number]}"
-            column = self._value(field, here)
-            if column is not None:
-                kind, read = column
-                columns_found.append(_Column(self._names.get(here, names[field.number]), kind, read))
+            kind, read = self._value(field, here)
+            columns_found.append(_Column(self._names.get(here, names[field.number]), kind, read))
         return columns_found
 
     def extensions(self, message: Descriptor) -> list[FieldDescriptor]:
@@ -182,20 +183,15 @@ class _Definition:
             return []
         return sorted(self._pool.FindAllExtensions(message), key=lambda each: each.number)
 
-    def _value(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
-        """Return a field's type and how to read its value from a message; None when it holds nothing."""
+    def _value(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read]:
+        """Return a field's type and how to read its value from a message."""
         name = field.name
         entry = field.message_type if field.message_type and field.message_type.GetOptions().map_entry else None
         if entry is not None:
             key = self._single(entry.fields_by_name["key"], path)
             item = self._single(entry.fields_by_name["value"], path)
-            if key is None or item is None:
-                return None
             return pa.map_(key[0], item[0]), _map_of(name, key[1], item[1], messages=_is_message(entry))
-        one = self._single(field, path)
-        if one is None:
-            return None
-        kind, read = one
+        kind, read = self._single(field, path)
         if field.is_extension:
             if field.is_repeated:
                 return pa.list_(pa.field("element", kind)), lambda held: [read(each) for each in held.Extensions[field]]
@@ -206,7 +202,7 @@ class _Definition:
             return kind, lambda held: read(getattr(held, name)) if held.HasField(name) else None
         return kind, lambda held: read(getattr(held, name))
 
-    def _single(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
+    def _single(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read]:
         """Return the type of one value of a field, and how to read it."""
         inner = field.message_type
         if inner is None:
@@ -217,7 +213,7 @@ class _Definition:
             return _SCALARS[inner.fields_by_name["value"].type], lambda held: held.value
         members = self.columns(inner, f"{path}.")
         if not members:
-            return None
+            return pa.bool_(), _present
         kind = pa.struct([(each.name, each.type) for each in members])
         return kind, lambda held: {each.name: each.of(held) for each in members}
 
@@ -249,6 +245,10 @@ def _extension_names(extensions: Sequence[FieldDescriptor], given: Iterable[str]
         taken.append(name.replace("_", "").lower())
         names[each.number] = name
     return names
+
+
+def _present(_held: Any) -> bool:
+    return True
 
 
 def _plain(field: FieldDescriptor) -> Read:
