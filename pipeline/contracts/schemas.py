@@ -4,7 +4,7 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
 from pipeline.contracts.parts import split
@@ -74,8 +74,8 @@ class SchemaSet:
         for schema in self.schemas.values():
             parts = [numbers.setdefault(part, len(numbers)) for part in split(schema.definition)]
             listed.append((schema.schema_id, schema.format, schema.message, parts))
-        rest = (self.version, dict(self.games), dict(self.placements), dict(self.writers), dict(self.profiles))
-        return _unpickled, (list(numbers), listed, *rest)
+        rest = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "schemas"}
+        return _unpickled, (list(numbers), listed, rest)
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
@@ -116,17 +116,9 @@ class SchemaSet:
         )
 
 
-def _unpickled(
-    parts: list[bytes],
-    listed: list[tuple[int, str, str, list[int]]],
-    version: int,
-    games: Mapping[GameKey, tuple[int, ...]],
-    placements: Mapping[GameKey, Mapping[int, FieldPlacement]],
-    writers: Mapping[WriterId, Writer],
-    profiles: Mapping[int, SourceProfile],
-) -> SchemaSet:
+def _unpickled(parts: list[bytes], listed: list[tuple[int, str, str, list[int]]], rest: Mapping[str, Any]) -> SchemaSet:
     schemas = {
         schema_id: Schema(schema_id, format_name, message, b"".join([parts[number] for number in numbers]))
         for schema_id, format_name, message, numbers in listed
     }
-    return SchemaSet(version, games, schemas, placements, writers, profiles)
+    return SchemaSet(schemas=schemas, **rest)
