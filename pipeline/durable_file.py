@@ -56,7 +56,7 @@ def create(file: Path, content: bytes, *, drafted: str, published: str, settled:
     """Write a file into its folder unless the name exists, and return whether this call wrote it.
 
     Of concurrent calls one succeeds. The content is on disk before the name is there. Afterwards the name is on disk,
-    too, whoever wrote it; unless `settled` is False: then a power cut may take the name. `drafted` and `published` are
+    too, by any process; unless `settled` is False: then a power cut may take the name. `drafted` and `published` are
     the names of its fail-points.
     """
     with _drafted(file, content, drafted) as draft:
@@ -96,7 +96,7 @@ def _sync_each(paths: Collection[Path]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until the disk has a file's content, or the names in a folder, whoever wrote them."""
+    """Wait until the disk has a file's content, or the names in a folder, by any process."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -68,7 +68,7 @@ def test_files_are_on_disk_before_an_entry_names_them(env: Path, calls: list[Cal
 
 
 @pytest.mark.proves("G250")
-def test_what_ingest_leaves_is_on_disk_before_its_batch_counts_as_done(calls: list[Call]) -> None:
+def test_ingest_has_all_files_on_disk_before_its_batch_counts_as_done(calls: list[Call]) -> None:
     """Law L1: quarantine's entry before bronze's, bronze's before Spark's commit, and Spark's plan before all."""
     done = [at for at, call in enumerate(calls) if call.kind == "named" and call.place.parent.name == "commits"]
     bronze, refused = _entries(calls, "bronze"), _entries(calls, "quarantine")

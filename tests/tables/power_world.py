@@ -51,7 +51,7 @@ from tests.tables.test_streams_one_reader import BronzeRows
 
 ALL: Final = "all"
 PARTS: Final = (ALL, "bronze", "quarantine", "tables", "checkpoints")
-"""What a cut takes the unsynced of; the rest of the environment is as the system had it."""
+"""Parts of which a cut takes the unsynced; the rest of the environment is as the system had it."""
 
 Image: TypeAlias = dict[Path, bytes | None]
 """Contents of the files of a folder by their places in it; None for a folder."""
@@ -92,7 +92,7 @@ class SparkLog:
 
 
 class Disk:
-    """What of a folder would be left if the power went now."""
+    """Return the content of a folder after a power cut at this moment."""
 
     def __init__(self, root: Path, held: Path) -> None:
         """Begin with all there is on disk; `held` is a folder for what keeps inodes from being used again."""

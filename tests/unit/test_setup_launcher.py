@@ -247,7 +247,7 @@ def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[
         (("test", "faults"), ("tests/faults",), None),
     ],
 )
-def test_what_is_long_runs_by_parts_only(
+def test_long_tests_run_by_parts_only(
     machine: Machine, words: tuple[str, ...], folders: tuple[str, ...], chosen: str | None
 ) -> None:
     """A test that is marked `long` is none of an ordinary run's; `test_long_parts.py` finds each in a part."""

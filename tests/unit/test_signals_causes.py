@@ -102,7 +102,7 @@ def test_the_version_that_mends_is_not_accused() -> None:
 
 
 def test_rows_of_another_event_type_name_both_types_and_the_way_out() -> None:
-    """The newest version may be a good one of the game's own type: what waits is said, with what can be done."""
+    """The newest version may be a good one of the game's own type: the incident names the waiting schema and the way out."""
     why = (
         "acme.Sold is another event type than acme.Joined, the game's. If it is that type under a new name, confirm it"
     )
@@ -113,7 +113,7 @@ def test_rows_of_another_event_type_name_both_types_and_the_way_out() -> None:
     assert finding.action == Action("Open schemas", "schemas", {"game": "chess"})
 
 
-def test_a_lost_schema_is_told_from_one_that_was_never_registered() -> None:
+def test_a_lost_schema_is_not_a_schema_that_was_never_registered() -> None:
     """A driver's word that its store is an older copy is in the evidence of rows without a schema."""
     says = "says the control store is older than bronze by 1 registration"
     older = GroupSeen("a", Liveness("running", NOW - 900, says))

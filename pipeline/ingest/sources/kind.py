@@ -78,7 +78,7 @@ class Backlog(Protocol):
 
 
 class Witness(Protocol):
-    """Says what a source is now; keeps its connection between two looks."""
+    """Describes a source as it is now; keeps its connection between two calls."""
 
     def look(self, described: Collection[str]) -> Mapping[str, Mark]:
         """Return what each of these sources is, without those that are gone. Raises `Transient` without an answer."""
