@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Engine, inspect, text
 from pipeline.errors import Refused
 from pipeline.store.database.ownership import become_owner, is_shared_late, rights_explained, share
 
-NEWEST: Final = "r0001"
+NEWEST: Final = "r0002"
 """The migration that makes the tables what `tables.py`, `rounds.py` and `source_backlog.py` say they are."""
 
-_FIRST: Final = "r0001"  # those of unreleased builds are smaller
+_FIRST: Final = "r0002"  # those of unreleased builds are smaller
 _FOLDER: Final = Path(__file__).with_name("migrations")
 _LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same database
 
