@@ -24,12 +24,7 @@ class Numbering(NamedTuple):
     """
 
     format: str
-    message: str  # full name; empty in Avro
-
-    @classmethod
-    def of(cls, format_name: str, full_name: str) -> "Numbering":
-        """Return that of a schema."""
-        return cls(format_name, full_name if format_name == "protobuf" else "")
+    message: str = ""  # full name; empty in Avro
 
     def beside(self, other: "Numbering") -> str:
         """Return what people call it where another one is named, too."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.event_types import Numbering
-from pipeline.contracts.formats.supported import message
+from pipeline.contracts.formats.supported import message, numbering
 from pipeline.contracts.known import Known, Slot, newest, same
 from pipeline.contracts.layout import Level, Registered, layout
 from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
@@ -38,7 +38,7 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
     Raises:
         Refused: the table would have too many columns.
     """
-    walk = _Walk(Numbering.of(new.format, new.message), policies)
+    walk = _Walk(numbering(new), policies)
     walk.message(_Place(layout(held), "", ""), message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from pipeline.contracts.event_types import Numbering
-from pipeline.contracts.formats.supported import message
+from pipeline.contracts.formats.supported import message, numbering
 from pipeline.contracts.known import Known, Slot
 from pipeline.contracts.model import Field, FieldId, Kind, Message, Reserved
 from pipeline.contracts.schemas import FieldPlacement, Schema
@@ -51,8 +51,7 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        numbering = Numbering.of(schema.format, schema.message)
-        level = _Taking(numbering, turn, dict(placement.names)).message(level, message(schema), "")
+        level = _Taking(numbering(schema), turn, dict(placement.names)).message(level, message(schema), "")
     return level
 
 

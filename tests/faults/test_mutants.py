@@ -13,6 +13,7 @@ import pytest
 from pipeline.contracts import registrations, registry
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.evolution import evolve
+from pipeline.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.game_types import Typed
 from pipeline.contracts.given_ids import with_ids
@@ -268,7 +269,7 @@ def test_verify_sees_rows_in_columns_that_they_were_not_written_for(
     """The check of event types is off, and numbers go on across full names: `player` is an item, and values agree."""
     if planted:
         monkeypatch.setattr(registrations, "judged", lambda *_: Typed())
-        monkeypatch.setattr(Numbering, "of", classmethod(lambda cls, name, _full: cls(name, "")))
+        monkeypatch.setattr(ProtobufFormat, "numbering", lambda _self, _message: Numbering("protobuf"))
         layout.cache_clear()
         evolve.cache_clear()
     world = value_world(tmp_path)

@@ -1,4 +1,4 @@
-"""Messages without fields: as an event, a field, or a member of a oneof; and an empty message whose next version has fields."""
+"""Messages without fields: as an event, a field, or a member of a oneof; and a next version that has fields."""
 
 import io
 import json

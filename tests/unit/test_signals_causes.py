@@ -102,7 +102,7 @@ def test_the_version_that_mends_is_not_accused() -> None:
 
 
 def test_rows_of_another_event_type_name_both_types_and_the_way_out() -> None:
-    """The newest version may be a good one of the game's own type: the incident names the waiting schema and the way out."""
+    """The newest version may be a good one of the game's own type: the incident names both, and the way out."""
     why = (
         "acme.Sold is another event type than acme.Joined, the game's. If it is that type under a new name, confirm it"
     )

@@ -6,6 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.contracts.decoded import Decoded, Excerpt, Undecodable
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
 
@@ -42,6 +43,10 @@ class PayloadFormat(Protocol):
         Raises:
             Refused: it is no definition of the message, or fits no table whatever the policies; with every reason.
         """
+        ...
+
+    def numbering(self, message: str) -> Numbering:
+        """Return within what the ids of a message's fields identify them; `message` is its full name."""
         ...
 
     def columns(self, schema: Schema) -> pa.Schema:

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.avro.format import AvroFormat
 from pipeline.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.contracts.formats.protobuf.format import ProtobufFormat
@@ -59,6 +60,11 @@ def message(schema: Schema) -> Message:
         Refused: the definition has no form as columns.
     """
     return format_of(schema.format).message(schema)
+
+
+def numbering(schema: Schema) -> Numbering:
+    """Return within what the ids of a schema's fields identify them."""
+    return format_of(schema.format).numbering(schema.message)
 
 
 @lru_cache(maxsize=2048)

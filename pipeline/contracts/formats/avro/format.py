@@ -6,6 +6,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from pipeline.contracts.decoded import Excerpt
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.avro.columns import columns_of, defects
 from pipeline.contracts.formats.avro.decoder import Decoder
 from pipeline.contracts.formats.avro.definitions import canonical, describe, refusal
@@ -25,6 +26,10 @@ class AvroFormat:
         if reasons := defects(describe(message, form)):
             raise refusal(message, reasons)
         return form
+
+    def numbering(self, message: str) -> Numbering:  # noqa: ARG002 -- names mean the same in all records
+        """Return that of all records."""
+        return Numbering("avro")
 
     def columns(self, schema: Schema) -> pa.Schema:
         """Return the columns of the record's fields."""

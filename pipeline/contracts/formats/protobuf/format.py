@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from pipeline.contracts.decoded import Excerpt
+from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.protobuf.decoder import Decoder, prepare
 from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.excerpt import excerpt
@@ -29,6 +30,10 @@ class ProtobufFormat:
         _require_a_table(message, defects(describe(message, descriptor)))  # now with extensions
         columns(Schema(0, "protobuf", message, descriptor))
         return descriptor
+
+    def numbering(self, message: str) -> Numbering:
+        """Return that of one full name: in another package numbers begin again."""
+        return Numbering("protobuf", message)
 
     def columns(self, schema: Schema) -> pa.Schema:
         """Return the columns of the message's fields."""
