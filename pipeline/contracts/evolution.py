@@ -338,16 +338,16 @@ def _goes_by(slot: Slot, name: str) -> bool:
 
 
 def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
-    """Return the name of a new column, and why it differs from the field's given name, None when it does not."""
+    """Return the name of a new column, and why it is not the field's given name, None where it is."""
     top, given = not place.path, one.given
     if one.name != given:
-        why = "differs from another field of its message only by case or '_', which a table cannot distinguish"
+        why = "is the name of another field of its message: case and '_' make no difference"
     elif not _NAME.fullmatch(given):
         why = "a column needs a name of at most 255 letters, digits and '_'"
     elif top and given.startswith("_"):
         why = "names that begin with '_' belong to the table's own columns"
     elif (twin := place.taken.get(given.lower())) is not None:
-        why = f"differs from the column of {noun(twin)} {twin} at most by case, which a table cannot distinguish"
+        why = f"is the name of a column of {noun(twin)} {twin}: case makes no difference"
     else:
         return given, None
     base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]

@@ -14,6 +14,7 @@ from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
 from tests.unit.avro_definitions import avro, decimal, enum, logical, record
+from tests.unit.avro_world import schema as avro_schema
 from tests.unit.test_contracts_evolution import BASE, ENUMS, changed, choose, grown, reported, schema
 from tests.unit.test_contracts_messages import Fields
 
@@ -106,6 +107,17 @@ def test_a_name_never_stands_for_two_fields(new: dict[str, Any], sentence: str) 
 def test_a_promotion_of_avro_widens(old: Any, new: Any, done: str, column: str | None) -> None:
     """B23: a promotion is a widening, and so is its reverse in one column; another type of column is a side column."""
     assert reported(evolve(grown(avro(x=old)), avro(x=new), DEFAULTS)[0]) == [("x", done, column)]
+
+
+def test_equal_names_are_not_said_to_differ() -> None:
+    """A refusal is true of names that are equal, and of those that a table takes for equal."""
+    p, q = ({"type": "record", "name": f"{each}.P", "fields": [{"name": "a", "type": "int"}]} for each in "ab")
+    branches = ("x.P: is the name of another field of its message: case and '_' make no difference", "name: refuse")
+    assert branches in told((), avro_schema({"x": [p, q]}))
+    beside = grown(avro(x="int"), avro(x="string"), policies=choose("incompatible=side-column"))
+    for given in ("x__v2", "X__V2"):
+        column = (f"{given}: is the name of a column of name x: case makes no difference", "name: refuse")
+        assert column in told(beside, avro(x="string", **{given: "int"}))
 
 
 def test_symbols_are_known_by_their_names() -> None:
