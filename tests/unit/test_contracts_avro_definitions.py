@@ -9,6 +9,7 @@ from pipeline.contracts.columns import type_text
 from pipeline.contracts.formats.avro.columns import suffix
 from pipeline.contracts.formats.supported import columns, fingerprint, message
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH, Message
+from pipeline.contracts.registries.avro_sources import inlined
 from pipeline.errors import Refused
 from tests.unit.avro_world import FORMAT, Chance, listed, schema
 
@@ -62,6 +63,17 @@ def test_each_difference_changes_the_canonical_form(changed: Any) -> None:
     plain = canonical(record({"name": "e", "type": ENUM}))
     assert canonical(changed) != plain
     assert fingerprint("avro", "t.R", canonical(changed)) != fingerprint("avro", "t.R", plain)
+
+
+def test_an_error_is_a_record() -> None:
+    """Avro's `error` has a record's bytes and fields, as a payload, inside one and behind a reference."""
+    inner = {"type": "record", "name": "t.In", "fields": listed({"i": "int"})}
+    plain = record({"name": "a", "type": ["null", inner]}, {"name": "b", "type": "In"})
+    given = record({"name": "a", "type": ["null", inner | {"type": "error"}]}, {"name": "b", "type": "In"})
+    assert canonical(given | {"type": "error"}) == canonical(plain)
+    referring = record({"name": "a", "type": ["null", "In"]}, {"name": "b", "type": "In"}) | {"type": "error"}
+    text, name = inlined(json.dumps(referring), {"In": json.dumps(inner | {"type": "error"})})
+    assert FORMAT.canonical(name, text) == canonical(plain)
 
 
 def test_canonical_forms_of_chance_are_stable() -> None:

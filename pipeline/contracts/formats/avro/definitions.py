@@ -39,6 +39,8 @@ MAX_PRECISION: Final = 38
 _MAX_JSON_DEPTH: Final = 160  # a level of records takes four: object, list of fields, field, union
 _JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RECORDS: Final = frozenset({"record", "error"})
+"""Kinds of records; an `error` is one that a protocol throws."""
 _NOTHING: Final = Primitive("null")
 _LOGICAL: Final[Mapping[str, frozenset[str]]] = {
     "int": frozenset({"date", "time-millis"}),
@@ -154,7 +156,7 @@ class _Reading:
             return Array(self.type(given.get("items"), namespace, path))
         if kind == "map":
             return Map(self.type(given.get("values"), namespace, path))
-        if kind in {"record", "enum", "fixed"}:
+        if kind in {*_RECORDS, "enum", "fixed"}:
             return self._definition(kind, given, namespace, path)
         known = self._known(kind, namespace, path)
         return Primitive(kind, self._logical(kind, given, path)) if kind in PRIMITIVES else known
@@ -189,7 +191,7 @@ class _Reading:
         if full in PRIMITIVES:
             return self._refuse(path, f"defines {shown(full)}, which is a type of Avro's")
         aliases = tuple(sorted({self._full_name(each, None, inner, path)[0] for each in self._aliases(given, path)}))
-        if kind == "record":
+        if kind in _RECORDS:
             self.open.add(full)
             found: Type = Record(full, self._fields(given.get("fields"), inner, path), aliases)
             self.open.discard(full)
