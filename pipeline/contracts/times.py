@@ -15,7 +15,7 @@ FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
 LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
 FIRST_DAY: Final = -719_162  # days since 1970: the first one of the year 1
 LAST_DAY: Final = 2_932_896  # the last one of the year 9999
-_LONGEST: Final = 315_576_000_000_000_000  # microseconds: what protobuf allows a Duration, 10,000 years
+_LONGEST: Final = 315_576_000_000_999_999  # microseconds: the last second that protobuf allows a Duration, to its end
 
 
 def is_time(kind: pa.DataType) -> bool:

@@ -76,6 +76,21 @@ def test_each_well_known_message_has_its_column(syntax: str) -> None:
     assert rows[1] == {"id": 2, **absent, "anys": [], "tooks": [], "names": [], "sizes": [], "at": []}
 
 
+def test_the_longest_durations_have_their_nanoseconds() -> None:
+    """protobuf's limit of a Duration is one of its seconds: at the limit nanoseconds still count, both ways."""
+    of = schema("proto3", FIELDS)
+    made: Any = message_class(of)
+    limit = 315_576_000_000
+    whole = [(limit, 0), (limit, 1_000), (limit, 999_999_999), (-limit, -999_999_999), (limit, -1_000)]
+    beyond = [(limit + 1, 0), (-limit - 1, 0), (limit + 1, 999_999_999), (limit, 2**31 - 1), (2**63 - 1, 0)]
+    contents = [made(took={"seconds": s, "nanos": n}).SerializeToString() for s, n in whole + beyond]
+    decoded = decoder(of).decode(payloads(*contents))
+    table, refused = format_of("protobuf").reference(of, {}).decode(contents)
+    micros = [s * 1_000_000 + int(n / 1_000) for s, n in whole]
+    assert (decoded.batch["took"].to_pylist(), table["took"].to_pylist()) == (micros, micros)
+    assert [each.row for each in decoded.refused] == sorted(refused) == list(range(len(whole), len(contents)))
+
+
 @pytest.mark.parametrize(
     "name",
     ["google.protobuf.Timestamp", "google.protobuf.Struct", "google.protobuf.Int32Value", "google.type.Date"],

@@ -25,7 +25,7 @@ from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2, type_pb2,
 
 _FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
 _LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
-_LONGEST_MICROS: Final = 315_576_000_000 * 1_000_000  # protobuf's limit of a Duration
+_LONGEST_MICROS: Final = 315_576_000_000 * 1_000_000 + 999_999  # the last second of a Duration, to its end
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _SCALARS: Final[Mapping[int, pa.DataType]] = {
