@@ -115,9 +115,9 @@ def test_equal_names_are_not_said_to_differ() -> None:
     branches = ("x.P: is the name of another field of its message: case and '_' make no difference", "name: refuse")
     assert branches in told((), avro_schema({"x": [p, q]}))
     beside = grown(avro(x="int"), avro(x="string"), policies=choose("incompatible=side-column"))
-    for given in ("x__v2", "X__V2"):
-        column = (f"{given}: is the name of a column of name x: case makes no difference", "name: refuse")
-        assert column in told(beside, avro(x="string", **{given: "int"}))
+    for named in ("x__v2", "X__V2"):
+        column = (f"{named}: is the name of a column of name x: case makes no difference", "name: refuse")
+        assert column in told(beside, avro(x="string", **{named: "int"}))
 
 
 def test_symbols_are_known_by_their_names() -> None:

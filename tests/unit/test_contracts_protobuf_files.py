@@ -112,6 +112,10 @@ def test_a_message_has_one_definition_whatever_is_imported_beside_it(compiled: F
     ("text", "wanted"),
     [
         ('syntax = "proto3"; message A { B b = 1; }', "no valid .proto file: payload.proto:1:32"),
+        (
+            'syntax = "proto2"; enum E { X_1 = 0; X1 = 1; } message A { optional E e = 1 [default = X1]; }',
+            "payload.proto:1:38: Enum name X1 has the same name as X_1",
+        ),
         ('syntax = "proto3"; import "b.proto"; message A {}', "no valid .proto file: b.proto: File not found"),
     ],
 )
@@ -119,6 +123,23 @@ def test_errors_of_a_file_refuse_its_rows(text: str, wanted: str) -> None:
     """Law L13: a schema that no client could use makes its rows refused ones, with protoc's reason."""
     with pytest.raises(Refused, match=re.escape(wanted)):
         found("PROTOBUF", text, {}, indexed=True)
+
+
+@pytest.mark.parametrize("syntax", ['syntax = "proto2"', 'syntax = "proto3"', 'edition = "2023"'])
+def test_values_of_an_enum_may_have_names_that_json_takes_for_equal(syntax: str) -> None:
+    """Law L13: a registry keeps such files, and bytes hold numbers: each value keeps its own name in the column."""
+    names = ["X_1", "X1", "x1", "Kind_Y", "Y", "__z", "Z"]
+    inside = f"/* é */\tenum Kind {{ {' '.join(f'{name} = {number};' for number, name in enumerate(names))} }}\n"
+    imported = f"{syntax}; package t; enum Other {{\n A_1\n = 0;\n\tA1\n = 1; }}"
+    label = "optional " if "proto2" in syntax else ""
+    fields = f"{label}Kind kind = 1; {label}Other other = 2;"
+    text = f'{syntax}; package t; import "other.proto"; message M {{ {inside} {fields} }}'
+    definition = found("PROTOBUF", text, {"other.proto": imported}, indexed=False).definition
+    of = Schema(1, "protobuf", "t.M", format_of("protobuf").canonical("t.M", definition))
+    contents = [bytes([0x08, number, 0x10, number % 2]) for number in range(len(names))]
+    wanted = [{"kind": name, "other": ("A_1", "A1")[number % 2]} for number, name in enumerate(names)]
+    assert decoder(of).decode(payloads(*contents)).batch.to_pylist() == wanted
+    assert format_of("protobuf").reference(of, {}).decode(contents)[0].to_pylist() == wanted
 
 
 @pytest.mark.parametrize("trouble", ["killed", "full", "no folder", "not installed"])

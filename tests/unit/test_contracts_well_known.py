@@ -77,7 +77,7 @@ def test_each_well_known_message_has_its_column(syntax: str) -> None:
 
 
 def test_the_longest_durations_have_their_nanoseconds() -> None:
-    """protobuf's limit of a Duration is one of its seconds: at the limit nanoseconds still count, both ways."""
+    """Protobuf's limit of a Duration is one of its seconds: at the limit nanoseconds still count, both ways."""
     of = schema("proto3", FIELDS)
     made: Any = message_class(of)
     limit = 315_576_000_000

@@ -22,6 +22,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError
 
 from pipeline.contracts.decoded import one_line
+from pipeline.contracts.registries.equal_names import MARK, as_given, told_apart
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import shown
 
@@ -45,6 +46,7 @@ _CLIENTS_FILES: Final[Mapping[str, str]] = {  # Confluent's clients never send t
     "confluent/type/variant.proto": "confluent_kafka.schema_registry.confluent.type.variant_pb2",
     "confluent/types/decimal.proto": "confluent_kafka.schema_registry.confluent.types.decimal_pb2",
 }
+_MAX_RUNS: Final = 8  # of protoc, each of which names about 40 values of enums whose names JSON takes for equal
 _OVER_A_LIMIT: Final = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGXCPU, -signal.SIGXFSZ)
 # Its limits: 20 seconds of a processor, 1 GiB of memory, 32 MiB in a file. The rest of the command line is protoc's.
 _PROTOC: Final = """
@@ -215,10 +217,17 @@ def _compiled(texts: Mapping[str, str], known: Collection[FileDescriptorProto]) 
     try:
         with tempfile.TemporaryDirectory(prefix="turnout-protoc-") as made:
             folder = Path(made)
-            code, said = _run(folder, texts, known)
+            first = code, said = _run(folder, texts, known)
+            given = texts
+            for _ in range(0 if any(MARK in text for text in texts.values()) else _MAX_RUNS):
+                if code == 0 or (apart := told_apart(given, said)) == given:
+                    break
+                given = apart
+                code, said = _run(folder, given, known)
             if code != 0:
-                raise _failed(code, said, (*texts, *(file.name for file in known)))
-            return FileDescriptorSet.FromString((folder / "compiled").read_bytes()).file
+                raise _failed(*first, (*texts, *(file.name for file in known)))
+            compiled = FileDescriptorSet.FromString((folder / "compiled").read_bytes()).file
+            return compiled if given is texts else [as_given(file) for file in compiled]
     except (OSError, DecodeError) as error:
         raise Transient(f"The compiler of .proto files cannot work on this machine: {first_line(error)}") from error
 
