@@ -105,7 +105,7 @@ def _union_type(union: Union) -> pa.DataType | None:
 def _logical_type(kind: str, logical: Logical) -> pa.DataType:
     match logical.name:
         case "decimal":
-            return pa.decimal128(logical.precision, logical.scale)
+            return pa.decimal128(logical.digits, logical.scale)
         case "date":
             return pa.date32()
         case "timestamp-millis" | "timestamp-micros" | "timestamp-nanos":

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.avro.types import (
+    MAX_DIGITS,
     PLAIN,
     PRIMITIVES,
     Array,
@@ -33,9 +34,7 @@ from pipeline.lists import first_lines
 from pipeline.names import shown
 
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
-MAX_PRECISION: Final = 38
-"""Most digits of a decimal column."""
-
+_MAX_PRECISION: Final = 2**31 - 1  # of Java
 _MAX_JSON_DEPTH: Final = 160  # a level of records takes four: object, list of fields, field, union
 _JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -267,13 +266,11 @@ class _Reading:
         if name != "decimal":
             return Logical(name) if size is None or size == _SIZES[name] else PLAIN
         precision, scale = _whole(given.get("precision")), _whole(given.get("scale", 0))
-        most = MAX_PRECISION
-        if size is not None and size < 17:
-            most = min(most, len(str(2 ** (8 * size - 1) - 1)) - 1)
+        most = _MAX_PRECISION if size is None else math.floor((8 * size - 1) * math.log10(2))
         if precision is None or not 1 <= precision <= most:
             self._refuse(path, f"is a decimal whose precision is not between 1 and {most}")
-        elif scale is None or not 0 <= scale <= precision:
-            self._refuse(path, f"is a decimal whose scale is not between 0 and its precision of {precision}")
+        elif scale is None or not 0 <= scale <= min(precision, MAX_DIGITS):
+            self._refuse(path, f"is a decimal whose scale is not between 0 and {min(precision, MAX_DIGITS)}")
         else:
             return Logical(name, precision, scale)
         return PLAIN

@@ -99,7 +99,7 @@ def _logical_words(kind: str, logical: Logical) -> tuple[str, str]:
         case "":
             return kind, _VALUES[kind]
         case "decimal":
-            text = f"decimal({logical.precision}, {logical.scale})"
+            text = f"decimal({logical.digits}, {logical.scale})"
             return text, text
         case "uuid":
             return "uuid", "string"

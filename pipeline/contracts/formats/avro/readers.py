@@ -171,12 +171,12 @@ def _decimals(cursor: Cursor, rows: Some, starts: Rows, ends: Rows, logical: Log
     if (long := sizes > 8).any():
         short = np.clip(16 - sizes, 0, 7) * 8
         high = np.where(long, cursor.words(ends - 16, ">i8").astype(np.int64) << short >> short, high)
-    least, most = 1 - 10**logical.precision, 10**logical.precision - 1
+    least, most = 1 - 10**logical.digits, 10**logical.digits - 1
     wrong |= _less(high, low, least) | _less(~high, ~low, ~most)  # ~x < ~most: x > most
     cursor.doubt(rows, wrong)
     both = np.empty((len(sizes), 2), dtype=np.uint64)
     both[:, 0], both[:, 1] = np.where(wrong, 0, low), np.where(wrong, 0, high).view(np.uint64)
-    kind = pa.decimal128(logical.precision, logical.scale)
+    kind = pa.decimal128(logical.digits, logical.scale)
     return pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(both)])
 
 

@@ -343,7 +343,7 @@ def _logical(given: Any, avro: Any) -> _Value:
     base, name = given["type"], given.get("logicalType", "")
     kind, _, unit = name.rpartition("-")
     if name == "decimal":
-        precision, scale = given["precision"], given["scale"]
+        precision, scale = min(given["precision"], 38), given["scale"]  # a column has 38 digits at most
         return _Value(avro, pa.decimal128(precision, scale), lambda found: _decimal(found, precision, scale))
     if kind == "timestamp":
         return _Value(avro, _TIME, lambda found: _moment(found, unit))

@@ -221,8 +221,9 @@ def _decimal(content: bytes, logical: Logical) -> Decimal:
     if not content:
         raise Malformed("a decimal has no bytes")
     number = int.from_bytes(content, "big", signed=True)
-    if abs(number) >= 10**logical.precision:
-        raise Malformed(f"a decimal has more than {logical.precision} digits")
+    if abs(number) >= 10**logical.digits:
+        most = ", the most of a column" if logical.digits < logical.precision else ""
+        raise Malformed(f"a decimal has more than {logical.digits} digits{most}")
     return Decimal(number).scaleb(-logical.scale, _EXACT)
 
 

@@ -11,6 +11,10 @@ from typing import Final, TypeAlias
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 
+MAX_DIGITS: Final = 38
+"""Most digits of a decimal column; a schema's decimal may have more, as Connect's has by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Logical:
     """What a logical type adds to a primitive or fixed; without a name it adds nothing."""
@@ -18,6 +22,11 @@ class Logical:
     name: str = ""
     precision: int = 0  # of a decimal
     scale: int = 0  # of a decimal
+
+    @property
+    def digits(self) -> int:
+        """Return the most digits of a decimal that lands."""
+        return min(self.precision, MAX_DIGITS)
 
 
 PLAIN: Final = Logical()
