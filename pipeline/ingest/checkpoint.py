@@ -202,7 +202,7 @@ def _drop_empty_beginnings(query: Location) -> None:
 def _restore_offsets(query: Location, batch: int | None, streams: int, plan_of: Callable[[int], str | None]) -> None:
     """Write the offsets of the last batch in bronze again if they are missing or unreadable, and no later ones are.
 
-    Not where the whole checkpoint is gone: whoever took it away may want another one.
+    Not where the whole checkpoint is gone: a person who took it away may want another one.
     """
     if not (query / "metadata").exists():
         return

@@ -127,7 +127,8 @@ def test_search_finds_by_name_format_message_and_schema_id(store: Engine, openin
 def test_a_damaged_definition_hides_nothing_else(store: Engine, opening: Opening) -> None:
     """One damaged definition is a sentence at its game; the list and the other games are as they were."""
     with store.begin() as connection:
-        connection.exec_driver_sql("UPDATE schemas SET definition = x'00' WHERE schema_id = 3")
+        damaged = "SELECT parts FROM schemas WHERE schema_id = 3"  # it has one part
+        connection.exec_driver_sql(f"UPDATE definition_parts SET content = x'00' WHERE digest = ({damaged})")
         connection.exec_driver_sql("UPDATE placements SET quarantined = NULL")
     app = opening("schemas", game=CHESS)
     assert table(app, "game") == ["Go", "Chess"]

@@ -268,8 +268,8 @@ def test_a_repair_that_would_do_nothing_is_refused_with_its_reason(store: Engine
         connection.execute(update(tables.streams).where(mine).values(status="STALLED", last_error="stuck"))
     app = choose(opening("repairs"), ["Go"], box="repair")
     table = app.dataframe[0].value.set_index("game")
-    assert table.loc["Go", "possible"] == "✓ replay"
-    assert table.loc["Risk", "possible"] == "✓ retry, replay"
+    assert table.loc["Go", "possible"] == "✓ replay, rebuild"
+    assert table.loc["Risk", "possible"] == "✓ retry, replay, rebuild"
     assert (table.loc["Risk", "class"], table.loc["Risk", "evidence"]) == (
         "its rows, schema or table",
         "bad rows of seq 5",

@@ -84,7 +84,7 @@ def test_one_task_lands_rows_of_several_sources(tmp_path: Path) -> None:
         (0, "delta:id/part-0.parquet", 0, 3, None, 2), (1, "delta:id/part-0.parquet", 1, 3, None, 2),
         (2, "t", 0, None, 4, 2), (3, "t", 1, None, 4, 2), (4, "t", 2, None, 4, 2),
     ]  # fmt: skip
-    assert report["needs"] == [[GAME, "Chess", "main", "0000000007"]]
+    assert report["needs"] == [[GAME, "Chess", "main", "0000000007", 5, 2]]
     assert report["oldest_of_each"] == [5.0, 1.0]
     assert report["rows"] == 5
 

@@ -20,6 +20,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.names import bronze_app_id
+from pipeline.pins import SetPin
 from pipeline.repair.rebuild import rebuild
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.database.tables import stream_control
@@ -75,7 +76,7 @@ class Driver:
         start_driver(world.engine, "group", "a", None)
         self.roster = Roster(world.settings, world.paths, world.engine, "a", lease=None)
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-        schemas: Any = SimpleNamespace(latest_version=lambda: 1, snapshot=self._snapshot)
+        schemas: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=self._snapshot)
         context = DemuxContext(spark, world.settings, self.roster, schemas, lambda _: None)
         bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
         assert bronze is not None

@@ -39,7 +39,7 @@ _MAX_JSON_DEPTH: Final = 160  # a level of records takes four: object, list of f
 _JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RECORDS: Final = frozenset({"record", "error"})
-"""Kinds of records; an `error` is one that a protocol throws."""
+"""Kinds of records; a protocol throws an `error`."""
 _NOTHING: Final = Primitive("null")
 _LOGICAL: Final[Mapping[str, frozenset[str]]] = {
     "int": frozenset({"date", "time-millis"}),
