@@ -77,8 +77,28 @@ class ProtobufSample:
         """Return confluent-kafka's serializer, which frames with the index path of the message."""
         from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
-        serializer: Callable[..., Any] = ProtobufSerializer(self._class, client, settings)
+        serializer: Callable[..., Any] = ProtobufSerializer(self._class, _RegistersText(client, self.text), settings)
         return serializer
+
+
+class _RegistersText:
+    """A registry's client that registers the .proto file, as Java's serializers do.
+
+    The serializer gives base64 of the descriptor, which Apicurio keeps but cannot compare with a further version.
+    """
+
+    def __init__(self, client: Any, text: str) -> None:
+        self._client = client
+        self._text = text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def register_schema_full_response(self, subject: str, schema: Any, **options: Any) -> Any:
+        from confluent_kafka.schema_registry import Schema
+
+        text = Schema(self._text, schema.schema_type, schema.references)
+        return self._client.register_schema_full_response(subject, text, **options)
 
 
 @lru_cache(maxsize=64)
