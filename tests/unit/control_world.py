@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
@@ -27,6 +28,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
@@ -37,6 +39,7 @@ from pipeline.store.processes.drivers import heartbeat, start_driver, write_stre
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
 from pipeline.streams import lanes
 from pipeline.streams.roster import Roster
+from pipeline.streams.writing.writers import DirectWriter
 from tests.unit.leases_world import SECONDS, StoreClock
 
 GROUPS = ("a", "b", "c")
@@ -79,6 +82,7 @@ class _Stage:
         with self.engine.begin() as connection:
             connection.execute(update(groups).values(backend="local"))
         record_seen(self.engine, {key: key.upper() for key in GAMES}, LAST_SEQ)
+        _land(self.paths)
         with self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         self.engine.dispose()
@@ -258,6 +262,14 @@ class Fleet:
                 self._running.pop()
 
 
+def _land(paths: Paths) -> None:
+    """Make the games' tables, with all rows of bronze: a driver misses the table of a game that had rows."""
+    writer, columns = DirectWriter(paths.tables, Settings().demux.checkpoint_interval), pa.schema({"seq": pa.int64()})
+    for key in map(GameKey, GAMES):
+        app_id = stream_app_id(Settings().environment, key, 1)
+        writer.create(paths.table(key), columns, app_id, key).commit([], None, LAST_SEQ)
+
+
 def _hasten(connection: Any, _record: object) -> None:
     """Nothing outlives the test, so nothing is written through; and nobody waits for a lock that a test holds."""
     connection.execute("PRAGMA synchronous=OFF")
@@ -371,7 +383,7 @@ class Driver:
             [
                 StreamState(
                     game_key=key, group=self.group, lane=stream.lane, status="RUNNING", status_since=0.0,
-                    cursor_seq=stream.complete_through, last_commit_at=None, backlog_age_seconds=None,
+                    cursor_seq=stream.cursor, last_commit_at=None, backlog_age_seconds=None,
                     rows_per_second=None, latency_p95_seconds=None, rows_total=0, rejects_total=0, last_error=None,
                     updated_at=wall,
                 )
