@@ -1,4 +1,4 @@
-"""An S3 server in this process, and a proxy before it that loses replies, as networks do."""
+"""A bucket of an S3 server, and a proxy before it that loses replies, as networks do."""
 
 import http.client
 import threading
@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, Literal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
 
-import boto3
 import pytest
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.storage.served import served
 
 Fault = Literal["unsaid", "stored and refused", "refused", "forbidden"]
 """The reply never comes although the request was served; it is an error although it was served; it was not served,
@@ -29,35 +30,15 @@ _UNSERVED: Final[dict[Fault, tuple[int, dict[str, str], bytes]]] = {
 _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
-class _Quiet(WSGIRequestHandler):
-    def log_request(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @contextmanager
 def bucket() -> Iterator[str]:
-    """Run an S3 server in this process, with an empty bucket, and yield the bucket's URL.
+    """Run an S3 server with an empty bucket, and yield the bucket's URL.
 
-    It has one thread: with several, moto gave one name twice, where 8 writers created it at one time. Servers of one
-    process share their buckets.
+    The server is a process of its own: delta-rs holds the interpreter's lock while it sets a table's properties, so a
+    server in this process would never answer it.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(variable, "testing")
-        patch.setenv("AWS_REGION", "us-east-1")
-        application = DomainDispatcherApplication(create_backend_app)
-        server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=_Quiet)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        endpoint, name = f"http://127.0.0.1:{server.server_port}", f"tables-{uuid.uuid4()}"
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        try:
-            yield f"s3://{name}"
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
+    with TemporaryDirectory() as folder, served(Path(folder), f"tables-{uuid.uuid4()}") as url:
+        yield url.removesuffix("/prod")
 
 
 class _Patient(ThreadingHTTPServer):
