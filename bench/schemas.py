@@ -37,7 +37,7 @@ _LAYERS: Final = 4  # of parts: those of one hold those of the next
 
 
 def client_file(types: int, messages: int, seed: int = 1) -> bytes:
-    """Return a descriptor set with so many messages, of which the first ones are types of events."""
+    """Return a descriptor set with this number of messages, of which the first `types` are events."""
     chance = random.Random(seed)
     file = FileDescriptorProto(name="game/client.proto", package="acme.game", syntax="proto3")
     parts = messages - types
