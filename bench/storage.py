@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from bench.command import carry_out
 from bench.delay import Delay, delayed
-from pipeline.delta.table import CursorTable, DataFile, write_file
+from pipeline.delta.data_files import DataFile, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.demo.object_server import ObjectServer
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

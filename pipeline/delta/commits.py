@@ -15,9 +15,10 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.log import commits_after, settle_commits
 from pipeline.delta.marks import marked
-from pipeline.delta.table import QUIET, DataFile
+from pipeline.delta.table import QUIET
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 

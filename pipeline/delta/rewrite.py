@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
 from pipeline.delta.marks import ENGINE
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import DataFile
 from pipeline.errors import Conflict
 from pipeline.storage.location import Location
 

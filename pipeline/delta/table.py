@@ -4,25 +4,22 @@ Used for bronze, quarantine and game tables. The cursor is a Delta transaction (
 what was read to what the caller says, or fails with `TableConflict` (law L4).
 """
 
-import json
 import logging
 import threading
 import time
-import uuid
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self
+from typing import Final, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from pipeline.delta import parquet
 from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
+from pipeline.delta.columns import covers
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
@@ -45,77 +42,6 @@ _TRUSTED_SECONDS = 600.0  # how long a view of the log counts as recent; log cle
 
 class TableConflict(Conflict):
     """Another writer moved or repaired the table since it was read; nothing of the commit is in the table."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A Parquet file already in a table's folder, not yet part of the table."""
-
-    path: str  # relative to the table
-    size: int  # bytes
-    rows: int
-    stats: str  # JSON, as the Delta protocol describes it
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, for a report between processes."""
-        return asdict(self)
-
-    def to_action(self, now_ms: int) -> Action:
-        """Return the action that adds the file in a commit at this time (Unix milliseconds)."""
-        return {
-            "add": {
-                "path": self.path,
-                "partitionValues": {},
-                "size": self.size,
-                "modificationTime": now_ms,
-                "dataChange": True,
-                "stats": self.stats,
-            }
-        }
-
-    def span(self, column: str) -> tuple[int, int]:
-        """Return the least and the greatest value of an integer column, from the file's statistics."""
-        stats = json.loads(self.stats)
-        return stats["minValues"][column], stats["maxValues"][column]
-
-
-def write_file(
-    table: pa.Table,
-    folder: Location,
-    stats_columns: Sequence[str] = (),
-    compression: Literal["snappy", "zstd"] = "snappy",
-    *,
-    settled: bool = True,
-) -> DataFile:
-    """Write rows as one Parquet file into a table's folder and return what a commit needs to know of it.
-
-    Snappy costs half the time of zstd for the small files of a pass; zstd is for files that are kept long. With
-    `settled` False the caller puts many files on disk at once, before a commit names them (`Location.settle`).
-    """
-    name = f"part-{uuid.uuid4()}.parquet"
-    target = folder / name
-    try:
-        size = _write_parquet(table, target, compression, settled=settled)
-    except FileNotFoundError:
-        with effect("make_folder"):
-            folder.make()
-        size = _write_parquet(table, target, compression, settled=settled)
-    return DataFile(name, size, table.num_rows, _stats(table, stats_columns))
-
-
-def _write_parquet(table: pa.Table, target: Location, compression: str, *, settled: bool) -> int:
-    with effect("write_data_file"):
-        return parquet.write(table, target, compression, settled=settled)
-
-
-def _stats(table: pa.Table, columns: Sequence[str]) -> str:
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    for name in columns:
-        extremes = pc.min_max(table.column(name)).as_py()
-        if extremes["min"] is not None:
-            low[name], high[name] = extremes["min"], extremes["max"]
-    return json.dumps({"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": {}})
 
 
 class CursorTable:
@@ -390,7 +316,7 @@ class CursorTable:
             self._adopt_newest()
 
     def _missing(self, target: pa.Schema) -> set[str]:
-        return {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}
+        return {field.name for field in target if not covers(self._columns.get(field.name), field.type)}
 
     def commit(
         self,
@@ -505,24 +431,3 @@ class CursorTable:
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
     return [action["txn"] for action in actions if "txn" in action]
-
-
-def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
-    """Return whether a column of type `have` can hold all of type `want`: struct members may be more, not fewer."""
-    if have is None or have == want:
-        return have is not None
-    if pa.types.is_struct(have) and pa.types.is_struct(want):
-        members = {member.name: member.type for member in have}
-        return all(_covers(members.get(member.name), member.type) for member in want)
-    if pa.types.is_list(have) and pa.types.is_list(want):
-        return _covers(have.value_type, want.value_type)
-    if pa.types.is_map(have) and pa.types.is_map(want):
-        return _covers(have.key_type, want.key_type) and _covers(have.item_type, want.item_type)
-    return False
-
-
-def discard(folder: Location, files: Sequence[DataFile]) -> None:
-    """Delete files that were never offered to a commit; missing files are fine."""
-    for file in files:
-        with effect("delete_data_file"):
-            (folder / file.path).delete()

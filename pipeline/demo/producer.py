@@ -13,9 +13,10 @@ from threading import Event as StopEvent
 import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.delta.data_files import write_file
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.demo.simulator import Event
 from pipeline.errors import Refused
 from pipeline.ingest.sources.landing_log import LANDING

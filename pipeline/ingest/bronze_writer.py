@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
+from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import write_file
 from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled

@@ -26,9 +26,10 @@ from pipeline import names, query_log
 from pipeline.contracts.registries.notes import Need
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, DataFile, TableConflict
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.health.latency import Start

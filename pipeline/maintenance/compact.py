@@ -10,11 +10,12 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.delta import parquet
+from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.log import settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
-from pipeline.delta.table import QUIET, DataFile, discard
+from pipeline.delta.table import QUIET
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport

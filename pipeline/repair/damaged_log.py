@@ -17,11 +17,11 @@ import pyarrow as pa
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.columns import json_of
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
 from pipeline.delta.marks import ENGINE
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.repair.refusals import unreadable

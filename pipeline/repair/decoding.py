@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import DataFile, discard
 from pipeline.errors import Refused, Transient
 from pipeline.names import shown
 from pipeline.storage.location import Location

@@ -19,12 +19,13 @@ import pyarrow as pa
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
+from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import without_views
 from pipeline.delta.opening import open_table
 from pipeline.delta.scratch import scratch
-from pipeline.delta.table import DataFile, TableConflict, discard, write_file
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.repair import removal

@@ -19,13 +19,14 @@ from sqlalchemy import Engine
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation, remade
+from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.log import exists
 from pipeline.delta.meanings import PROPERTY, carried, joined
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Conflict, Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.repair import damaged_log, stale_quarantine, switch

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
+from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.delta.scratch import scratch_folder
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import names
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.environment import require_own
 from pipeline.delta.files import files_with, read_file
 from pipeline.delta.log import exists
 from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed

@@ -8,10 +8,11 @@ import pyarrow as pa
 from pipeline import names
 from pipeline.delta.accepted_gaps import VersionOf
 from pipeline.delta.commits import overwrite
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.errors import CommitFailedError, DeltaError
 from pipeline.delta.generation import RETIRED
 from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.table import DataFile, TableConflict
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Refused
 from pipeline.repair import damaged_log
 from pipeline.storage.location import Location

@@ -15,10 +15,11 @@ from listeners.sample import Lane
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation, remade
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.foreign import ForeignChange
 from pipeline.delta.log import exists
-from pipeline.delta.table import DataFile, TableConflict
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Transient
 from pipeline.names import GameKey
 from pipeline.storage.location import Location

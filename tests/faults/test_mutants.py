@@ -23,7 +23,8 @@ from pipeline.contracts.registrations import CheckedRegistration, RegistrationBa
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.schemas import Schema
 from pipeline.delta import table
-from pipeline.delta.table import CursorTable, DataFile
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
 from pipeline.ingest.query import Ingest

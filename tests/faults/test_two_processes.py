@@ -20,7 +20,8 @@ _WRITER = """
 import sys
 import pyarrow as pa
 from pipeline.storage.places import located
-from pipeline.delta.table import TableConflict, CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import TableConflict, CursorTable
 
 path, writer, commits = located(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 table = CursorTable.open(path, "turnout/test/game/1", checkpoint_interval=7)

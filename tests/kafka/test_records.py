@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipeline.delta.bronze import BRONZE, FRAMED
-from pipeline.delta.table import DataFile, write_file
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.demo.broker import Broker
 from pipeline.errors import Transient
 from pipeline.ingest import bronze_writer, query

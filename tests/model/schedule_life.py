@@ -21,8 +21,9 @@ from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport

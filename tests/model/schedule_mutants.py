@@ -11,7 +11,8 @@ from pipeline.contracts.registries.answers import Absent, Answer, Away, SchemaRe
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import rewrite as delta_rewrite
-from pipeline.delta.table import CursorTable, DataFile, TableConflict
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.pins import ChunkPin, SetPin
 from pipeline.repair import rebuild, replay
 from pipeline.repair.places import PLACES

@@ -27,7 +27,7 @@ from pipeline import failpoints
 from pipeline.contracts import given_ids, registrations
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
-from pipeline.delta.table import DataFile
+from pipeline.delta.data_files import DataFile
 from pipeline.names import GameKey
 from pipeline.store import games, schema_needs, sources, stream_control, writers
 from pipeline.streams.bronze_files import Piece

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.table import CursorTable, DataFile
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import CursorTable
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.names import GameKey
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from bench import cpu
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic
 from pipeline.ingest.sources.landing_log import LANDING

@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance

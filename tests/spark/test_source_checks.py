@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.errors import StreamingQueryException
 
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted

@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta import table as delta_table
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.log import commits_after, is_plain
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.maintenance import run

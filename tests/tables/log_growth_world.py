@@ -15,8 +15,9 @@ from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta import table as delta_table
 from pipeline.delta.checkpoint import checkpoint_file
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.log import commit_file, read_commit
-from pipeline.delta.table import CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import plan, removals, run
 from pipeline.settings import Paths, Settings
 from pipeline.storage.places import located

@@ -10,9 +10,10 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.rewrite import TableFile, table_files
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
 from pipeline.names import bronze_app_id, game_key, stream_app_id

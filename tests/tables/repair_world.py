@@ -16,9 +16,10 @@ from sqlalchemy import Engine, delete
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.settings import Paths, Settings

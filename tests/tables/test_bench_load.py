@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from bench.load import arrivals, landed
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.settings import load
 
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta.checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
+from pipeline.delta.data_files import write_file
 from pipeline.delta.log import Action, commit_file, publish_commit
-from pipeline.delta.table import CursorTable, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.storage.places import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows, game_table
 

@@ -10,8 +10,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from pipeline.delta.commits import exchange, overwrite
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 

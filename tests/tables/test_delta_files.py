@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.ingest import bronze_progress
 from pipeline.ingest.source_checks import forget_refused
 from pipeline.maintenance.run import one_round

@@ -16,8 +16,9 @@ from sqlalchemy import Engine
 
 from pipeline.delta import opening
 from pipeline.delta.checkpoint import write_checkpoint
+from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.maintenance import run
 from pipeline.names import GameKey, stream_app_id

@@ -10,8 +10,9 @@ from deltalake.writer import write_deltalake
 
 from pipeline import durable_file
 from pipeline.delta import table as delta_table
+from pipeline.delta.data_files import write_file
 from pipeline.delta.log import is_plain, publish_commit, read_commit
-from pipeline.delta.table import CursorTable, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.pins import pin
 from pipeline.storage.places import located
 

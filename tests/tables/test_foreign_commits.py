@@ -21,11 +21,12 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline import failpoints
 from pipeline.cli.doctor import look_at_logs
+from pipeline.delta.data_files import write_file
 from pipeline.delta.foreign import ForeignChange, foreign_commit
 from pipeline.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
 from pipeline.delta.marks import is_ours, marked
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run as maintenance
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Maintenance, Settings

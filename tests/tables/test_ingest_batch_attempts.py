@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
 from pipeline.storage.places import located

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import write_file
 from pipeline.errors import Transient
 from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.ingest import query

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity, parting
 from pipeline.ingest.evidence.marks import LastRecord

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import write_file
 from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.storage.places import located
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key

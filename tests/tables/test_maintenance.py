@@ -29,9 +29,10 @@ from listeners.totals import ProcessSample, SelfCounts
 from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport

@@ -9,8 +9,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import TableReport
 from pipeline.names import MALFORMED, game_key, stream_app_id

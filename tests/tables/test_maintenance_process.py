@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 
 from pipeline.control.processes.duties import Upkeep
 from pipeline.control.processes.local import reference_of
-from pipeline.delta.table import write_file
+from pipeline.delta.data_files import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import process, run
 from pipeline.maintenance.unchanged import Unchanged

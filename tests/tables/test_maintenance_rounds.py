@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.delta.checkpoint import write_checkpoint
+from pipeline.delta.data_files import write_file
 from pipeline.delta.rewrite import table_files
-from pipeline.delta.table import write_file
 from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render_round

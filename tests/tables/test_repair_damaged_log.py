@@ -16,8 +16,9 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta import generation
+from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable, TableConflict, write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
 from pipeline.maintenance.removals import since_last_look
 from pipeline.names import repair_app_id, stream_app_id

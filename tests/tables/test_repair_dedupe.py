@@ -22,7 +22,8 @@ from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
-from pipeline.delta.table import CursorTable, DataFile, TableConflict
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module

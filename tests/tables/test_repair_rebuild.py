@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
-from pipeline.delta.table import CursorTable, TableConflict, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id

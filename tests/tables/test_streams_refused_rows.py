@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane
+from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.quarantine import QUARANTINE, present_between
-from pipeline.delta.table import CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.store.games import register_group

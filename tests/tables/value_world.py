@@ -15,8 +15,9 @@ from google.protobuf.message_factory import GetMessageClass
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.data_files import DataFile
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, DataFile
+from pipeline.delta.table import CursorTable
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.names import bronze_app_id, game_key
 from pipeline.settings import Paths, Settings

@@ -9,7 +9,8 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from pipeline import failpoints
-from pipeline.delta.table import CursorTable, write_file
+from pipeline.delta.data_files import write_file
+from pipeline.delta.table import CursorTable
 from pipeline.storage.places import located
 
 APP = "turnout/test/game/1"

@@ -20,7 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from listeners.java import java_class
 from pipeline.contracts.columns import merge
 from pipeline.delta.columns import arrow_of, json_of
-from pipeline.delta.table import DataFile, TableConflict
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey

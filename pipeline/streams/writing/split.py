@@ -24,9 +24,9 @@ from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.meanings import with_meanings
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import hit
 from pipeline.names import GameKey, shown
 from pipeline.storage.location import Location

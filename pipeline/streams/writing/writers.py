@@ -12,7 +12,8 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipeline.delta.table import CursorTable, DataFile
+from pipeline.delta.data_files import DataFile
+from pipeline.delta.table import CursorTable
 from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
 from pipeline.storage.location import Location
