@@ -5,7 +5,11 @@ import struct
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+
+from pipeline.contracts.decoded import Decoded
 from pipeline.contracts.formats.avro.format import AvroFormat
+from pipeline.contracts.formats.supported import columns
 from pipeline.contracts.schemas import Schema
 
 FORMAT = AvroFormat()
@@ -21,6 +25,7 @@ LOGICAL: tuple[Any, ...] = (
     {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 6},
 )
+LONG_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
@@ -34,12 +39,36 @@ def listed(fields: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "type": kind} for name, kind in fields.items()]
 
 
-class Chance:
-    """Schemas and bytes by chance."""
+def payloads(*contents: bytes | None) -> pa.BinaryArray:
+    return pa.array(list(contents), pa.binary())
 
-    def __init__(self, seed: int) -> None:
+
+def decode(of: Schema, *contents: bytes | None) -> Decoded:
+    found = FORMAT.decoder(of).decode(payloads(*contents))
+    found.batch.validate(full=True)
+    return found
+
+
+def assert_sound(of: Schema, contents: list[bytes]) -> None:
+    """Demand that the decoder, its scalar decoder and the reference say the same of every payload."""
+    decoder, reference = FORMAT.decoder(of), FORMAT.reference(of, {})
+    assert decoder.arrow_schema == reference.schema == columns(of)
+    found = decode(of, *contents)
+    expected, refused = reference.decode(contents)
+    assert [(each.row, each.reason) for each in found.refused] == [(row, why.reason) for row, why in refused.items()]
+    assert found.rows.tolist() == [row for row in range(len(contents)) if row not in refused]
+    assert repr(found.batch.to_pylist()) == repr(expected.to_pylist())  # NaN equals itself in text
+    one_by_one = decoder._batch([decoder._scalar.decode(contents[row]) for row in found.rows.tolist()])
+    assert repr(one_by_one.to_pylist()) == repr(expected.to_pylist())
+
+
+class Chance:
+    """Schemas and bytes by chance; with `long_decimals` a third of the types are decimals beyond a column's digits."""
+
+    def __init__(self, seed: int, *, long_decimals: bool = False) -> None:
         self.random = Random(seed)
         self.names = 0
+        self.long_decimals = long_decimals
 
     def record(self) -> dict[str, Any]:
         """Return the definition of `t.R`, with at least one column."""
@@ -51,6 +80,9 @@ class Chance:
         return f"{prefix}{self.names}"
 
     def type(self, depth: int) -> Any:
+        if self.long_decimals and self.random.random() < 0.35:
+            fixed = {**LONG_DECIMAL, "type": "fixed", "name": self.name("D"), "size": self.random.choice((27, 30))}
+            return self.random.choice((LONG_DECIMAL, ["null", LONG_DECIMAL], fixed))
         kind = self.random.randrange(12 if depth else 7)
         match kind:
             case 0 | 1 | 2 | 3:
@@ -128,6 +160,11 @@ class Chance:
                 return struct.pack("<d", random.random())
             case "string":
                 return self.sized("".join(random.choices("aé€😀", k=random.randrange(4))).encode())
+            case "bytes" | "fixed" if full.get("precision") == 64:
+                most = 10 ** random.choice((1, 38, 39, 64))
+                value = random.choice((random.randrange(-most, most), most, -most, 10**38 - 1, -(10**38)))
+                content = value.to_bytes(full.get("size", 28), "big", signed=True)
+                return content if "size" in full else self.sized(content)
             case "bytes" if "precision" in full:
                 size = random.choice((2, 3, 8, 9, 16, 17))
                 return self.sized(random.randrange(-9999, 9999).to_bytes(size, "big", signed=True))

@@ -7,18 +7,17 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded
+from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.avro import decoder as decoding
 from pipeline.contracts.formats.avro.scalar import Malformed
 from pipeline.contracts.formats.supported import columns
 from pipeline.contracts.placing import placed
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from tests.unit.avro_world import FORMAT, Chance, listed, schema, varint
+from tests.unit.avro_world import FORMAT, Chance, assert_sound, decode, listed, payloads, schema, varint
 
 EVERYTHING = {
     "i": "int",
@@ -73,29 +72,6 @@ def written(of: Schema, value: Any) -> bytes:
     buffer = BytesIO()
     fastavro.schemaless_writer(buffer, plain, value)
     return buffer.getvalue()
-
-
-def payloads(*contents: bytes | None) -> pa.BinaryArray:
-    return pa.array(list(contents), pa.binary())
-
-
-def decode(of: Schema, *contents: bytes | None) -> Decoded:
-    found = FORMAT.decoder(of).decode(payloads(*contents))
-    found.batch.validate(full=True)
-    return found
-
-
-def assert_sound(of: Schema, contents: list[bytes]) -> None:
-    """Demand that the decoder, its scalar decoder and the reference say the same of every payload."""
-    decoder, reference = FORMAT.decoder(of), FORMAT.reference(of, {})
-    assert decoder.arrow_schema == reference.schema == columns(of)
-    found = decode(of, *contents)
-    expected, refused = reference.decode(contents)
-    assert [(each.row, each.reason) for each in found.refused] == [(row, why.reason) for row, why in refused.items()]
-    assert found.rows.tolist() == [row for row in range(len(contents)) if row not in refused]
-    assert repr(found.batch.to_pylist()) == repr(expected.to_pylist())  # NaN equals itself in text
-    one_by_one = decoder._batch([decoder._scalar.decode(contents[row]) for row in found.rows.tolist()])
-    assert repr(one_by_one.to_pylist()) == repr(expected.to_pylist())
 
 
 def test_values_are_those_that_were_written() -> None:
@@ -155,7 +131,6 @@ MILLIS = {"type": "long", "logicalType": "local-timestamp-millis"}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 2}
 WIDE = {"type": "bytes", "logicalType": "decimal", "precision": 20}
-CONNECT = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2, "connect.version": 1}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 INTS = {"type": "array", "items": "int"}
 NULLS = {"type": "array", "items": "null"}
@@ -196,8 +171,6 @@ MEBI = 2**20
         (DECIMAL, varint(0), "x: a decimal has no bytes"),
         (WIDE, varint(9) + (10**20).to_bytes(9, "big"), "x: a decimal has more than 20 digits"),
         (WIDE, varint(9) + (-(10**20)).to_bytes(9, "big", signed=True), "x: a decimal has more than 20 digits"),
-        (CONNECT, varint(16) + (10**38).to_bytes(16, "big"), "x: a decimal has more than 38 digits, the most"),
-        (CONNECT, varint(27) + (-(10**63)).to_bytes(27, "big", signed=True), "x: a decimal has more than 38 digits"),
         (INTS, varint(2) + varint(1), "x: the payload ends too early"),
         (INTS, varint(2**62) + varint(1), "x: the payload ends too early"),
         (INTS, varint(-(2**63)) + varint(0), "x: the payload ends too early"),
@@ -226,22 +199,9 @@ def test_bytes_that_no_writer_writes_are_refused(kind: Any, content: bytes, why:
 
 def sample_of(kind: Any) -> bytes:
     """Return bytes that are a value of a type: mostly zeros are."""
-    if kind in (DECIMAL, WIDE, CONNECT):
+    if kind in (DECIMAL, WIDE):
         return varint(1) + b"\x05"
     return b"\0" * (8 if kind == "double" else 3 if isinstance(kind, dict) and "size" in kind else 1)
-
-
-def test_a_decimal_of_connect_lands_where_its_value_fits() -> None:
-    """Connect's default precision is 64: the column has 38 digits, and no value is rounded."""
-    of = schema({"x": CONNECT, "xs": {"type": "array", "items": {**CONNECT, "precision": 39}}})
-    most = 10**38 - 1
-    contents = []
-    for number, size in ((most, 16), (-most, 27), (12345, 2), (-1, 1)):
-        content = varint(size) + number.to_bytes(size, "big", signed=True)
-        contents.append(content + varint(1) + content + varint(0))
-    wanted = [Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -2)) for number in (most, -most, 12345, -1)]
-    assert decode(of, *contents).batch.to_pylist() == [{"x": each, "xs": [each]} for each in wanted]
-    assert_sound(of, contents)
 
 
 def test_left_over_bytes_are_refused() -> None:

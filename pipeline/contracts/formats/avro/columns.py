@@ -1,7 +1,7 @@
 """The columns of an Avro record's payloads: names, types of Delta, and the limits of a table."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,12 +20,14 @@ from pipeline.contracts.formats.avro.types import (
     inside,
     is_weightless,
     kind_name,
+    may_be_long,
 )
 from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
 
 TIME: Final = pa.timestamp("us", "UTC")
 DURATION: Final = pa.struct([(name, pa.int64()) for name in ("months", "days", "millis")])
 
+_LONGEST_BASE: Final = 235  # characters of a made name's first part, so that the whole fits into 255
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int64(),
@@ -39,8 +41,13 @@ _PRIMITIVES: Final = {
 
 
 def columns_of(record: Record) -> list[pa.Field]:
-    """Return the columns of a record's fields; a field whose type holds no values has none."""
-    typed = [(name, arrow_type(each.type)) for name, each in zip(field_names(record), record.fields, strict=True)]
+    """Return the columns of a record's fields, then those of texts; a field whose type holds no values has none."""
+    return _columns(field_names(record), [each.type for each in record.fields])
+
+
+def _columns(names: Sequence[str], types: Sequence[Type]) -> list[pa.Field]:
+    typed = [(name, arrow_type(of)) for name, of in zip(names, types, strict=True)]
+    typed += [(name, pa.string()) for name in text_names(names, types).values()]
     return [pa.field(name, kind) for name, kind in typed if kind is not None]
 
 
@@ -77,6 +84,16 @@ def branch_names(union: Union) -> list[str]:
     return distinct((each.rpartition(".")[2] for each in full), full)
 
 
+def text_names(names: Sequence[str], types: Sequence[Type]) -> dict[str, str]:
+    """Return where the texts of decimals lie that have more digits than a column, by the name of their column.
+
+    These are columns of the same record, or members of the same struct; lists and maps have no place for them.
+    """
+    long = [name for name, of in zip(names, types, strict=True) if may_be_long(of)]
+    made = distinct([*names, *(f"{name[:_LONGEST_BASE]}__text" for name in long)], [*names, *long])
+    return dict(zip(long, made[len(names) :], strict=True))
+
+
 def distinct(names: Iterable[str], full: Iterable[str] | None = None) -> list[str]:
     """Return names of which no two differ by case only: the first keeps its name, the others get a suffix."""
     found: list[str] = []
@@ -97,8 +114,7 @@ def _union_type(union: Union) -> pa.DataType | None:
     valued = union.valued()
     if len(valued) == 1:
         return arrow_type(valued[0])
-    typed = [(name, arrow_type(each)) for name, each in zip(branch_names(union), valued, strict=True)]
-    held = [(name, kind) for name, kind in typed if kind is not None]
+    held = _columns(branch_names(union), valued)
     return pa.struct(held) if held else None
 
 
@@ -162,7 +178,8 @@ class _Measure:
             case _:
                 level = 0 if isinstance(one, Union) and len(below) <= 1 else 1  # a value that may be null is no level
                 depth = level + max((each.depth for each in below), default=0)
-                found = _Spread(max(1, sum(each.columns for each in below)), depth)
+                texts = sum(map(may_be_long, inside(one))) if isinstance(one, Record | Union) else 0
+                found = _Spread(max(1, texts + sum(each.columns for each in below)), depth)
         self._check_names(one)
         self.done[id(one)] = found
 
@@ -174,5 +191,6 @@ class _Measure:
                 names = branch_names(one)
             case _:
                 return
+        names += text_names(names, list(inside(one))).values()
         if len({name.lower() for name in names}) != len(names):
             self.reasons.append(f"{kind_name(one)}: has fields whose columns would have one name")

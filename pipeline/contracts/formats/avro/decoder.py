@@ -28,8 +28,8 @@ class Decoder:
     """Decodes payloads of one schema. Whether a payload is refused depends on it alone.
 
     Refused are: null (`empty_payload`), and as `malformed_payload` bytes that are not the record, have bytes left
-    over, are larger than MAX_PAYLOAD_BYTES, have a key of a map twice, a decimal beyond its precision or 38 digits, or
-    a time or date outside the years 1 to 9999 (no reader of the table could show it).
+    over, are larger than MAX_PAYLOAD_BYTES, have a key of a map twice, a decimal beyond its precision or the place for
+    it, or a time or date outside the years 1 to 9999 (no reader of the table could show it).
     """
 
     def __init__(self, schema: Schema) -> None:

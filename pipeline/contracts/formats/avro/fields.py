@@ -1,9 +1,18 @@
 """The fields of an Avro record for evolution: a field is known by its name, and its aliases are its earlier names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pipeline.contracts.formats.avro.columns import arrow_type, branch_names, columns_of, field_names, suffix
+import pyarrow as pa
+
+from pipeline.contracts.formats.avro.columns import (
+    arrow_type,
+    branch_names,
+    columns_of,
+    field_names,
+    suffix,
+    text_names,
+)
 from pipeline.contracts.formats.avro.types import (
     Array,
     Enum,
@@ -36,12 +45,37 @@ _PROMOTES: Final[Mapping[str, frozenset[str]]] = {  # what Avro's readers take f
     "bytes": frozenset({"string"}),
 }
 
+_TEXT: Final = Kind("string", "", "string", pa.string())
+
 
 def message_of(record: Record) -> Message:
     """Return a record's fields, in the order of their declaration."""
-    named = zip(field_names(record), record.fields, strict=True)
-    fields = tuple(_field(each.name, name, each.type, each.aliases) for name, each in named)
-    return Message(fields, aliases=frozenset(record.aliases))
+    names = field_names(record)
+    fields = [_field(each.name, name, each.type, each.aliases) for name, each in zip(names, record.fields, strict=True)]
+    texts = _texts(fields, [each.type for each in record.fields])
+    return Message((*fields, *texts), aliases=frozenset(record.aliases))
+
+
+def _texts(fields: Sequence[Field], types: Sequence[Type]) -> list[Field]:
+    """Return what lies beside fields whose decimals may be longer than their column; their ids are no names of Avro."""
+    names = text_names([each.name for each in fields], types)
+    return [
+        Field(
+            id=_text_id(each.id),
+            name=names[each.name],
+            given=names[each.name],
+            kind=_TEXT,
+            optional=True,
+            suffix=suffix(names[each.name]),
+            aliases=frozenset(map(_text_id, each.aliases)),
+        )
+        for each in fields
+        if each.name in names
+    ]
+
+
+def _text_id(identity: FieldId) -> str:
+    return f"{identity} as text"
 
 
 def _field(given: str, name: str, of: Type, aliases: Iterable[str] = (), *, optional: bool = False) -> Field:
@@ -139,7 +173,7 @@ def _inside(of: Type) -> Message | None:
             if len(valued) == 1:
                 return _inside(valued[0])
             named = zip(branch_names(of), valued, strict=True)
-            branches = tuple(_field(kind_name(each), name, each, optional=True) for name, each in named)
-            return Message(branches) if branches else None
+            branches = [_field(kind_name(each), name, each, optional=True) for name, each in named]
+            return Message((*branches, *_texts(branches, valued))) if branches else None
         case _:
             return None

@@ -22,11 +22,15 @@ from pipeline.contracts.formats.avro.types import (
     Type,
     Union,
     is_weightless,
+    may_be_long,
 )
 from pipeline.contracts.times import FIRST_DAY, FIRST_TIME, LAST_DAY, LAST_TIME
 
 Read: TypeAlias = Callable[[Cursor, Some], pa.Array]
-"""Reads the values of these payloads; values of doubtful ones mean nothing. For a type without values: nulls."""
+"""Reads the values of these payloads; values of doubtful ones mean nothing. For a type without values: nulls.
+
+A decimal with more digits than its column is doubtful, so the column of texts beside it has nulls.
+"""
 
 _HEX: Final = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _UUID_BYTES: Final = np.arange(16)
@@ -209,11 +213,13 @@ def _index(cursor: Cursor, rows: Some, size: int) -> tuple[Rows, Mask]:
 def _record(of: Record) -> Read:
     reads = [(reader(each.type), arrow_type(each.type) is not None) for each in of.fields]
     held = columns_of(of)
+    texts = sum(may_be_long(each.type) for each in of.fields)
 
     def read(cursor: Cursor, rows: Some) -> pa.Array:
         found = [values for each, kept in reads for values in [each(cursor, rows)] if kept]
         if not held:
             return pa.array(np.ones(cursor.count(rows), dtype=np.bool_))
+        found += [pa.nulls(cursor.count(rows), pa.string())] * texts
         return pa.StructArray.from_arrays(found, fields=held)
 
     return read
@@ -225,6 +231,7 @@ def _union(of: Union) -> Read:
     kind = arrow_type(of)
     kinds = [arrow_type(each) or pa.null() for each in of.branches]
     several = len(valued) > 1
+    texts = sum(map(may_be_long, valued))
 
     def read(cursor: Cursor, rows: Some) -> pa.Array:
         chosen, _ = _index(cursor, rows, len(reads))
@@ -241,6 +248,7 @@ def _union(of: Union) -> Read:
         if not several:
             return members[0]
         held = [values for values, branch in zip(members, valued, strict=True) if arrow_type(branch) is not None]
+        held += [pa.nulls(len(chosen), pa.string())] * texts
         return pa.StructArray.from_arrays(held, fields=list(kind), mask=pa.array(absent))
 
     return read

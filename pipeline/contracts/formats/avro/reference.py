@@ -11,16 +11,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from io import BytesIO
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from fastavro import parse_schema
 from fastavro._read_py import read_data
-from fastavro.io.binary_decoder import BinaryDecoder
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES, Undecodable
+from pipeline.contracts.formats.avro.reference_bytes import StrictBytes, malformed
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - only its range matters
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -76,14 +75,14 @@ class ReferenceDecoder:
         if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise _malformed(f"{len(payload)} bytes")
-        decoder = _Strict(payload)
+            raise malformed(f"{len(payload)} bytes")
+        decoder = StrictBytes(payload)
         try:
             found = read_data(decoder, self._avro, {"writer": {}, "reader": {}})
         except (EOFError, IndexError, UnicodeDecodeError) as error:
-            raise _malformed(str(error) or type(error).__name__) from error
+            raise malformed(str(error) or type(error).__name__) from error
         if decoder.place() != len(payload):
-            raise _malformed("left-over bytes")
+            raise malformed("left-over bytes")
         row: dict[str, Any] = self._columns.convert(found)
         return row
 
@@ -99,99 +98,20 @@ def fields_in_turn(
         Undecodable: the next field does not read, or bytes are left over.
     """
     given = json.loads(definition)
-    rewriting, decoder = _Rewriting({}), _Strict(payload, most_weightless)
+    rewriting, decoder = _Rewriting({}), StrictBytes(payload, most_weightless)
     rewriting.learn(given)
     for each in given["fields"]:
         value, start = rewriting.value(each["type"], each["name"]), decoder.place()
         try:
-            found = value.convert(read_data(decoder, parse_schema(value.avro), {"writer": {}, "reader": {}}))
+            read = read_data(decoder, parse_schema(value.avro), {"writer": {}, "reader": {}})
+            text = None if value.long is None else value.long[1](read)
+            found = value.convert(read) if text is None else text
         except (EOFError, IndexError, UnicodeDecodeError, Undecodable) as error:
             why = str(error) or type(error).__name__
-            raise _malformed(f"{each['name']} does not read: {why}, at byte {start}") from error
-        yield each["name"], value.type, found
+            raise malformed(f"{each['name']} does not read: {why}, at byte {start}") from error
+        yield each["name"], value.type if text is None else pa.string(), found
     if left := len(payload) - decoder.place():
-        raise _malformed(f"{left} bytes are left over")
-
-
-def _malformed(detail: str) -> Undecodable:
-    return Undecodable("malformed_payload", detail)
-
-
-class _Strict(BinaryDecoder):
-    """Reads bytes for fastavro, and refuses those that no writer of the schema writes."""
-
-    def __init__(self, payload: bytes, most_weightless: int = MAX_PAYLOAD_BYTES) -> None:
-        BinaryDecoder.__init__(self, BytesIO(payload))
-        self._weightless, self._most_weightless = 0, most_weightless
-
-    def place(self) -> int:
-        return int(self.fo.tell())
-
-    def _take(self, size: int) -> bytes:
-        content: bytes = self.fo.read(size)
-        if len(content) < size:
-            raise EOFError("the payload ends too early")
-        return content
-
-    def _number(self, bits: int) -> int:
-        """Read a zigzag number of 32 or 64 bits, in no more bytes than such a number can need."""
-        result, most = 0, -(-bits // 7)
-        for index in range(most):
-            byte = self._take(1)[0]
-            result += (byte % 128) << (7 * index)
-            if byte < 128:
-                break
-        else:
-            raise _malformed("a number of too many bytes")
-        if result >= 2**bits:
-            raise _malformed("a number beyond its range")
-        return -(result // 2) - 1 if result % 2 else result // 2
-
-    def read_long(self) -> int:
-        return self._number(64)
-
-    def read_int(self) -> int:
-        return self._number(32)
-
-    def read_index(self) -> int:
-        number = self._number(32)
-        if number < 0:
-            raise _malformed("a negative index")
-        return number
-
-    def read_enum(self) -> int:
-        return self.read_index()
-
-    def read_boolean(self) -> bool:
-        byte = self._take(1)[0]
-        if byte not in {0, 1}:
-            raise _malformed("a boolean that is neither 0 nor 1")
-        return bool(byte)
-
-    def read_bytes(self) -> bytes:
-        size = self._number(64)
-        if size < 0:
-            raise _malformed("a negative length")
-        return self._take(min(size, MAX_PAYLOAD_BYTES + 1))
-
-    def read_array_start(self) -> None:
-        pass
-
-    def iter_array(self) -> Iterator[None]:
-        while (items := self._number(64)) != 0:
-            stated = None
-            if items < 0:
-                items, stated = -items, self._number(64)
-            start = self.place()
-            for index in range(items):
-                before = self.place()
-                yield
-                if self.place() == before:
-                    self._weightless += 1
-                    if self._weightless + items - index - 1 > self._most_weightless:
-                        raise _malformed("too many items without bytes")
-            if stated is not None and self.place() - start != stated:
-                raise _malformed("a block of another size than stated")
+        raise malformed(f"{left} bytes are left over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +122,8 @@ class _Value:
     type: pa.DataType | None
     convert: _Convert
     weightless: bool = False  # a value has no bytes
+    long: tuple[_Convert, _Convert] | None = None
+    """Of decimals that may have more digits than their column: to its value and to the text beside it, one is None."""
 
 
 @dataclass(slots=True)
@@ -257,16 +179,15 @@ class _Rewriting:
             self.value(each["type"], f"{prefix}{name}") for each, name in zip(given["fields"], names, strict=True)
         ]
         fields = [{"name": f"f{index}", "type": each.avro} for index, each in enumerate(values)]
-        kept = [
-            (self.names.get(f"{prefix}{name}", name), f"f{index}", each)
-            for index, (name, each) in enumerate(zip(names, values, strict=True))
-            if each.type is not None
-        ]
+        columns = _columns(names, [f"f{index}" for index in range(len(values))], values)
+        titles = [(self.names.get(f"{prefix}{each.name}", each.name), each) for each in columns]
+        kept = [(name, each.type) for name, each in titles if each.type is not None]
 
         def convert(found: Any) -> dict[str, Any] | bool:
-            return {name: each.convert(found[key]) for name, key, each in kept} if kept else True
+            row = {name: each.convert(found[each.key]) for name, each in titles}  # each, for what it refuses
+            return {name: row[name] for name, _ in kept} or True
 
-        kind = pa.struct([(name, each.type) for name, _, each in kept]) if kept else pa.bool_()
+        kind = pa.struct(kept) if kept else pa.bool_()
         weightless = all(each.weightless for each in values)
         return _Value({"type": "record", "name": self._name(), "fields": fields}, kind, convert, weightless)
 
@@ -276,7 +197,7 @@ class _Rewriting:
 
         def convert(found: Any) -> list[tuple[str, Any]]:
             if len({each["key"] for each in found}) != len(found):
-                raise _malformed("a repeated key")
+                raise malformed("a repeated key")
             return [(each["key"], values.convert(each["value"])) for each in found]
 
         if values.type is None:  # no column, but its keys are checked
@@ -296,22 +217,23 @@ class _Rewriting:
             {"type": "record", "name": self._name(), "fields": [{"name": str(f"b{index}"), "type": each.avro}]}
             for index, each in enumerate(branches)
         ]
-        by_key = {f"b{index}": (name, each) for index, (name, each) in enumerate(zip(full, branches, strict=True))}
-        columns = {name: self.names.get(f"{path}.{title}", title) for name, title in titles.items()}
+        keyed = {
+            f"b{index}": each for index, (name, each) in enumerate(zip(full, branches, strict=True)) if name in titles
+        }
+        if not several:
+            return _or_null(avro, next(iter(keyed.values()), None))
+        held = [
+            (self.names.get(f"{path}.{each.name}", each.name), each)
+            for each in _columns(list(titles.values()), list(keyed), list(keyed.values()))
+        ]
+        kinds = [(name, each.type) for name, each in held if each.type is not None]
 
         def convert(found: Any) -> Any:
             ((key, value),) = found.items()
-            name, branch = by_key[key]
-            converted = branch.convert(value)
-            if name == "null" or not several:
-                return converted
-            return {columns[name]: converted} if branch.type is not None else {}
+            members = {name: each.convert(value) for name, each in held if each.key == key}
+            return {name: members[name] for name, _ in kinds if name in members} if key in keyed else None
 
-        if not several:
-            kinds = [each.type for each in branches if each.type is not None]
-            return _Value(avro, kinds[0] if kinds else None, convert)
-        held = [(columns[n], each.type) for n, each in by_key.values() if each.type is not None]
-        return _Value(avro, pa.struct(held) if held else None, convert)
+        return _Value(avro, pa.struct(kinds) if kinds else None, convert)
 
     def _name(self) -> str:
         return f"n{next(self.numbers)}"
@@ -329,6 +251,43 @@ def _distinct(names: list[str], full: list[str] | None = None) -> list[str]:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A field's column, or that of its texts, before it gets the name of a placement."""
+
+    name: str
+    key: str  # of fastavro's value
+    type: pa.DataType | None
+    convert: _Convert
+
+
+def _columns(names: list[str], keys: list[str], values: list[_Value]) -> list[_Column]:
+    """Return the columns of a record's fields or a union's branches, then those of texts of long decimals."""
+    listed = list(zip(names, keys, values, strict=True))
+    columns = [_Column(name, key, each.type, each.long[0] if each.long else each.convert) for name, key, each in listed]
+    long = [(name, key, each.long[1]) for name, key, each in listed if each.long]
+    texts = _distinct([*names, *(f"{name[:235]}__text" for name, _, _ in long)], [*names, *(each[0] for each in long)])
+    for text, (_, key, convert) in zip(texts[len(names) :], long, strict=True):
+        columns.append(_Column(text, key, pa.string(), convert))
+    return columns
+
+
+def _or_null(avro: Any, one: _Value | None) -> _Value:
+    """Return how a union of one type and null is read, None for null alone."""
+    if one is None:
+        return _Value(avro, None, _same)
+
+    def opened(convert: _Convert) -> _Convert:
+        def convert_branch(found: Any) -> Any:
+            ((_, value),) = found.items()
+            return None if value is None else convert(value)
+
+        return convert_branch
+
+    long = None if one.long is None else (opened(one.long[0]), opened(one.long[1]))
+    return _Value(avro, one.type, opened(one.convert), long=long)
+
+
 def _array(items: _Value) -> _Value:
     kind = None if items.type is None or items.weightless else pa.list_(pa.field("element", items.type))
     return _Value({"type": "array", "items": items.avro}, kind, lambda found: [items.convert(each) for each in found])
@@ -343,8 +302,7 @@ def _logical(given: Any, avro: Any) -> _Value:
     base, name = given["type"], given.get("logicalType", "")
     kind, _, unit = name.rpartition("-")
     if name == "decimal":
-        precision, scale = min(given["precision"], 38), given["scale"]  # a column has 38 digits at most
-        return _Value(avro, pa.decimal128(precision, scale), lambda found: _decimal(found, precision, scale))
+        return _decimals(avro, given["precision"], given["scale"])
     if kind == "timestamp":
         return _Value(avro, _TIME, lambda found: _moment(found, unit))
     if kind == "local-timestamp":
@@ -361,14 +319,30 @@ def _logical(given: Any, avro: Any) -> _Value:
     return _Value(avro, _PLAIN[base], _same)
 
 
+def _decimals(avro: Any, precision: int, scale: int) -> _Value:
+    """Return how decimals are read: a column has 38 digits at most, a text beside it 4300."""
+    column, text = min(precision, 38), min(precision, 4300)
+
+    def number(found: bytes) -> Decimal | None:
+        value = _decimal(found, text, scale)
+        return value if len(value.as_tuple().digits) <= column else None
+
+    def words(found: bytes) -> str | None:
+        return None if number(found) is not None else format(_decimal(found, text, scale), "f")
+
+    kind = pa.decimal128(column, scale)
+    return _Value(
+        avro, kind, lambda found: _decimal(found, column, scale), long=None if text == column else (number, words)
+    )
+
+
 def _decimal(found: bytes, precision: int, scale: int) -> Decimal:
     if not found:
-        raise _malformed("a decimal without bytes")
+        raise malformed("a decimal without bytes")
     number = int.from_bytes(found, "big", signed=True)
-    digits = tuple(map(int, str(abs(number)))) if abs(number) < 10**40 else (0,) * 41
-    if len(digits) > precision:
-        raise _malformed("a decimal beyond its precision")
-    return Decimal((int(number < 0), digits, -scale))
+    if abs(number) >= 10**precision:
+        raise malformed("a decimal beyond its precision")
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
 def _moment(found: int, unit: str) -> int:
@@ -376,7 +350,7 @@ def _moment(found: int, unit: str) -> int:
     try:
         _EPOCH + dt.timedelta(microseconds=micros)
     except OverflowError as error:
-        raise _malformed(f"a time out of range: {found}") from error
+        raise malformed(f"a time out of range: {found}") from error
     return micros
 
 
@@ -384,7 +358,7 @@ def _day(found: int) -> dt.date:
     try:
         return dt.date.fromordinal(found + dt.date(1970, 1, 1).toordinal())
     except (ValueError, OverflowError) as error:
-        raise _malformed(f"a date out of range: {found}") from error
+        raise malformed(f"a date out of range: {found}") from error
 
 
 def _duration(found: bytes) -> dict[str, int]:

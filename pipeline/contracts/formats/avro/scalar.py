@@ -11,8 +11,9 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.formats.avro.columns import DURATION, arrow_type, branch_names, field_names
+from pipeline.contracts.formats.avro.columns import DURATION, arrow_type, branch_names, field_names, text_names
 from pipeline.contracts.formats.avro.types import (
+    MAX_TEXT_DIGITS,
     Array,
     Enum,
     Fixed,
@@ -27,7 +28,7 @@ from pipeline.contracts.formats.avro.types import (
 )
 from pipeline.contracts.times import FIRST_DAY, FIRST_TIME, LAST_DAY, LAST_TIME
 
-_EXACT: Final = Context(prec=38)
+_EXACT: Final = Context(prec=MAX_TEXT_DIGITS)
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _DURATION: Final = struct.Struct("<III")
@@ -121,12 +122,13 @@ class ScalarDecoder:
         return values if isinstance(values, dict) else {PRESENT: values}
 
 
-def _reader(of: Type) -> _Read:
+def _reader(of: Type, *, beside: bool = False) -> _Read:
+    """Return how a value is read; with `beside` a decimal with more digits than its column is read as text."""
     match of:
         case Primitive():
-            return _primitive(of)
+            return _primitive(of, beside=beside)
         case Fixed():
-            return _fixed(of)
+            return _fixed(of, beside=beside)
         case Enum():
             return _enum(of)
         case Array():
@@ -134,12 +136,12 @@ def _reader(of: Type) -> _Read:
         case Map():
             return _map(of)
         case Union():
-            return _union(of)
+            return _union(of, beside=beside)
         case Record():
             return _record(of)
 
 
-def _primitive(of: Primitive) -> _Read:
+def _primitive(of: Primitive, *, beside: bool) -> _Read:
     match of.name:
         case "null":
             return lambda _payload: None
@@ -156,7 +158,7 @@ def _primitive(of: Primitive) -> _Read:
         case "string":
             return _text
     if of.logical.name == "decimal":
-        return lambda payload: _decimal(_sized(payload), of.logical)
+        return lambda payload: _decimal(_sized(payload), of.logical, beside=beside)
     return _sized
 
 
@@ -204,10 +206,10 @@ def _moment(given: int, unit: str) -> int:
     return micros
 
 
-def _fixed(of: Fixed) -> _Read:
+def _fixed(of: Fixed, *, beside: bool) -> _Read:
     match of.logical.name:
         case "decimal":
-            return lambda payload: _decimal(payload.take(of.size), of.logical)
+            return lambda payload: _decimal(payload.take(of.size), of.logical, beside=beside)
         case "duration":
             names = DURATION.names
             return lambda payload: dict(zip(names, _DURATION.unpack(payload.take(12)), strict=True))
@@ -217,14 +219,16 @@ def _fixed(of: Fixed) -> _Read:
             return lambda payload: payload.take(of.size)
 
 
-def _decimal(content: bytes, logical: Logical) -> Decimal:
+def _decimal(content: bytes, logical: Logical, *, beside: bool) -> Decimal | str:
     if not content:
         raise Malformed("a decimal has no bytes")
     number = int.from_bytes(content, "big", signed=True)
-    if abs(number) >= 10**logical.digits:
-        most = ", the most of a column" if logical.digits < logical.precision else ""
-        raise Malformed(f"a decimal has more than {logical.digits} digits{most}")
-    return Decimal(number).scaleb(-logical.scale, _EXACT)
+    most = min(logical.precision, MAX_TEXT_DIGITS) if beside else logical.digits
+    if abs(number) >= 10**most:
+        where = "" if most == logical.precision else ", the most of a text" if beside else ", the most of a column"
+        raise Malformed(f"a decimal has more than {most} digits{where}")
+    value = Decimal(number).scaleb(-logical.scale, _EXACT)
+    return value if abs(number) < 10**logical.digits else f"{value:f}"
 
 
 def _enum(of: Enum) -> _Read:
@@ -240,21 +244,29 @@ def _enum(of: Enum) -> _Read:
 
 
 def _record(of: Record) -> _Read:
+    names = field_names(of)
+    texts = text_names(names, [each.type for each in of.fields])
     fields = [
-        (each.name, name if arrow_type(each.type) is not None else None, _reader(each.type))
-        for each, name in zip(of.fields, field_names(of), strict=True)
+        (
+            each.name,
+            name if arrow_type(each.type) is not None else None,
+            texts.get(name),
+            _reader(each.type, beside=True),
+        )
+        for each, name in zip(of.fields, names, strict=True)
     ]
-
-    hollow = all(name is None for _, name, _ in fields)
+    hollow = all(name is None for _, name, _, _ in fields)
 
     def read(payload: _Payload) -> dict[str, Any] | bool:
-        values = {}
-        for given, name, read_field in fields:
+        values: dict[str, Any] = dict.fromkeys(texts.values())
+        for given, name, text, read_field in fields:
             try:
                 value = read_field(payload)
             except Malformed as error:
                 error.path.append(given)
                 raise
+            if text is not None and isinstance(value, str):
+                values[text], value = value, None
             if name is not None:
                 values[name] = value
         return hollow or values
@@ -262,13 +274,17 @@ def _record(of: Record) -> _Read:
     return read
 
 
-def _union(of: Union) -> _Read:
-    reads = [_reader(each) for each in of.branches]
+def _union(of: Union, *, beside: bool) -> _Read:
     valued = of.valued()
+    several = len(valued) > 1
+    reads = [_reader(each, beside=beside or several) for each in of.branches]
     names: list[str | None] = [None] * len(reads)
-    if len(valued) > 1:
-        by_kind = dict(zip(map(kind_name, valued), branch_names(of), strict=True))
+    texts = dict[str, str]()
+    if several:
+        listed = branch_names(of)
+        by_kind = dict(zip(map(kind_name, valued), listed, strict=True))
         names = [by_kind.get(kind_name(each)) for each in of.branches]
+        texts = text_names(listed, valued)
     held = [arrow_type(each) is not None for each in of.branches]
 
     def read(payload: _Payload) -> Any:
@@ -279,6 +295,8 @@ def _union(of: Union) -> _Read:
         name = names[number]
         if name is None:
             return value
+        if name in texts and isinstance(value, str):
+            name = texts[name]
         return {name: value} if held[number] else {}
 
     return read

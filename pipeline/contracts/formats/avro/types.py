@@ -10,9 +10,10 @@ from typing import Final, TypeAlias
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
-
 MAX_DIGITS: Final = 38
 """Most digits of a decimal column; a schema's decimal may have more, as Connect's has by default."""
+MAX_TEXT_DIGITS: Final = 4300
+"""Most digits of a decimal that lands as text; the time for more grows with their square, and Python reads no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Logical:
 
     @property
     def digits(self) -> int:
-        """Return the most digits of a decimal that lands."""
+        """Return the most digits of a decimal in its column."""
         return min(self.precision, MAX_DIGITS)
 
 
@@ -133,6 +134,17 @@ def inside(of: Type) -> Iterator[Type]:
             yield from (each.type for each in of.fields)
         case _:
             return
+
+
+def may_be_long(of: Type) -> bool:
+    """Return whether values are decimals, or null, that may have more digits than their column."""
+    match of:
+        case Primitive() | Fixed():
+            return of.logical.precision > MAX_DIGITS
+        case Union():
+            return len(valued := of.valued()) == 1 and may_be_long(valued[0])
+        case _:
+            return False
 
 
 def is_weightless(of: Type) -> bool:
