@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
@@ -46,7 +47,7 @@ from tests.model.schedule_registry import IMPATIENT, PATIENT, Asking, ForeignReg
 from tests.model.schedule_spark import ConcurrentQuery, Spark
 from tests.model.schedule_strategies import Priorities, Segments, Uniform, Written
 from tests.model.schedule_tasks import START, Names, Process, Scheduler, Strategy, Stuck, Task
-from tests.model.schedule_world import LATE, REGISTRY, SECOND, Beginning, World
+from tests.model.schedule_world import LATE, REGISTRY, SECOND, Beginning, Row, World
 
 _MAX_STEPS: Final = 60_000
 _REST_SECONDS: Final = 600.0  # in which everything must have landed once nobody disturbs any more
@@ -171,6 +172,10 @@ class Life:
             self._registry = ForeignRegistry(self.scheduler, back_at, is_away=is_away)
         # When the registry gets the schema that it lacks, and before which seq ingest waits for that.
         self._uploads, self._late_seq = self._uploads_of(focus) if self.world.has(LATE) else ([], None)
+        # The last row of a schema that is registered while a rebuild stands still: ingest waits for that before it.
+        is_held = random.Random(f"held {seed}").random() < 0.03 or "schema in held rebuild" in focus
+        self._held_row = self._last_early_row() if is_held else None
+        self._is_registered = False
         self._spark = Spark(self.disk, seed)
         self._drivers: dict[str, list[Process]] = {}  # by group, those that run
         self._leaving: set[int] = set()  # ids of processes that shall end
@@ -205,6 +210,8 @@ class Life:
         before = self._draw.choice((0, 0, 1, 2, len(self.world.commits)))
         if self._late_seq is not None:
             before = min(before, self._late_seq - 1)
+        if self._held_row is not None:
+            before = min(before, self._held_row.seq - 1)
         groups = ["a", "b"] if self._draw.random() < 0.6 or "two groups" in self._focus else ["a"]
         self._store.begin(Beginning(with_games=not self.world.discovered, two_groups=len(groups) > 1))
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self._settings.environment))
@@ -258,6 +265,8 @@ class Life:
         chosen = [self._draw.choice(possible) for _ in range(self._draw.choice((0, 1, 1, 2, 2, 3, 4)))]
         named = dict(possible)
         chosen += [(name, named[name]) for name in self._focus if name in named]
+        if (held := self._held_row) is not None:
+            chosen.append(("schema in held rebuild", lambda: self._finite("schema", lambda: self._hold_rebuild(held))))
         self.acts = sorted(name for name, _ in chosen)
         return [act for _, act in chosen]
 
@@ -278,6 +287,9 @@ class Life:
         """Return the game that has the last row of the late schema."""
         rows = [row for commit in self.world.commits for row in commit if row.writer == LATE]
         return rows[-1].game
+
+    def _last_early_row(self) -> Row | None:
+        return next((row for commit in reversed(self.world.commits) for row in commit if row.kind == "early"), None)
 
     def _at_rest(self) -> bool:
         if any(not task.ended for task in self._ending):
@@ -355,6 +367,8 @@ class Life:
         for seq in range(first, len(self.world.commits) + 1):
             if self._late_seq is not None and seq >= self._late_seq:
                 self.scheduler.wait(self._is_uploaded, name="upload")
+            if self._held_row is not None and seq >= self._held_row.seq:
+                self.scheduler.wait(lambda: self._is_registered, name="registered")
             self._ingest_some(bronze, seq, seq)
             if pauses[seq - 1]:
                 self.scheduler.sleep(pauses[seq - 1])
@@ -567,6 +581,21 @@ class Life:
         )
         LocalRegistry(self._engine).register(game.name, "t.M", SECOND)
 
+    def _hold_rebuild(self, row: Row) -> None:
+        """A rebuild reads the schemas, and goes on once another one was registered and a row of that has landed."""
+        registry, read = LocalRegistry(self._engine), []
+
+        def schemas() -> SchemaSet:
+            read.append(registry.snapshot())
+            if len(read) == 1:
+                self.scheduler.wait(lambda: self.oracle.cursor(row.game) >= row.seq, 20.0, "held")
+            return read[-1]
+
+        (task,) = self._repair("rebuild", lambda game: self._rebuild(game, schemas), row.game).tasks
+        self.scheduler.wait(lambda: bool(read) or task.ended, name="rebuild")
+        registry.register(row.game.name, "t.M", SECOND)
+        self._is_registered = True
+
     def _upload(self) -> None:
         """The registry gets a schema, perhaps after rows of it were refused, and two people replay them at once."""
         game = self._foreign.choice(self.world.has(LATE))
@@ -628,8 +657,8 @@ class Life:
             self._finite(f"kill {name}", kill)
         return process
 
-    def _rebuild(self, game: Game) -> None:
-        schemas = LocalRegistry(self._engine).snapshot
+    def _rebuild(self, game: Game, schemas: Callable[[], SchemaSet] | None = None) -> None:
+        schemas = schemas or LocalRegistry(self._engine).snapshot
         rebuilding.rebuild(self.paths, self._settings.environment, self._engine, schemas, game)
 
     def _replay(self, game: Game) -> None:
