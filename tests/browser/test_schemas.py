@@ -18,8 +18,8 @@ from pipeline.store.writers import lock
 from tests.browser.lists import settled
 from tests.browser.seed import HOSTILE
 from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
-from tests.unit.test_contracts_messages import bundle, define
-from tests.unit.test_store_catalogue import avro, register
+from tests.unit.catalogue_world import avro, register
+from tests.unit.definition_world import bundle, define
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 SOON = 30_000

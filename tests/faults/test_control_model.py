@@ -24,7 +24,7 @@ from pipeline.streams.roster import Roster
 from tests.faults import figures
 from tests.unit.control_laws import Laws
 from tests.unit.control_machine import STEPS, Steering
-from tests.unit.test_control_model import settings
+from tests.unit.model_settings import settings
 
 SEQUENCES = int(os.environ.get("PROOF_SEQUENCES", "500"))
 _ENOUGH = 50  # short sequences within which a planted bug is seen; each was within 6 where this was tried

@@ -16,8 +16,8 @@ from pipeline.store.games import register_group
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests import repairing
 from tests.faults import figures
+from tests.faults.driver_world import Place
 from tests.faults.oracle import judge
-from tests.faults.test_owners import Place
 
 LIVES = 4
 MINUTES = float(os.environ.get("PROOF_RANDOM_MINUTES", "10")) / LIVES  # of one life

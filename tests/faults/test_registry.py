@@ -30,9 +30,8 @@ from pipeline.store.writers import read_writers
 from pipeline.verify.balance import verify
 from pipeline.verify.values import Wanted
 from tests.faults import figures
+from tests.faults.driver_world import Drivers, Place, wait_for
 from tests.faults.faults import Faults
-from tests.faults.test_owners import Place, wait_for
-from tests.faults.test_sigkill import Drivers
 from tests.registry_proxy import RegistryProxy, lying, proxied
 
 KILLS = int(os.environ.get("PROOF_REGISTRY_KILLS", "6"))

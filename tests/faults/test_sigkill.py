@@ -6,7 +6,6 @@ Only who was killed is started again: the other driver runs on, as in production
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.failpoints import ENVIRON
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.games import register_group
 from pipeline.streams.active_games import read_leftover
 from tests.faults import figures
+from tests.faults.driver_world import _COMMANDS, Drivers, Place
 from tests.faults.faults import Faults
 from tests.faults.oracle import report
-from tests.faults.test_owners import Place, wait_for
 
 KILLS = int(os.environ.get("PROOF_KILLS", "36"))
 BUCKET_KILLS = int(os.environ.get("PROOF_BUCKET_KILLS", "7"))  # once at each point, once at any moment
@@ -39,88 +35,11 @@ POINTS = {  # fail-point → the driver that comes there
 LIVES = [*((False, first, min(9, KILLS - first)) for first in range(0, KILLS, 9)), (True, 0, BUCKET_KILLS)]
 """Kills of one test each: whether its tables are in a bucket, its first kill, and their number."""
 
-_COMMANDS = {"ingest": ["ingest", "run"], "group": ["groups", "run", "a"]}
 _EVENTS = 1_000  # before each kill, in one landing commit: every game has some
 _IN_PASS = {"after_quarantine_write", "mid_data_files", "between_table_commits"}
 _SEVERAL_HITS = {"mid_data_files", "between_table_commits"}  # in each pass
-_END_SECONDS = 300.0  # a driver may have to start before it dies; waiting ends when what is awaited is there
 
 pytestmark = pytest.mark.timeout(600 + max(9, BUCKET_KILLS) * 150)
-
-
-class Drivers:
-    """Runs ingest and a group as an operator does, each in a session of its own."""
-
-    def __init__(self, place: Place, faults: Faults) -> None:
-        self.place, self.faults = place, faults
-        self.replays = 0
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, kind: str) -> None:
-        """Start one driver; counts whether Spark has a batch to repeat."""
-        self.replays += self._unfinished_batch(kind)
-        command = [sys.executable, "-m", "pipeline", *_COMMANDS[kind], "--env-dir", str(self.place.env)]
-        environ = {**os.environ, ENVIRON: str(self.faults.folder)}
-        with self._log(kind).open("ab") as log:
-            self._running[kind] = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
-
-    def kill(self, kind: str) -> None:
-        """Kill a driver with all it started."""
-        os.killpg(self._running[kind].pid, signal.SIGKILL)
-        self.wait(kind, -signal.SIGKILL)
-
-    def wait(self, kind: str, code: int) -> None:
-        """Wait until a driver has ended, and require that it ended so."""
-        assert self._running.pop(kind).wait(_END_SECONDS) == code, self._log(kind).read_text()[-2000:]
-
-    def wait_for_death(self) -> str:
-        """Wait until one of the drivers was killed by its fail-point; return which."""
-        dead = list[str]()
-
-        def has_died() -> bool:
-            dead.extend(kind for kind, process in self._running.items() if process.poll() is not None)
-            return bool(dead)
-
-        wait_for(has_died, "no driver dies")
-        self.wait(dead[0], -signal.SIGKILL)
-        return dead[0]
-
-    def rest(self) -> None:
-        """Wait until everything that was sent is in the tables and every game is read in the pass."""
-
-        def is_at_rest() -> bool:
-            for kind, process in self._running.items():
-                assert process.poll() is None, self._log(kind).read_text()[-2000:]
-            return self.place.is_at_rest("a")
-
-        self.place.landed_seq()
-        wait_for(is_at_rest, "group a does not come to rest")
-
-    def stop(self) -> None:
-        """End both in order."""
-        for process in self._running.values():
-            process.terminate()
-        for kind in list(self._running):
-            self.wait(kind, 0)
-
-    def force(self) -> None:
-        """Leave nothing behind, however the test ended."""
-        for kind in list(self._running):
-            self.kill(kind)
-
-    def _log(self, kind: str) -> Path:
-        return self.place.env / f"{kind}.log"
-
-    def _unfinished_batch(self, kind: str) -> bool:
-        """Tell whether a batch was planned but not finished: Spark will run it again with the same rows."""
-        paths = self.place.paths
-        query = (paths.ingest / "1" if kind == "ingest" else located(paths.checkpoints / "demux" / "a")) / "query"
-        planned, finished = (_numbers(query / part) for part in ("offsets", "commits"))
-        return bool(planned) and (not finished or max(planned) > max(finished))
-
-
-def _numbers(folder: Location) -> list[int]:
-    return [int(file.name) for file in folder.files() if file.name.isdigit()]
 
 
 def _hits_until_kill(point: str, number: int) -> int:

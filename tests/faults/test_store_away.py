@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from pipeline.store.games import register_group
 from tests.faults import figures
+from tests.faults.driver_world import Place, driver, wait_for
 from tests.faults.oracle import judge
-from tests.faults.test_owners import Place, driver, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -30,11 +30,11 @@ from pipeline.store.database.tables import games
 from pipeline.store.games import Game, register_group
 from pipeline.store.stream_control import submit_retry
 from pipeline.streams import demux
+from tests.faults.driver_world import Place, driver, wait_for
 from tests.faults.faults import Faults
 from tests.faults.life import Life
 from tests.faults.oracle import judge, require_clean_books
-from tests.faults.test_owners import Place, driver, wait_for
-from tests.spark.test_schema_changes import FIRST, KEY, WIDER, Producer
+from tests.spark.change_world import FIRST, KEY, WIDER, Producer
 
 EVENTS = 600
 PLENTY = 20_000  # more than any life here sends

@@ -19,8 +19,8 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.faults.oracle import require_clean_books
-from tests.spark.test_schema_changes import FIRST, GAME, KEY, WIDER, Producer
-from tests.unit.test_streams_outage import away
+from tests.spark.change_world import FIRST, GAME, KEY, WIDER, Producer
+from tests.unit.outage_world import away
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,14 +1,12 @@
 """Requirements of the wheel: enough for its code, and nothing that a Databricks runtime must keep."""
 
 import ast
-import re
 import sys
 import zipfile
 from collections.abc import Iterator
 from email.message import Message
 from email.parser import Parser
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
-from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
@@ -16,22 +14,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pipeline.fleet.build import build_wheel
+from tests.packaging.runtime import KEPT, REPLACED, ROOT, RUNTIME
 
-ROOT = Path(__file__).parents[2]
 OURS = {"app", "docs", "grants", "listeners", "pipeline", "protos", "tests"}
-RUNTIME: dict[str, str] = {
-    canonicalize_name(name): version
-    for name, version in re.findall(
-        r"^([\w.-]+)==(\S+)$", (ROOT / "tests/packaging/runtime-19.txt").read_text(), re.MULTILINE
-    )
-}
-KEPT = {
-    "pyspark", "py4j", "delta-spark", "pyarrow", "pandas", "numpy", "protobuf", "grpcio", "grpcio-status",
-    "googleapis-common-protos", "mlflow-skinny", "setuptools",
-}  # fmt: skip
-"""Spark, Delta and Spark Connect of a runtime are made of these; another version there is nobody's combination."""
-REPLACED = {"certifi", "click", "databricks-sdk", "deltalake", "idna"}
-"""Pip installs these anew on runtime 19: libraries of ours in another version, and requirements of theirs."""
 TOOLS = {"protos.generate"}
 """Modules that run in a checkout alone."""
 ON_A_LAPTOP = {"moto", "werkzeug"}

@@ -18,7 +18,7 @@ from pipeline.fleet.build import AppSource, build_app_source
 from pipeline.names import game_key
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import free_port, started
-from tests.packaging.test_requirements import KEPT, REPLACED, RUNTIME
+from tests.packaging.runtime import KEPT, REPLACED, RUNTIME
 from tests.unit.raw_client import request, tab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]

@@ -1,6 +1,5 @@
 """The page Break it: there where a demo of this machine offers faults, and nowhere else."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,33 +10,12 @@ from streamlit.testing.v1 import AppTest
 from app import formatting
 from app.state import breaking, services
 from pipeline.actor import current_user
-from pipeline.demo.breaking.channel import Active, offered
+from pipeline.demo.breaking.channel import offered
 from pipeline.demo.breaking.faults import FAULTS
 from pipeline.errors import Refused
 from pipeline.settings import Paths
+from tests.pages.demo_world import Fake
 from tests.unit.app_world import KEY, ROOT, again, four_games, links, name_roles, pages_of, sign_in, texts
-
-
-class Fake:
-    """A demo that records requests."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.active: tuple[Active, ...] = ()
-
-    def begin(self, fault: str, target: str) -> str:
-        self.done.append(f"{fault} {target}")
-        self.active = (Active(fault, target, time.time(), time.time() + 900, "*did* it"),)
-        return f"did {fault}"
-
-    def undo(self, fault: str, target: str) -> str:
-        self.done.append(f"undo {fault} {target}")
-        self.active = ()
-        return f"ended {fault}"
-
-    def look(self) -> None: ...
-
-    def end_all(self) -> None: ...
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch
 from pipeline.store.operations import Intent, submit
 from tests.browser.seed import HOSTILE, Seeded, seed
-from tests.tables.test_delta_usage import AT, commit
+from tests.tables.usage_world import AT, commit
 from tests.unit.app_world import (
     KEY,
     Opening,
@@ -41,8 +41,8 @@ from tests.unit.app_world import (
     pages_of,
     texts,
 )
+from tests.unit.catalogue_world import avro, register
 from tests.unit.fleet_world import incident, series
-from tests.unit.test_store_catalogue import avro, register
 
 UNKNOWN = "–"
 

@@ -19,8 +19,8 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.tables.foreign_world import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
-from tests.tables.test_streams_held import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.unit.app_world import name_roles
 
 OPERATOR, VIEWER = Person("ann", by_platform=False), Person("bob", by_platform=False)

@@ -17,7 +17,7 @@ from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, w
 from pipeline.store.writers import lock
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, links, pages_of, texts
-from tests.unit.test_store_catalogue import avro, register
+from tests.unit.catalogue_world import avro, register
 
 CHESS = game_key("Chess")
 

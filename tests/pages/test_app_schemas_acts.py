@@ -25,8 +25,8 @@ from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import RegistryHealth, read_states, write_state
 from pipeline.store.writers import lock
 from tests.unit.app_world import Opening, again, drawn_alive, fill, name_roles, pages_of, sign_in, texts
-from tests.unit.test_contracts_messages import bundle, define
-from tests.unit.test_store_catalogue import avro, register
+from tests.unit.catalogue_world import avro, register
+from tests.unit.definition_world import bundle, define
 
 CHESS = game_key("Chess")
 PLACE = f"register_{CHESS}"

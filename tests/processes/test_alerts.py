@@ -1,9 +1,6 @@
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,50 +9,28 @@ import yaml
 from pipeline.errors import Refused
 from pipeline.health.alerting import alerts, files
 from pipeline.settings import Metrics, Settings
+from tests.processes.alert_world import (
+    HOUR,
+    STEP_SECONDS,
+    Scenario,
+    _fired,
+    age,
+    flat,
+    gone,
+    grows,
+    heartbeat,
+    info,
+    judged,
+    later,
+    promtool,
+    source_age,
+    status,
+    steps,
+    up,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 NAMES = [alert.name for alert in alerts.alerts()]
-STEP_SECONDS = 15
-PROMTOOL = shutil.which("promtool")
-
-
-def promtool(*arguments: str) -> str:
-    """Run promtool and return what it said; its failure is the test's failure."""
-    if PROMTOOL is None:
-        pytest.fail("promtool is missing, so the alerts cannot be tested. Install the package prometheus.")
-    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    return said
-
-
-def steps(seconds: float) -> int:
-    return round(seconds / STEP_SECONDS)
-
-
-def flat(value: float, seconds: float) -> str:
-    """Return a series that has one value for a while."""
-    return f"{value:g}x{steps(seconds) - 1}"
-
-
-def gone(seconds: float) -> str:
-    return f"stale _x{steps(seconds) - 2}"
-
-
-def grows(per_second: float, seconds: float, start: float = 0) -> str:
-    return f"{start:g}+{per_second * STEP_SECONDS:g}x{steps(seconds) - 1}"
-
-
-def status(value: str, values: str, game: str = "g", instance: str = "a:1") -> tuple[str, str]:
-    return f'turnout_stream_status{{game="{game}",status="{value}",cluster_group="a",instance="{instance}"}}', values
-
-
-def info(values: str, group: str = "a", game: str = "g") -> tuple[str, str]:
-    return f'turnout_stream_info{{game="{game}",cluster_group="{group}",lane="RUN",instance="{group}:1"}}', values
-
-
-def age(values: str, group: str = "a") -> tuple[str, str]:
-    return f'turnout_stream_backlog_age_seconds{{game="g",cluster_group="{group}",instance="{group}:1"}}', values
 
 
 def landed(values: str, le: str, group: str = "a") -> tuple[str, str]:
@@ -64,15 +39,6 @@ def landed(values: str, le: str, group: str = "a") -> tuple[str, str]:
 
 def rows(result: str, values: str) -> tuple[str, str]:
     return f'turnout_stream_rows_total{{game="g",cluster_group="a",result="{result}"}}', values
-
-
-def up(values: str, kind: str = "group", group: str = "a") -> tuple[str, str]:
-    owner = f',cluster_group="{group}"' if kind == "group" else ""
-    return f'up{{job="turnout",kind="{kind}",instance="{group}:1"{owner}}}', values
-
-
-def heartbeat(values: str, group: str = "a") -> tuple[str, str]:
-    return f'turnout_group_heartbeat_timestamp_seconds{{cluster_group="{group}",instance="{group}:1"}}', values
 
 
 def drops(values: str) -> tuple[str, str]:
@@ -84,17 +50,8 @@ def bridge(name: str, values: str, **labels: str) -> tuple[str, str]:
     return f'turnout_metrics_serve_{name}{{instance="b:1"{shown}}}', values
 
 
-def later(seconds: float, values: str) -> str:
-    """Return a series that begins after a while."""
-    return f"_x{steps(seconds) - 1} {values}"
-
-
 def problems(values: str, problem: str = "group") -> tuple[str, str]:
     return f'turnout_fleet_problems{{problem="{problem}",kind="ingest",instance="i:1"}}', values
-
-
-def judged(values: str) -> tuple[str, str]:
-    return 'turnout_fleet_judged_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
 def controller(values: str) -> tuple[str, str]:
@@ -130,26 +87,7 @@ def access_read(values: str) -> tuple[str, str]:
     return 'turnout_access_read_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
-def source_age(values: str) -> tuple[str, str]:
-    return 'turnout_source_backlog_seconds{kind="ingest",instance="i:1"}', values
-
-
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
-HOUR = 3_600
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """The series of a Prometheus, and which alerts fire at which second (the watchdog aside)."""
-
-    law: str
-    series: Sequence[tuple[str, str]]
-    firing: Mapping[int, Sequence[str]]
-
-
-def _fired(alert: str, severity: str = "page", **labels: str) -> str:
-    reported = {"alertname": alert, "alertstate": "firing", "severity": severity, **labels}
-    return "ALERTS{" + ", ".join(f'{name}="{value}"' for name, value in sorted(reported.items())) + "}"
 
 
 def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:

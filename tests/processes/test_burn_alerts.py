@@ -1,20 +1,15 @@
 """Guards when objectives raise alerts: by the share of time that is spent, not by a moment."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pipeline.health.alerting import files
 from pipeline.health.alerting.objectives import parse
 from pipeline.settings import Settings
-from tests.processes.test_alerts import (
+from tests.processes.alert_world import (
     HOUR,
-    STEP_SECONDS,
     Scenario,
-    _fired,
     age,
     flat,
     gone,
@@ -26,16 +21,9 @@ from tests.processes.test_alerts import (
     status,
     up,
 )
+from tests.processes.burn_world import DRIP, FAST, SLOW, burn, rules_of, run
 
 DAY = 24 * HOUR
-
-
-def burn(alert: str, severity: str = "page", group: str | None = "a", game: str = "g", cls: str = "all") -> str:
-    labels = {"game": game, "class": cls, **({} if group is None else {"cluster_group": group})}
-    return _fired(f"TurnoutFreshness{alert}", severity, **labels)
-
-
-FAST, SLOW, DRIP = burn("BurnFast"), burn("BurnSlow"), burn("BudgetDrip", "ticket")
 
 
 def ages(*parts: tuple[float, float]) -> str:
@@ -107,38 +95,6 @@ SCENARIOS = [
         {HOUR - 60: [FAST], HOUR + 60: [burn("BurnFast", group="b")]},
     ),
 ]
-
-
-OBJECTIVES = "TurnoutFreshness.*"
-
-
-def rules_of(folder: Path, text: str, only: str = OBJECTIVES) -> Path:
-    """Write a rules file without the other alerts: promtool evaluates each at each step."""
-    tree = yaml.safe_load(text)
-    for group in tree["groups"]:
-        group["rules"] = [each for each in group["rules"] if "record" in each or re.fullmatch(only, each["alert"])]
-    rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
-    return rules
-
-
-def run(folder: Path, scenario: Scenario, text: str | None = None, only: str = OBJECTIVES) -> None:
-    rules = rules_of(folder, text or files.RULES_FILE.read_text("utf-8"), only)
-    test = {
-        "interval": f"{STEP_SECONDS}s",
-        "input_series": [{"series": name, "values": values} for name, values in scenario.series],
-        "promql_expr_test": [
-            {
-                "expr": f'ALERTS{{alertstate="firing",alertname=~"{only}"}}',
-                "eval_time": f"{at}s",
-                "exp_samples": [{"labels": each, "value": 1} for each in firing],
-            }
-            for at, firing in scenario.firing.items()
-        ],
-    }
-    document = {"rule_files": [str(rules)], "evaluation_interval": f"{STEP_SECONDS}s", "tests": [test]}
-    (folder / "test.json").write_text(json.dumps(document), "utf-8")
-    promtool("test", "rules", str(folder / "test.json"))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.law for scenario in SCENARIOS])

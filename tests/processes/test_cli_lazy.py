@@ -13,9 +13,9 @@ from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
+from tests.processes.heavy_modules import HEAVY
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"deltalake", "duckdb", "numpy", "pandas", "pyarrow", "pyspark", "streamlit"}
 START = {
     "grants", "grants.cli", "grants.cli.main", "pipeline", "pipeline.cli", "pipeline.cli.environments",
     "pipeline.cli.lazy", "pipeline.cli.main", "pipeline.errors", "pipeline.extensions", "pipeline.names",

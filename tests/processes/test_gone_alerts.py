@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.test_alerts import (
+from tests.processes.alert_world import (
     HOUR,
     STEP_SECONDS,
     Scenario,
@@ -20,7 +20,7 @@ from tests.processes.test_alerts import (
     status,
     up,
 )
-from tests.processes.test_burn_alerts import FAST, SLOW, burn, run
+from tests.processes.burn_world import FAST, SLOW, burn, run
 
 DOWN = _fired("TurnoutGroupDown", cluster_group="a")
 COMMITS = "turnout_ingest_last_commit_timestamp_seconds"

@@ -22,8 +22,8 @@ from pipeline.store.operations import list_operations
 from pipeline.store.processes.liveness import Run
 from pipeline.store.processes.runs import open_runs, reset_restart_budget
 from pipeline.store.stream_control import submit_control, submit_retry
+from tests.faults.driver_world import bronze_rows
 from tests.faults.oracle import ProducerLog
-from tests.faults.test_owners import bronze_rows
 
 GROUPS = ("a", "b")
 ASKED = ("--reason", "the soak draws it", "--no-wait")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.test_cardinality import require_a_flood_costs_nothing
-from tests.unit.test_name_sketch import require_names_cost_next_to_nothing
+from tests.spark.flood_world import require_a_flood_costs_nothing
+from tests.unit.sketch_laws import require_names_cost_next_to_nothing
 
 
 @pytest.mark.timeout(900)

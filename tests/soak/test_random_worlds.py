@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.tables.test_repair_dedupe import require_the_original
-from tests.tables.test_repair_replay import require_any_order_adds_up
-from tests.unit.test_grants_resolver import require_what_a_slow_model_says
+from tests.tables.dedupe_laws import require_the_original
+from tests.tables.replay_laws import require_any_order_adds_up
+from tests.unit.resolver_model import require_what_a_slow_model_says
 
 pytestmark = pytest.mark.timeout(1800)
 

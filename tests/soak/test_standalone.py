@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.test_demo import last_line, turnout
+from tests.spark.demo_world import last_line, turnout
 
 _DEPLOY = "org.apache.spark.deploy"
 _START_SECONDS = 60.0

@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,22 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli, main
+from tests.spark.demo_world import last_line, turnout
 
 EVENTS = 15_000
 
 pytestmark = pytest.mark.timeout(420)  # several cold sessions in one test
-
-
-def turnout(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user does, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments], check=False, capture_output=True, text=True, timeout=400
-    )
-
-
-def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 @pytest.fixture(scope="module", params=[pytest.param("delta", marks=pytest.mark.long), "kafka"])

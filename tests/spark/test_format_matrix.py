@@ -9,8 +9,8 @@ import pytest
 from pipeline.contracts.registries.patience import Patience
 from pipeline.streams.group import Group
 from tests.tables.matrix_cases import CASES
+from tests.tables.matrix_consequence import require_consequence
 from tests.tables.matrix_world import Matrix, games_of
-from tests.tables.test_format_matrix import require_consequence
 
 CHOSEN = ("id confluent", "GUID header folder", "zlib glue", "topic folder", "wrapper or id confluent")
 SOME = [

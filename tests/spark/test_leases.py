@@ -22,7 +22,7 @@ from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import bronze_readers
 from pipeline.store.processes.leases import Lease, store_now
 from pipeline.streams.group import Group
-from tests.spark.test_demo import turnout
+from tests.spark.demo_world import turnout
 
 GAMES = [game_key(name) for name in game_names(12, 7, hostile=True)]
 _READY_SECONDS = 120.0

@@ -7,29 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.failpoints import ENVIRON
 from pipeline.names import game_key
-from pipeline.store.database.tables import schemas
 from tests import repairing
-
-LATE = "neznámá hra"
-"""A game the simulator sends and does not register."""
+from tests.spark.late_world import LATE, _register_late
 
 
 def _replay(world: Any, failpoints: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = repairing.command(world.paths.root, "replay")
     environ = {**os.environ, **({ENVIRON: str(failpoints)} if failpoints else {})}
     return subprocess.run(command, env=environ, capture_output=True, text=True, start_new_session=True, timeout=120)
-
-
-def _register_late(world: Any) -> None:
-    """Give the game the schema its rows name."""
-    with world.engine.connect() as connection:
-        row = connection.execute(select(schemas).where(schemas.c.schema_id == 1)).one()
-    LocalRegistry(world.engine).register(LATE, row.message, row.definition)
 
 
 @pytest.mark.long  # tests/tables kill a replay for real, too, without Spark

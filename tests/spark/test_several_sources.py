@@ -23,7 +23,7 @@ from pipeline.store import sources
 from pipeline.verify import sources as verified
 from pipeline.verify.balance import verify
 from tests.spark.conftest import World
-from tests.spark.test_source_checks import wrappers
+from tests.spark.source_world import wrappers
 
 HEADERS = pa.map_(pa.string(), pa.binary())
 

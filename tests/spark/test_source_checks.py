@@ -25,15 +25,7 @@ from pipeline.ingest.sources.kind import Begin
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
 from pipeline.store import sources
-from protos.turnout.v1.wrapper_pb2 import Wrapper
-
-
-def wrappers(first: int, count: int = 3) -> list[bytes]:
-    """Return wrappers of a game that is not onboarded: each goes into bronze and into quarantine."""
-    return [
-        Wrapper(game="g", schema_id=1, payload=b"\x08\x01", event_id=str(n)).SerializeToString()
-        for n in range(first, first + count)
-    ]
+from tests.spark.source_world import wrappers
 
 
 def several(*firsts: int) -> list[bytes]:

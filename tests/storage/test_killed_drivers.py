@@ -8,9 +8,8 @@ import pytest
 from pipeline.names import game_key
 from pipeline.store.games import assigned, register_group
 from pipeline.streams.active_games import read_leftover
+from tests.faults.driver_world import Drivers, Place, driver, wait_for
 from tests.faults.faults import Faults
-from tests.faults.test_owners import Place, driver, wait_for
-from tests.faults.test_sigkill import Drivers
 from tests.storage.served import served
 
 _EVENTS = 300  # of each of three parts

@@ -19,7 +19,7 @@ from pipeline.contracts.registries.answers import Absent, Answer, Away, settled
 from pipeline.contracts.registries.folder import FolderResolver
 from pipeline.contracts.registries.kinds import found
 from tests.tables.matrix_cases import Enum, F, Many, MapOf, Record, Row
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
 
 # -------------------------------------------------------------------------------------------------------------- formats
 

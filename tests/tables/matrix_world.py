@@ -45,9 +45,9 @@ from pipeline.streams.writing.split import READ, SplitJob, split
 from pipeline.verify.balance import Balance, verify
 from pipeline.verify.values import Wanted
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.tables.ingest_world import Rows as LocalRows
 from tests.tables.matrix_cases import BENDING, Case, Change, Way
 from tests.tables.matrix_schemas import Folder, Shelf, Written
-from tests.tables.test_ingest_batches import Rows as LocalRows
 
 START = 1_800_000_000.0
 _LONG = 1e5

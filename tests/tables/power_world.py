@@ -44,10 +44,9 @@ from pipeline.streams.passes import Passes
 from pipeline.verify.balance import verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables import repair_world
+from tests.tables.bronze_rows import BronzeRows
+from tests.tables.ingest_world import Rows, batch_of
 from tests.tables.repair_world import CHESS, FIRST, GO
-from tests.tables.test_ingest_batches import Rows
-from tests.tables.test_ingest_slices import batch_of
-from tests.tables.test_streams_one_reader import BronzeRows
 
 ALL: Final = "all"
 PARTS: Final = (ALL, "bronze", "quarantine", "tables", "checkpoints")

@@ -31,7 +31,7 @@ from pipeline.streams.writing.split import READ, SplitJob, landing_schema, split
 from pipeline.streams.writing.writers import DirectWriter
 from pipeline.verify.balance import Balance, verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
 
 CHESS = Game(game_key("Chess"), "Chess")
 GO = Game(game_key("Go\x1b[2J\u202e"), "Go\x1b[2J\u202e")

@@ -27,7 +27,7 @@ from pipeline.store.games import Game
 from pipeline.streams.writing.split import OWN_COLUMNS, READ
 from tests.tables.maintenance_world import SETTINGS, maintain
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
-from tests.unit.test_contracts_messages import Fields
+from tests.unit.definition_world import Fields
 
 ROOT = Path(__file__).parents[2] / "pipeline"
 FOLDERS = ("streams", "repair", "maintenance", "verify", "contracts", "delta")

@@ -21,8 +21,7 @@ from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit
 from pipeline.streams.group import Group
 from pipeline.verify.balance import verify
-from tests.tables.test_ingest_batches import World
-from tests.tables.test_ingest_moved import landing_world, start
+from tests.tables.ingest_world import World, landing_world, start
 
 WRONG = (
     r"bronze belongs to the environment 'local', which has written it up to seq 1, but the setting environment is "

@@ -1,33 +1,15 @@
 """Rows of a table by schema: exact from the log where it tells, least where files were left out, and never a guess."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from pipeline.delta import usage
 from pipeline.delta.usage import SchemaRows
 from pipeline.errors import Refused
 from pipeline.storage.places import located
-
-AT = 1_800_000_000
-
-
-def commit(folder: Path, seq: int, *rows: tuple[int | None, int | None]) -> None:
-    """Write one file of rows (schema id, seconds after AT)."""
-    times = [None if second is None else datetime.fromtimestamp(AT + second, UTC) for _, second in rows]
-    table = pa.table(
-        {
-            "_seq": pa.array([seq] * len(rows), pa.int64()),
-            "_pos": pa.array(range(len(rows)), pa.int32()),
-            "_schema_id": pa.array([schema for schema, _ in rows], pa.int64()),
-            "_source_time": pa.array(times, pa.timestamp("us", "UTC")),
-            "move": pa.array(["e4"] * len(rows)),
-        }
-    )
-    write_deltalake(folder, table, mode="append")
+from tests.tables.usage_world import AT, commit
 
 
 def counted(folder: Path) -> usage.Usage:

@@ -2,22 +2,15 @@
 
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
-from sqlalchemy import Engine
 
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.errors import Transient
@@ -25,109 +18,15 @@ from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.checkpoint import Landed, require_bronze
-from pipeline.ingest.query import Ingest
-from pipeline.settings import Paths, Settings, load
-from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import commits_between
 from pipeline.verify.balance import verify
-from tests.tables.repair_world import CHESS, FIRST
-from tests.tables.test_ingest_slices import batch_of
+from tests.tables.ingest_world import Killed, Rows, World, arm, rows_of, template
+from tests.tables.repair_world import CHESS
 
-ROWS = 12
-
-
-class Rows:
-    """A frame of local rows: as much of Spark's as the ingest query uses."""
-
-    def __init__(self, batches: list[pa.RecordBatch]) -> None:
-        self._batches = batches
-
-    def coalesce(self, _: int) -> "Rows":
-        return self
-
-    def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str) -> "Rows":  # noqa: N802 - Spark's name
-        return Rows(list(task(iter(self._batches))))
-
-    def collect(self) -> list[Any]:
-        return [SimpleNamespace(report=text) for each in self._batches for text in each["report"].to_pylist()]
-
-
-def rows_of(batch_id: int, backwards: bool) -> Rows:
-    """Return a micro-batch as Spark plans it again and again; its two landing files may come in either order."""
-    names = ["Chess", "unknown", "Chess", "Chess", "unknown", "Chess"]
-    events = [(name, 40 * at) for at, name in enumerate(names)]
-    parts = [batch_of(events, 0, [f"{batch_id}-{file}.parquet"] * len(events)) for file in (0, 1)]
-    return Rows(parts[::-1] if backwards else parts)
-
-
-class World:
-    """An environment whose batches are landed, killed and repeated."""
-
-    def __init__(self, env: Path) -> None:
-        self.settings: Settings
-        self.paths: Paths
-        self.settings, self.paths = load(env, {})
-        self.engine: Engine = open_store(self.settings, self.paths)
-
-    def ingest(self) -> Ingest:
-        spark: Any = None
-        return Ingest(spark, self.settings, self.paths, self.engine, lambda _: None)
-
-    def require_exact(self, batches: int) -> None:
-        """Each row is in bronze once, each refused one in quarantine once, and the chain is unbroken."""
-        balance = verify(self.paths, self.settings.environment)
-        assert balance.ok, balance.problems
-        assert balance.totals.bronze_rows == ROWS * batches
-        table = DeltaTable(self.paths.bronze).to_pyarrow_table(columns=["topic", "offset"]).to_pylist()
-        assert {1} == set(Counter((row["topic"], row["offset"]) for row in table).values())
-        refused = DeltaTable(self.paths.quarantine).to_pyarrow_table(columns=["seq", "pos"])
-        assert refused.num_rows == balance.totals.quarantined == 4 * batches
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with one registered game and nothing ingested; making one takes a second."""
-    env = tmp_path_factory.mktemp("template") / "env"
-    world = World(env)
-    LocalRegistry(world.engine).register(CHESS.name, "t.M", FIRST.descriptor_set)
-    world.ingest()
-    world.engine.dispose()
-    return env
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def killing(call: Callable[..., object] | None = None) -> Callable[..., None]:
-    def die(*arguments: object, **named: object) -> None:
-        if call is not None:
-            call(*arguments, **named)
-        raise Killed
-
-    return die
+__all__ = ["template"]  # a fixture
 
 
 STEPS = ("", "task", "before quarantine", "after quarantine", "before bronze", "after bronze", "reporting", "delete")
-
-
-def arm(ingest: Ingest, step: str, patch: pytest.MonkeyPatch) -> None:
-    """Let the process die at a step; without one it lives."""
-    place, _, what = step.rpartition(" ")
-    if what in {"quarantine", "bronze"}:
-        table = ingest._quarantine if what == "quarantine" else ingest._bronze
-        patch.setattr(table, "commit", killing(table.commit if place == "after" else None))
-    elif step == "task":
-        patch.setattr(query, "land", killing(None))
-    elif step == "reporting":
-        patch.setattr(ingest, "_remember", killing(None))
-    elif step == "bronze with rows":  # and not the commit that gives up an attempt
-        real = ingest._bronze.commit
-        patch.setattr(
-            ingest._bronze, "commit", lambda files, *rest, **more: (killing() if files else real)(files, *rest, **more)
-        )
-    elif step == "delete":
-        patch.setattr("pipeline.ingest.batch_attempts.forget_refused", killing(None))
 
 
 lives = st.lists(

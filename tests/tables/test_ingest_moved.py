@@ -12,40 +12,15 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.errors import Refused
 from pipeline.ingest import checkpoint, parting
 from pipeline.ingest.adopt import adopt
-from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.evidence.kept import KeptMarks
 from pipeline.ingest.evidence.marks import Mark
 from pipeline.ingest.identity import Commits, Offsets, TopicObservation
-from pipeline.ingest.query import Ingest
-from pipeline.ingest.source_checks import verify_source
 from pipeline.ingest.sources import landing_source, topic_observation
-from pipeline.ingest.sources.kind import Begin
 from pipeline.ingest.sources.landing_witness import LandingWitness
 from pipeline.source_settings import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
-from tests.tables.test_ingest_batches import Rows, World
-from tests.tables.test_ingest_slices import batch_of
-
-
-def start(world: World, ingest: Ingest) -> Begin:
-    """Check the source as `Ingest.start` does before it begins to read."""
-    landed = Landed(ingest._bronze.transaction_version(ingest._batch_app), ingest._quarantine.cursor)
-    number, query = ingest._generation, ingest._checkpoint / "query"
-    return verify_source(world.settings, world.paths, world.engine, number, ingest._bronze, query, landed)
-
-
-def landing_world(env: Path) -> World:
-    """Make an environment whose ingest has landed the one commit of its landing table."""
-    world = World(env)
-    ingest = world.ingest()
-    rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([b"x"] * 3)}
-    write_deltalake(Path(world.paths.landing), pa.table(rows), mode="append")
-    name = DeltaTable(world.paths.landing).file_uris()[0].rsplit("/", 1)[-1]
-    start(world, ingest)
-    landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])
-    ingest._batch(landed, 0)
-    return world
+from tests.tables.ingest_world import Rows, World, batch_of, landing_world, start
 
 
 @pytest.mark.proves("G12")

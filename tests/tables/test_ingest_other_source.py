@@ -15,9 +15,7 @@ from pipeline.ingest.identity import TopicObservation
 from pipeline.ingest.sources import topic_observation
 from pipeline.source_settings import Source
 from pipeline.verify.balance import verify
-from tests.tables.test_ingest_batches import Killed, Rows, World, arm, killing, rows_of
-from tests.tables.test_ingest_moved import start
-from tests.tables.test_ingest_slices import batch_of
+from tests.tables.ingest_world import Killed, Rows, World, arm, batch_of, killing, rows_of, start
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
 

@@ -1,13 +1,10 @@
 """Records of sources with a profile: what a task makes of them, and how batches keep their profile."""
 
-import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -23,62 +20,25 @@ from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query
-from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
-from pipeline.names import MALFORMED, game_key
+from pipeline.names import MALFORMED
 from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import Onboarding, load
-from pipeline.storage.places import located
+from pipeline.settings import load
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.tables import test_ingest_batches
-from tests.tables.test_ingest_batches import Killed, Rows, World, killing
+from tests.tables.ingest_world import Killed, Rows, World, killing, template
+from tests.tables.profiled_world import CHESS, GO, Record, batch_of, landed
 
-template = test_ingest_batches.template
+__all__ = ["template"]  # a fixture
 
-CHESS, GO = game_key("Chess"), game_key("go")
 FRAMED_BY_KEY = SourceProfile(envelope="none", routing="key", framing="confluent", registry="main")
 GLUE_BY_KEY = SourceProfile(envelope="none", routing="key", framing="glue", registry="main")
 ID = b"\x00\x00\x00\x00\x07"
 GUID = b"\x01" + bytes(range(16))
 UUID = b"\x03" + bytes(range(16))
-
-Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-
-
-def batch_of(records: Sequence[Record], first: int = 0) -> pa.RecordBatch:
-    """Return records (value, key, headers) as a topic gives them."""
-    count = len(records)
-    headers = [[{"key": name, "value": value} for name, value in each] for _, _, each in records]
-    columns = {
-        "key": pa.array([key for _, key, _ in records], pa.binary()),
-        "value": pa.array([value for value, _, _ in records], pa.binary()),
-        "topic": pa.array(["laps"] * count, pa.string()),
-        "partition": pa.array([0] * count, pa.int32()),
-        "offset": pa.array(range(first, first + count), pa.int64()),
-        "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
-        "headers": pa.array(headers, BRONZE.field("headers").type),
-        "source_clock": pa.repeat("broker", count),
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def landed(
-    folder: Path, records: Sequence[Record], profile: NumberedProfile | None
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the task's report, and bronze's rows in the order of the records."""
-    job = IngestJob(
-        seq=7, last_seqs={CHESS: 3, MALFORMED: 6}, known={"Chess": CHESS, "go": GO}, onboarding=Onboarding(),
-        bronze=located(folder / "bronze"), quarantine=located(folder / "quarantine"),
-        bronze_files=1, sources=(SourceJob(profile),),
-    )  # fmt: skip
-    (report,) = [json.loads(row["report"][0].as_py()) for row in land(iter([batch_of(records)]), job)]
-    (file,) = report["files"]
-    rows = pq.read_table(folder / "bronze" / file["path"]).to_pylist()
-    return report, sorted(rows, key=lambda row: int(row["offset"]))
 
 
 def test_rows_name_their_writer(tmp_path: Path) -> None:

@@ -22,34 +22,13 @@ from pipeline.storage.places import located
 from pipeline.streams.bronze_files import files_of
 from pipeline.streams.stream import Link, connects, merged
 from pipeline.streams.writing.split import READ, SplitJob, split
-from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables import repair_world
+from tests.tables.ingest_world import batch_of, wrapper
 
 NAMES = ("chess", "go", "poker", "unknown")
 KEYS = {name: game_key(name) for name in NAMES[:3]}
 
 HEADS: dict[str, int] = {KEYS["chess"]: 3, MALFORMED: 6}
-
-
-def wrapper(name: str, size: int) -> bytes:
-    return Wrapper(game=name, schema_id=1, payload=bytes(size)).SerializeToString()
-
-
-def batch_of(rows: list[tuple[str, int]], first: int, files: list[str] | None = None) -> pa.RecordBatch:
-    """Return rows (game, payload bytes) as a source gives them; with files, as the landing table does."""
-    count = len(rows)
-    topics = [f"file:/landing/{name}" for name in files] if files else ["t"] * count
-    columns = {
-        "key": pa.nulls(count, pa.binary()),
-        "value": pa.array([wrapper(*row) for row in rows], pa.binary()),
-        "topic": pa.array(topics, pa.string()),
-        "partition": pa.nulls(count, pa.int32()) if files else pa.array([0] * count, pa.int32()),
-        "offset": pa.nulls(count, pa.int64()) if files else pa.array(range(first, first + count), pa.int64()),
-        "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
-        "headers": pa.nulls(count, BRONZE.field("headers").type),
-        "source_clock": pa.repeat("landing" if files else "broker", count),
-    }
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def landed(folder: Path, batches: list[pa.RecordBatch], **job: Any) -> list[dict[str, Any]]:

@@ -16,9 +16,7 @@ from pipeline.ingest.sources.landing_log import file_name, files_by_commit, file
 from pipeline.storage.places import located
 from pipeline.verify import sources
 from pipeline.verify.balance import verify
-from tests.tables.test_ingest_batches import Rows, World
-from tests.tables.test_ingest_moved import start
-from tests.tables.test_ingest_slices import batch_of
+from tests.tables.ingest_world import Rows, World, batch_of, start
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,9 @@ from pipeline.ingest.profiled import NumberedProfile
 from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from pipeline.verify.opening import Sources, Unopened, contents
-from tests.tables.test_ingest_profiled import CHESS, Record, landed
-from tests.unit.malformed_world import GUID, ID, PATHS, UUID, WORLDS, World, framed, mutant
-from tests.unit.test_contracts_malformed import comparable
+from tests.tables.profiled_world import CHESS, PROFILE, Record, landed
+from tests.unit.malformed_world import GUID, ID, PATHS, UUID, WORLDS, World, comparable, framed, mutant
 
-PROFILE = 4
 ROWS = 50  # of one schema
 Outcome = tuple[str | None, Any]
 """The reason for which a row is refused, or its values."""

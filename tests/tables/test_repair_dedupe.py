@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import update
 
 from app.state.previews import Preview, preview_repair
@@ -22,21 +19,18 @@ from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module
 from pipeline.repair import removal
-from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
-from pipeline.store.games import Game
 from pipeline.store.operations import list_operations, operation, submit
-from pipeline.streams.writing.split import READ, SplitJob, target_schema
 from pipeline.verify.report import as_dict, render_balance
+from tests.tables.dedupe_laws import commit, compacted, require_the_original, run
 from tests.tables.repair_world import (
     CHESS,
     GO,
@@ -44,9 +38,7 @@ from tests.tables.repair_world import (
     Event,
     Message,
     World,
-    _done,
     arming,
-    broken,
     copied,
     early,
     good,
@@ -54,34 +46,6 @@ from tests.tables.repair_world import (
 )
 from tests.tables.value_world import _rewrite
 from tests.unit.app_world import sign_in
-
-Span = tuple[int, int]
-"""Rows of seqs above the first up to the second."""
-
-
-def commit(world: World, span: Span, game: Game = CHESS) -> None:
-    """Land rows split from the cursor at the span's beginning, whatever the table's cursor is by now.
-
-    This is how rows were doubled: the commit expected the cursor that the stream had at that moment, which a pass had
-    moved meanwhile, and not the one that catch-up's rows were split from.
-    """
-    low, high = span
-    rows = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=list(READ)).filter(pc.field("seq") <= high)
-    schemas = world.registry.snapshot()
-    report, _ = _done(rows, SplitJob({game.key: low}, schemas, world.paths.tables))
-    app, target = names.stream_app_id(world.environment, game.key, 1), target_schema(schemas, game.key)
-    table = CursorTable.create(world.paths.table(game.key), target, app)
-    table.add_missing_columns(target)
-    files = [DataFile(**file) for file in report[game.key]["files"]]
-    table.commit(files, table.cursor, max(high, table.cursor or 0))
-
-
-def run(world: World, **options: Any) -> Deduped:
-    return dedupe(world.paths, world.environment, world.registry.snapshot, CHESS, **options)
-
-
-def compacted(world: World) -> None:
-    DeltaTable(world.paths.table(CHESS.key)).optimize.compact()
 
 
 @pytest.fixture(scope="module")
@@ -152,38 +116,10 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     assert (reported.removed, reported.files) == (run(world).removed, reported.files)
 
 
-SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
-
-
 @pytest.mark.proves("G153")
 def test_a_deduped_table_is_the_original_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     """However often and across which files rows were doubled, what stays is the table without any doubling."""
     require_the_original(tmp_path_factory, doublings=5)
-
-
-def require_the_original(tmp_path_factory: pytest.TempPathFactory, doublings: int) -> None:
-    """Try so many ways of doubling; `tests/soak` tries more."""
-    whole = make_world(tmp_path_factory.mktemp("whole"))
-    for number in range(5):
-        whole.ingest(good(number), broken(), good(number + 100))
-    whole.split()
-    wanted, verified = whole.contents(), whole.verify()
-
-    @settings(max_examples=doublings, deadline=None)
-    @given(SPANS, st.sets(st.integers(0, 3)))
-    def is_the_original(again: list[Span], merges: set[int]) -> None:
-        made = copied(whole, tmp_path_factory.mktemp("doubled"))
-        for number, span in enumerate(again):
-            commit(made, span)
-            if number in merges:
-                compacted(made)
-        extra = made.verify().totals.duplicated
-        done = run(made)
-        assert (done.removed, done.differing) == (extra, 0)
-        assert made.contents() == wanted
-        assert (made.verify().totals, made.verify().complete) == (verified.totals, True)
-
-    is_the_original()
 
 
 def test_copies_of_another_schema_set_are_one_row(world: World) -> None:

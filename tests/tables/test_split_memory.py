@@ -18,8 +18,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.storage.places import located
 from pipeline.streams.writing.portions import portions
 from pipeline.streams.writing.split import READ, SplitJob, split
-from tests.tables.test_ingest_profiled import CHESS
-from tests.tables.test_malformed_frames import PROFILE
+from tests.tables.profiled_world import CHESS, PROFILE
 from tests.unit.avro_world import listed, schema, varint
 from tests.unit.malformed_world import UUID
 from tests.unit.peak_memory import at_most

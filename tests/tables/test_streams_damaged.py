@@ -22,8 +22,8 @@ from pipeline.streams.lanes import Failure
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.watchdog import Watchdog
+from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
-from tests.tables.test_streams_one_reader import BronzeRows
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Rows of foreign registries: decoded with the schema that their writer's id means, and held until that is known."""
 
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
@@ -13,9 +12,7 @@ from deltalake import DeltaTable
 from sqlalchemy import Engine
 
 from listeners.sample import Lane
-from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Transient
 from pipeline.names import bronze_app_id
@@ -26,103 +23,34 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Settings
 from pipeline.store.database.engine import writing
-from pipeline.store.games import Game, generations, register_group
 from pipeline.store.schema_needs import OpenNeed, end_needs, read_needs
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import lock
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import DemuxContext
 from pipeline.streams.needs import MAX_NEEDS, Need, is_open, lowest
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
-from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import READ, Place, SplitJob, split
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.values import Wanted
-from tests.tables.repair_world import BROKEN, CHESS, FIRST, GO, Event, World, good, make_world
+from tests.tables.foreign_world import (
+    CONFLUENT,
+    EIGHT,
+    PROFILES,
+    SEVEN,
+    BronzeRows,
+    ForeignWorld,
+    LocalCatchUp,
+    foreign,
+    passes,
+    points,
+    read_all,
+    world,
+)
+from tests.tables.repair_world import BROKEN, CHESS, FIRST, GO, Event, World, good
 
-CONFLUENT = 7
-"""The number of a profile whose records are payloads with Confluent's framing, without an envelope."""
-SEVEN = b"\0\0\0\0\7"
-EIGHT = b"\0\0\0\0\10"
+__all__ = ["passes", "world"]  # fixtures
+
+
 INDEXED = b"\0\0\0\0\11"
-PROFILES = {CONFLUENT: SourceProfile("none", "topic", "confluent", "main")}
-
-
-class ForeignWorld(World):
-    """A world whose bronze has rows of a foreign registry beside turnout's own."""
-
-    writers: dict[tuple[str, bytes], Writer]
-    profiles: dict[int, SourceProfile]
-    wanted: list[Collection[Stream]]  # what registries were asked for
-
-    def schemas(self) -> SchemaSet:
-        return replace(self.registry.snapshot(), writers=self.writers, profiles=self.profiles)
-
-    def values(self) -> Balance:
-        return verify(self.paths, self.environment, generations(self.engine), wanted=Wanted(self.schemas()))
-
-    def _placed(self, event: Event, pos: int, known: bool) -> dict[str, Any]:
-        row = super()._placed(event, pos, known)
-        if isinstance(event, Foreign):
-            row |= {"schema_id": None, "profile": event.profile, "registry": "main", "writer": event.writer}
-            row["raw"] = event.raw
-        return row
-
-
-class Foreign(Event):
-    """A record of a topic that somebody else writes."""
-
-    profile: int
-    writer: bytes
-
-    @property
-    def raw(self) -> bytes:
-        return self.writer + self.payload
-
-
-def foreign(number: int, writer: bytes = SEVEN, game: Game = CHESS, payload: bytes | None = None) -> Foreign:
-    made = Foreign(game, 0, FIRST.payload(points=number) if payload is None else payload)
-    object.__setattr__(made, "writer", writer)
-    object.__setattr__(made, "profile", CONFLUENT)
-    return made
-
-
-class BronzeRows:
-    """Bronze's rows of seqs above `low` up to `high`, split by one task."""
-
-    def __init__(self, world: World, low: int = 0, high: int = 1000, slice_bytes: int = 10_000_000) -> None:
-        self._world, self._low, self._high, self._slice_bytes = world, low, high, slice_bytes
-
-    def split(self, job: SplitJob) -> list[Any]:
-        rows = DeltaTable(self._world.paths.bronze).to_pyarrow_table(columns=list(READ)).sort_by("seq")
-        rows = rows.filter([self._low < seq <= self._high for seq in rows["seq"].to_pylist()]).combine_chunks()
-        done = split(iter(rows.to_batches()), replace(job, slice_bytes=self._slice_bytes))
-        columns = ("report", "rejects")
-        return [SimpleNamespace(**{name: each.column(name)[0].as_py() for name in columns}) for each in done]
-
-    def places(self, key: str, above: int) -> list[Place]:
-        raise AssertionError(key, above)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> ForeignWorld:
-    made = make_world(tmp_path)
-    held = ForeignWorld(made.paths, made.settings, made.engine)
-    held.writers, held.profiles = {}, dict(PROFILES)
-    held.last_seqs = made.last_seqs
-    register_group(held.engine, "a")
-    held.register(GO)
-    return held
-
-
-@pytest.fixture
-def passes(world: World) -> Iterator[Passes]:
-    with ThreadPoolExecutor(2) as pool:
-        quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
-        yield Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
 
 
 def apply(world: ForeignWorld, passes: Passes, streams: dict[str, Stream], **rows: int) -> Outcome:
@@ -131,10 +59,6 @@ def apply(world: ForeignWorld, passes: Passes, streams: dict[str, Stream], **row
 
 def both(world: World) -> dict[str, Stream]:
     return {str(game.key): world.stream(game) for game in (CHESS, GO)}
-
-
-def points(world: World, game: Game = CHESS) -> list[int]:
-    return [row["points"] for row in world.contents(game)]
 
 
 @pytest.mark.proves("G190")
@@ -233,17 +157,6 @@ def test_needs_are_bounded_and_the_first_one_is_kept() -> None:
     assert [Need.of_json(need.as_json()) for need in kept] == list(kept)
 
 
-class LocalCatchUp(CatchUp):
-    """Catch-up that splits here what tasks would."""
-
-    world: ForeignWorld
-    reads: list[tuple[int, int, frozenset[str]]]
-
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        self.reads.append((low, high, frozenset(stream.game for stream in streams)))
-        return BronzeRows(self.world, low, high)
-
-
 def catch_up_of(world: ForeignWorld, passes: Passes) -> LocalCatchUp:
     """Return catch-up as a driver has it that starts now."""
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
@@ -258,11 +171,6 @@ def catch_up_of(world: ForeignWorld, passes: Passes) -> LocalCatchUp:
     made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes)
     made.world, made.reads = world, []
     return made
-
-
-def read_all(catch_up: LocalCatchUp) -> None:
-    while catch_up.step(lambda _: 9, lambda _: 9):
-        pass
 
 
 @pytest.mark.proves("G191")

@@ -25,8 +25,8 @@ from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.tables.even_odd_rows import BronzeRows
 from tests.tables.repair_world import CHESS, FIRST, GO, Event, World, broken, good, make_world
-from tests.tables.test_streams_refused_rows import BronzeRows
 
 HOUR = 3_600.0
 

@@ -4,13 +4,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -36,39 +34,10 @@ from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
 from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import READ, Place, SplitJob, split
+from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 
 KEY = str(CHESS.key)
-
-
-@dataclass
-class BronzeRows:
-    """Bronze's rows above `low`, split here; `after_split` runs between the reading and the commit."""
-
-    world: World
-    after_split: Callable[[], object] = bool
-    low: int = 0
-    high: int = 2**40
-
-    def split(self, job: SplitJob) -> list[Any]:
-        rows = DeltaTable(self.world.paths.bronze).to_pyarrow_table(columns=list(READ))
-        done = list(
-            split(
-                iter(
-                    rows.filter((pc.field("seq") > self.low) & (pc.field("seq") <= self.high))
-                    .combine_chunks()
-                    .to_batches()
-                ),
-                job,
-            )
-        )
-        self.after_split()
-        columns = [(each.column("report")[0].as_py(), each.column("rejects")[0].as_py()) for each in done]
-        return [SimpleNamespace(report=report, rejects=rejects) for report, rejects in columns]
-
-    def places(self, key: str, above: int) -> list[Place]:
-        raise AssertionError
 
 
 @pytest.fixture

@@ -44,9 +44,8 @@ from pipeline.streams.watchdog import Watchdog
 from pipeline.verify import values
 from pipeline.verify.balance import Balance, verify
 from tests.registry_proxy import RegistryProxy, Said, lying, proxied
-from tests.tables import test_streams_held
-from tests.tables.repair_world import CHESS, FIRST, GO, arming, good
-from tests.tables.test_streams_held import (
+from tests.tables import foreign_world
+from tests.tables.foreign_world import (
     EIGHT,
     PROFILES,
     SEVEN,
@@ -54,12 +53,15 @@ from tests.tables.test_streams_held import (
     ForeignWorld,
     LocalCatchUp,
     foreign,
+    passes,
     points,
     read_all,
+    world,
 )
-from tests.unit.test_streams_outage import away
+from tests.tables.repair_world import CHESS, FIRST, GO, arming, good
+from tests.unit.outage_world import away
 
-world, passes = test_streams_held.world, test_streams_held.passes
+__all__ = ["passes", "world"]  # fixtures
 
 TEXT = 'syntax = "proto3"; package t; message M { int64 points = 1; }'
 OTHER = 'syntax = "proto3"; package t; message M { string points = 1; }'
@@ -135,7 +137,7 @@ def registry(world: ForeignWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
     assert bronze is not None
     (profile,) = PROFILES.values()
     number = Profiles(world.engine, bronze, profile).numbers[0]
-    monkeypatch.setattr(test_streams_held, "CONFLUENT", number)
+    monkeypatch.setattr(foreign_world, "CONFLUENT", number)
     with proxied("http://127.0.0.1:9") as made:
         yield made
 

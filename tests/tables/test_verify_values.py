@@ -35,8 +35,8 @@ from pipeline.verify.cells import differences, shown
 from pipeline.verify.report import as_dict, render_balance
 from pipeline.verify.values import Values, Wanted
 from tests.tables.value_world import ValueWorld, value_world, wrapped
-from tests.unit.test_contracts_decode import DECODER, EVENTS, WHOLE, event_of
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import DECODER, EVENTS, WHOLE, event_of
 
 NAME = "Käse ../ 🎮"
 GAME = Game(game_key(NAME), NAME)

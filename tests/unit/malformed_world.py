@@ -15,9 +15,9 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.schemas import Schema
-from tests.unit import avro_world, test_contracts_wire
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_contracts_wire import BOXES, KEYS, SCALARS, WIRE_TYPES, tagged
+from tests.unit import avro_world, wire_world
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.wire_world import BOXES, KEYS, SCALARS, WIRE_TYPES, tagged
 
 BAD_TEXTS = (b"\xff", b"a\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82")
 HUGE = (2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1)
@@ -189,7 +189,7 @@ class AvroWorld:
 # ----------------------------------------------------------------------------------------------------------- protobuf
 
 
-class _Producer(test_contracts_wire.Producer):
+class _Producer(wire_world.Producer):
     """Payloads of protobuf in which fields may be wrong, at any depth."""
 
     def __init__(self, seed: int) -> None:
@@ -220,7 +220,7 @@ class _Producer(test_contracts_wire.Producer):
         return _tag(field.number, kind) + content.get(kind, b"")
 
     def _length(self, field: FieldDescriptor) -> bytes:
-        size = test_contracts_wire.varint(self.draw.choice((4, 127, *HUGE, 2**64 - 1)))
+        size = wire_world.varint(self.draw.choice((4, 127, *HUGE, 2**64 - 1)))
         return _tag(field.number, 2) + size + b"abc"
 
     def _group(self, field: FieldDescriptor) -> bytes:
@@ -230,7 +230,7 @@ class _Producer(test_contracts_wire.Producer):
 
 
 def _tag(number: int, kind: int) -> bytes:
-    return test_contracts_wire.varint(number << 3 | kind)
+    return wire_world.varint(number << 3 | kind)
 
 
 class ProtobufWorld:
@@ -271,3 +271,13 @@ class ProtobufWorld:
 
 
 WORLDS: Mapping[str, Callable[[int], World]] = {"avro": AvroWorld, "protobuf": ProtobufWorld}
+
+
+def comparable(value: Any) -> Any:
+    """Return a value in which columns and the entries of a map have an order: protobuf's have none."""
+    if isinstance(value, dict):
+        return {name: comparable(each) for name, each in sorted(value.items())}
+    if not isinstance(value, list):
+        return value
+    entries = [tuple(map(comparable, each)) if isinstance(each, tuple) else comparable(each) for each in value]
+    return sorted(entries, key=repr) if entries and isinstance(entries[0], tuple) else entries

@@ -12,7 +12,7 @@ from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from tests.unit.test_cli_roles import READS
+from tests.unit.role_commands import READS
 
 FREE = {"doctor", "paths", "source probe"}
 OF_NONE = {"fleet build", "setup"}  # they make files, of no environment

@@ -14,7 +14,7 @@ from pipeline.settings import load
 from pipeline.signals.incidents import Incident
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import incident_looks, keep_look
-from tests.unit.test_store_incidents import FINDING, OPEN
+from tests.unit.incident_world import FINDING, OPEN
 
 
 @pytest.fixture

@@ -21,16 +21,9 @@ from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, change, operation, submit
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
+from tests.unit.role_commands import READS
 
 ROOT = Path(__file__).parents[2]
-READS = {
-    "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
-    "games list", "games pending", "ingest gaps",
-    "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
-    "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
-    "grants export", "grants requests",
-    "read", "incidents", "demo faults",
-}  # fmt: skip
 RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
     "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",

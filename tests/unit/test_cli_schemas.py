@@ -16,8 +16,8 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
-from tests.unit.test_contracts_messages import bundle, define
-from tests.unit.test_store_catalogue import avro, register
+from tests.unit.catalogue_world import avro, register
+from tests.unit.definition_world import bundle, define
 
 
 @pytest.fixture

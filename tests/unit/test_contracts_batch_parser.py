@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.test_contracts_decode import CORRUPT, EVENTS, M, event_of, plain_accepts
-from tests.unit.test_contracts_messages import message
+from tests.unit.definition_world import message
+from tests.unit.event_world import CORRUPT, EVENTS, M, event_of, plain_accepts
 
 TOGETHER = BatchParser(M.DESCRIPTOR)
 

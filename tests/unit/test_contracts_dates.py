@@ -9,8 +9,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
+from tests.unit.event_world import message_class, payloads
 
 HOLDERS = {"one": "D", "many": "repeated D", "by": "map<int32, D>", "sub": "S"}
 

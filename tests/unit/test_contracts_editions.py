@@ -21,8 +21,8 @@ from pipeline.contracts.formats.supported import columns, decoder, format_of, me
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
 from pipeline.errors import Refused
-from tests.unit.test_contracts_decode import payloads
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import payloads
 
 FIELDS: dict[str, Fields] = {
     "M": {

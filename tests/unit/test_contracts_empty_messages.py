@@ -15,9 +15,9 @@ from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.contracts.shape import table_schema
 from tests.unit.avro_definitions import avro, record
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_evolution import grown, reported, schema
-from tests.unit.test_contracts_messages import Fields
+from tests.unit.definition_world import Fields
+from tests.unit.event_world import message_class, payloads
+from tests.unit.history_world import grown, reported, schema
 
 EVENT: dict[str, Fields] = {
     "M": {

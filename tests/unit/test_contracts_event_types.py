@@ -18,7 +18,7 @@ from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store.database.engine import writing
-from tests.unit.test_contracts_evolution import grown, reported
+from tests.unit.history_world import grown, reported
 
 JOINED = "message Joined { string player = 1; int64 session_seconds = 2; }"
 SOLD = "message Sold { string item = 1; int64 price = 2; }"

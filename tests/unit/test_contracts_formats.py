@@ -24,7 +24,7 @@ from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import placed_columns
 from pipeline.errors import Refused
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pipeline.contracts.formats.supported import columns, decoder, format_of
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_json_columns import Shallow
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_contracts_wire import BOXES, KEYS, SCALARS, SYNTAXES, comparable
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import message_class, payloads
+from tests.unit.wire_world import BOXES, KEYS, SCALARS, SYNTAXES, Shallow, comparable
 
 INNER = (*BOXES, "Struct", "Value", "ListValue", "Any", "FieldMask", "Empty")
 LABELS = FieldDescriptorProto.Label

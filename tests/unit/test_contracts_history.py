@@ -10,8 +10,8 @@ from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
-from tests.unit.test_contracts_evolution import BASE, changed, choose, grown, reported, schema
-from tests.unit.test_contracts_messages import Fields
+from tests.unit.definition_world import Fields
+from tests.unit.history_world import BASE, changed, choose, grown, reported, schema
 
 
 def test_types_that_come_and_go_find_their_columns_again() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import OneofDescriptorProto
 from google.protobuf.struct_pb2 import Struct, Value
 from hypothesis import given, settings
@@ -20,9 +19,9 @@ from pipeline.contracts.formats.protobuf.reference_json import json_of
 from pipeline.contracts.formats.supported import columns, decoder, format_of
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_contracts_wire import SYNTAXES, Producer, tagged
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import message_class, payloads
+from tests.unit.wire_world import SYNTAXES, Shallow, tagged
 
 FIELDS: dict[str, Fields] = {
     "M": {
@@ -251,20 +250,6 @@ def test_as_deep_as_protobuf_reads() -> None:
     """Nesting up to the parser's own limit of 100 messages lands."""
     rows, refused = decode(nested(49))
     assert (rows[0]["any"], refused) == ("[" * 49 + "null" + "]" * 49, {})
-
-
-class Shallow(Producer):
-    """A producer of careless bytes whose messages of JSON come to an end."""
-
-    depth = 0
-
-    def message(self, message: Descriptor, most: int) -> bytes:
-        if not message.fields:
-            return b""
-        self.depth += 1
-        content = super().message(message, most if self.depth < 4 else 1 if self.depth < 8 else 0)
-        self.depth -= 1
-        return content
 
 
 @settings(max_examples=30, deadline=None)

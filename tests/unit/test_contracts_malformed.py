@@ -2,7 +2,6 @@
 
 from collections import Counter
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,26 +12,16 @@ from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.formats.supported import FORMATS, columns, decoder, format_of
 from pipeline.contracts.schemas import Schema
 from tests.unit import avro_world
-from tests.unit.malformed_world import HUGE, WORLDS, World, mutant
+from tests.unit.definition_world import bundle, define
+from tests.unit.malformed_world import HUGE, WORLDS, World, comparable, mutant
 from tests.unit.peak_memory import at_most
-from tests.unit.test_contracts_messages import bundle, define
-from tests.unit.test_contracts_wire import varint
+from tests.unit.wire_world import varint
 
 WAYS = {
     "avro": {"huge", "negative", "unending", "off by one", "text", "boolean", "blocks"},
     "protobuf": {"wire type", "length", "unending", "tag", "group", "text", "packed"},
 }
 EACH = 10  # of one schema
-
-
-def comparable(value: Any) -> Any:
-    """Return a value in which columns and the entries of a map have an order: protobuf's have none."""
-    if isinstance(value, dict):
-        return {name: comparable(each) for name, each in sorted(value.items())}
-    if not isinstance(value, list):
-        return value
-    entries = [tuple(map(comparable, each)) if isinstance(each, tuple) else comparable(each) for each in value]
-    return sorted(entries, key=repr) if entries and isinstance(entries[0], tuple) else entries
 
 
 def refused_of(world: World, contents: list[bytes]) -> list[int]:

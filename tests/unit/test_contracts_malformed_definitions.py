@@ -19,8 +19,8 @@ from pipeline.contracts.registries.answers import Found
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_store_resolution import CHESS, World
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.resolution_world import CHESS, World
 
 MAKE = dict[str, Callable[[], bytes]]
 

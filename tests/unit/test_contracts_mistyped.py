@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.contracts.formats.protobuf.messages import submitted
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
-from tests.unit.test_contracts_decode import DECODER, EVENTS, M, event_of, payloads
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
+from tests.unit.event_world import DECODER, EVENTS, M, event_of, payloads
 
 TEXT_FOR_U = b"\x0a\x01a"  # field 1 of Sub as a text; it is a number
 NUMBER_FOR_AT = b"\x18\x05"  # field 3 of Sub as a number; it is a message

@@ -15,8 +15,8 @@ from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
 from tests.unit.avro_definitions import avro, decimal, enum, logical, record
 from tests.unit.avro_world import schema as avro_schema
-from tests.unit.test_contracts_evolution import BASE, ENUMS, changed, choose, grown, reported, schema
-from tests.unit.test_contracts_messages import Fields
+from tests.unit.definition_world import Fields
+from tests.unit.history_world import BASE, ENUMS, changed, choose, grown, reported, schema
 
 
 def told(held: Registered, new: Schema, policies: Policies = DEFAULTS) -> list[tuple[str, str]]:

@@ -7,8 +7,8 @@ from pipeline.contracts.registrations import Registration
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from tests.unit.test_contracts_decode import message_class, payloads, schema
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import message_class, payloads, schema
 
 
 @pytest.mark.proves("B7")

@@ -7,8 +7,8 @@ from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.placing import placed
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.contracts.shape import placed_columns
-from tests.unit.test_contracts_decode import message_class, payloads, schema
-from tests.unit.test_contracts_messages import Fields
+from tests.unit.definition_world import Fields
+from tests.unit.event_world import message_class, payloads, schema
 
 NAMED: dict[str, Fields] = {
     "M": {"a": (1, "int32"), "s": (2, "S"), "many": (3, "repeated S"), "by": (4, "map<string, S>"), "A": (5, "string")},

@@ -9,8 +9,8 @@ from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
-from tests.unit.test_contracts_decode import DECODER, M, message_class, payloads, schema
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
+from tests.unit.event_world import DECODER, M, message_class, payloads, schema
 
 
 @pytest.mark.parametrize(

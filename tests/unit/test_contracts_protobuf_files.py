@@ -20,8 +20,8 @@ from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import message_paths
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused, Transient
+from tests.unit.event_world import payloads
 from tests.unit.protobuf_world import class_of
-from tests.unit.test_contracts_decode import payloads
 
 MAIN = """
 syntax = "proto3";

@@ -16,7 +16,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import placements, registrations, schemas
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
 
 FIELDS: Fields = {"a": (1, "int32")}
 SIDE = parse_policies(["incompatible=side-column"])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.schemas import Schema
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_contracts_wire import tagged
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import message_class, payloads
+from tests.unit.wire_world import tagged
 
 MESSAGES: dict[str, Fields] = {
     "M": {

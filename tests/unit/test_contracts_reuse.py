@@ -17,8 +17,8 @@ from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
 from pipeline.errors import Refused
 from tests.unit.avro_definitions import avro
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_evolution import choose, grown, reported, schema
+from tests.unit.event_world import message_class, payloads
+from tests.unit.history_world import choose, grown, reported, schema
 
 REUSE = choose("reuse=side-column")
 

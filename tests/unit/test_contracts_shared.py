@@ -17,7 +17,7 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
 from pipeline.store.database.tables import definition_parts
-from tests.unit.test_contracts_messages import Fields, bundle, define
+from tests.unit.definition_world import Fields, bundle, define
 
 TYPES = 20
 COMMON: dict[str, Fields] = {

@@ -10,9 +10,9 @@ from google.protobuf.descriptor_pb2 import FeatureSet, FileDescriptorProto
 from pipeline.contracts.formats.supported import columns, decoder, format_of
 from pipeline.contracts.schemas import Schema
 from pipeline.errors import Refused
-from tests.unit.test_contracts_decode import message_class, payloads
-from tests.unit.test_contracts_messages import Fields, bundle, define
-from tests.unit.test_contracts_wire import SYNTAXES, tagged
+from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.event_world import message_class, payloads
+from tests.unit.wire_world import SYNTAXES, tagged
 
 FIELDS: dict[str, Fields] = {
     "M": {

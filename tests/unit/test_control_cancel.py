@@ -15,7 +15,7 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
-from tests.unit.test_control_moves import ALIVE, Drivers, drivers, others, state, submitted
+from tests.unit.move_world import ALIVE, Drivers, drivers, others, state, submitted
 
 __all__ = ["drivers"]  # a fixture
 

@@ -1,7 +1,5 @@
 """Draining: all games of a group move to where they fit, none lands there again, and undo takes all of it back."""
 
-import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -17,26 +15,16 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
-from pipeline.store.database.tables import drivers as drivers_table
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, operation, submit
-from tests.unit.test_control_moves import ALIVE, NOW, Drivers
+from tests.unit.drain_world import heartbeats
+from tests.unit.move_world import ALIVE, NOW, Drivers
 
 
 @pytest.fixture
 def drivers(engine: Engine) -> Drivers:
     return heartbeats(engine)
-
-
-def heartbeats(engine: Engine) -> Drivers:
-    """Return the drivers of three groups that also beat."""
-    made = Drivers(engine)
-    with engine.begin() as connection:
-        reported = {"kind": "group", "pid": os.getpid(), "host": socket.gethostname(), "started_at": 0.0}
-        reported |= {"heartbeat_at": NOW, "state": "running"}
-        connection.execute(drivers_table.insert(), [{**reported, "name": name} for name in "abc"])
-    return made
 
 
 def loads(drivers: Drivers, **capacities: float) -> Loads:

@@ -38,7 +38,7 @@ from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import begin_run, end_run, reset_restart_budget
 from pipeline.store.reports import keep_waiting, waiting_in
 from tests.unit.condition_world import DIED_AT, NOW, GroupCase, begun, driver, lease, lives, look, tries
-from tests.unit.test_control_drains import heartbeats
+from tests.unit.drain_world import heartbeats
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
 FOREIGN = GroupCase(driver=driver())  # gone, and another tool starts it

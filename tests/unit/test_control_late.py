@@ -21,7 +21,7 @@ from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation, change, open_by_target, operation, submit
 from pipeline.store.processes.runs import begin_run, end_run
 from tests.unit.leases_world import SECONDS
-from tests.unit.test_control_moves import ALIVE, Drivers
+from tests.unit.move_world import ALIVE, Drivers
 
 
 @pytest.fixture

@@ -2,25 +2,13 @@
 
 import logging
 
-import hypothesis
 import pytest
-from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.unit.control_machine import Steering
+from tests.unit.model_settings import settings
 
 SEQUENCES = 12  # a planted bug is seen within six
-_STEPS = 30  # of each
-
-
-def settings(
-    sequences: int, steps: int = _STEPS, *, shrinks: bool = True, derandomize: bool = True
-) -> hypothesis.settings:
-    phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
-    return hypothesis.settings(
-        max_examples=sequences, stateful_step_count=steps, derandomize=derandomize, database=None, deadline=None,
-        phases=phases, suppress_health_check=list(hypothesis.HealthCheck), report_multiple_bugs=False,
-    )  # fmt: skip
 
 
 @pytest.mark.timeout(600)

@@ -11,7 +11,7 @@ from pipeline.control.operations import registry
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
-from tests.processes.test_cli_lazy import HEAVY
+from tests.processes.heavy_modules import HEAVY
 
 
 @pytest.mark.parametrize("kind", OperationKind)

@@ -22,7 +22,7 @@ from pipeline.store.operations import Operation, operation, steps, submit
 from pipeline.verify.balance import verify
 from pipeline.verify.report import render_balance
 from tests.tables.repair_world import CHESS, good, make_world
-from tests.unit.test_control_moves import ALIVE, Drivers
+from tests.unit.move_world import ALIVE, Drivers
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pipeline.errors import Refused
 from pipeline.failpoints import Injected
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
 
 PRODUCT = Path(__file__).parents[2]
 

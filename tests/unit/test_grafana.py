@@ -10,7 +10,7 @@ import promql_parser
 
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
-from tests.unit.test_docs import listed_metrics
+from tests.unit.listed_metrics import listed_metrics
 
 BOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "grafana" / "turnout.json").read_text("utf-8"))
 TARGET_LABELS = {"instance", "kind"}

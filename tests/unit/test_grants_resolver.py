@@ -14,11 +14,10 @@ from tests.unit.grants_world import (
     SCHEMA,
     catalog_snapshot,
     everybody,
-    members_closure,
     random_catalog,
     table_of,
-    truth,
 )
+from tests.unit.resolver_model import require_what_a_slow_model_says
 
 USES = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: {"readers": {"USE_SCHEMA"}}}
 HIERARCHIES = 1_000
@@ -29,25 +28,6 @@ HIERARCHIES = 1_000
 def test_the_resolver_says_what_a_slow_model_says(emulated: bool, worlds: int) -> None:
     """Over random hierarchies every answer is the one of trying all that was not read as forbidden and as allowed."""
     require_what_a_slow_model_says(range(worlds), emulated=emulated)
-
-
-def require_what_a_slow_model_says(seeds: range, *, emulated: bool) -> None:
-    """Compare in the worlds of these seeds; `tests/soak` has more of them."""
-    seen = {True: 0, False: 0, None: 0}
-    for seed in seeds:
-        observed = random_catalog(Random(seed), emulated=emulated)
-        resolver = Resolver(observed)
-        for who in everybody(observed):
-            reading = resolver.reading(who)
-            selves = members_closure(observed, who)
-            assert selves == set(resolver.closure(who)), (seed, who)
-            for key in observed.tables:
-                expected, verdict = truth(observed, who, selves, key), resolver.verdict(who, key)
-                assert (expected.reads, expected.could) == (verdict.reads, verdict.could_grant_itself), (seed, who, key)
-                assert expected.reads is reading.of(key), (seed, who, key)
-                assert (key in reading.could) == (verdict.could_grant_itself is True and expected.reads is False)
-                seen[expected.reads] += 1
-    assert min(seen.values()) > len(seeds) / 5  # the generator makes enough of each
 
 
 def test_every_way_that_is_shown_is_there() -> None:

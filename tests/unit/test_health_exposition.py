@@ -5,31 +5,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
-from listeners.totals import ControllerMetrics
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
-
-NOW = 9_000.0
-CONTROLLER_METRICS = ControllerMetrics(
-    is_controller_running=True,
-    supervised_groups=1,
-    open_operations={"needs_human": 1},
-    oldest_stuck_since=NOW,
-    evacuations={"b": (1, NOW)},
-    access_read_at=NOW,
-    drift={"extra": 1},
-    source_age_seconds=1.0,
-    source_rows=1,
-    sources={"games": (1.0, 1)},
-    maintenance_overdue_seconds=0.0,
-    last_round=(NOW, True),
-    last_good_round_at=NOW,
-    mistrusted={"main": NOW},
-    incidents={"schema": (1, 2)},
-)
+from tests.unit.controller_metrics import CONTROLLER_METRICS, NOW
 
 
 def reported() -> dict[str, set[str]]:

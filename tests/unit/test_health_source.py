@@ -7,7 +7,7 @@ import pytest
 from pipeline.health.judgement import TROUBLE
 from pipeline.health.liveness import Liveness
 from pipeline.health.source import SourceReading, judge_source
-from tests.unit.test_health_judgement import INGEST, LEVEL, NOW, REPORTED, Given
+from tests.unit.judgement_world import INGEST, LEVEL, NOW, REPORTED, Given
 
 LIVE = Liveness("running", NOW - 600, None)
 LATE = SourceReading(NOW - 2, 70.0, 75.0, 760_000, 60.0)

@@ -1,33 +1,19 @@
 """That names which are no games cost nothing that grows: the sketch, the ingest task, many names."""
 
-import gc
-import json
-import shutil
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delta.bronze import BRONZE
 from pipeline.errors import Refused
-from pipeline.ingest import name_sketch, pending
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.ingest import name_sketch
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched
-from pipeline.ingest.onboarding import Onboarding
-from pipeline.names import GameKey, game_key
+from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
-from pipeline.settings import load
-from pipeline.storage.places import located
-from pipeline.store import onboarding as store
-from pipeline.store.database.engine import open_store
-from protos.turnout.v1.wrapper_pb2 import Wrapper
-
-NOW = 1_800_000_000.0
+from tests.unit.sketch_laws import NOW, _task, require_names_cost_next_to_nothing
 
 _BATCHES = st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.integers(1, 9), min_size=1), max_size=8)
 
@@ -75,32 +61,6 @@ def test_a_busy_name_is_found_in_a_flood() -> None:
     assert sketch.names[busiest] == (160, 0, NOW, NOW + 19)
 
 
-def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str, GameKey], seq: int = 1) -> Any:
-    """Land one row of each name, as an executor does, and return the report."""
-    values = [Wrapper(game=name, schema_id=1, payload=b"x").SerializeToString() for name in names]
-    count = len(values)
-    rows = {
-        "key": pa.nulls(count, pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "topic": pa.array(["t"] * count),
-        "partition": pa.array([0] * count, pa.int32()),
-        "offset": pa.array(range(count), pa.int64()),
-        "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
-        "headers": pa.nulls(count, BRONZE.field("headers").type),
-        "source_clock": pa.nulls(count, pa.string()),
-    }
-    job = IngestJob(
-        seq=seq,
-        last_seqs={"malformed_wrapper": seq - 1},
-        known=known,
-        onboarding=limits,
-        bronze=located(tmp_path / "bronze"),
-        quarantine=located(tmp_path / "quarantine"),
-        bronze_files=2,
-    )
-    return json.loads(next(land(iter([pa.RecordBatch.from_pydict(rows)]), job))["report"][0].as_py())
-
-
 def test_a_task_tells_names_under_a_prefix_busiest_first(tmp_path: Path) -> None:
     """The longest prefix that fits gets the name, and a name that is a game or fits none is no candidate."""
     names = ["p1", "pp1", "pp2", "pp2", "other", "pgame", "p2", "p2", "p1", "p1"]
@@ -111,48 +71,10 @@ def test_a_task_tells_names_under_a_prefix_busiest_first(tmp_path: Path) -> None
     assert report["reasons"] == {"unknown_game": 9}
 
 
-def _resident_bytes() -> int:
-    gc.collect()
-    pa.default_memory_pool().release_unused()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 @pytest.mark.proves("G85")
 def test_two_hundred_thousand_names_cost_next_to_nothing(tmp_path: Path) -> None:
     """Goal G10: what ingest keeps after many random names is as small as after fifty thousand."""
     require_names_cost_next_to_nothing(tmp_path, batches=4)
-
-
-def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
-    """Let fifty thousand names come in each batch; `tests/soak` has a million in all."""
-    limits = Limits(prefixes=("name 7",))
-    engine = open_store(*load(tmp_path / "env", {}))
-    ingest = Onboarding(engine, limits)
-    last_seqs: dict[str, int] = {}
-    resident, longest = 0, 0
-    for seq in range(1, batches + 1):
-        names = [f"name {number * 2_654_435_761 % 2**40:x}" for number in range(seq * 50_000, (seq + 1) * 50_000)]
-        report = _task(tmp_path, names, limits, dict(ingest.known(ingest.admit(NOW + seq))), seq)
-        shutil.rmtree(tmp_path / "bronze")
-        shutil.rmtree(tmp_path / "quarantine")
-        last_seqs.update(dict.fromkeys(report["counts"], seq))
-        ingest.note(report["unknown"], NOW + seq)
-        longest = max(longest, len(str(report)))
-        if seq == 1:
-            resident = _resident_bytes()
-    ingest.close()
-    grown = _resident_bytes() - resident
-    seen = pending.pending(engine, limits, NOW)
-    assert grown < 50_000_000
-    assert len(store.onboarded(engine)) == 10  # an hour's games of the one prefix
-    assert len(last_seqs) <= 11
-    assert longest < 200_000
-    assert len(seen.names) == 1_000
-    assert seen.distinct == pytest.approx(batches * 50_000, rel=0.05)
-    kept = store.read_sketch(engine)
-    assert kept is not None
-    assert len(kept) < 200_000
-    engine.dispose()
 
 
 HUGE = name_sketch.EMPTY.dumps().replace('"rows": 0', f'"rows": {10**400}')

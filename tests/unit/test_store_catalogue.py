@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -13,7 +12,6 @@ from pipeline.contracts.catalogue.differences import changes, summary, table_ste
 from pipeline.contracts.catalogue.fields import MOST_LINES, as_text, fields_of
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.contracts.formats.avro.format import AvroFormat
-from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.resolution import Resolution
@@ -25,19 +23,10 @@ from pipeline.registry_settings import RegistrySettings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.catalogue_world import avro, register
+from tests.unit.definition_world import bundle, define
 
 KEY = game_key("Chess")
-
-
-def avro(**fields: Any) -> bytes:
-    listed = [{"name": name, "type": kind} for name, kind in fields.items()]
-    return json.dumps({"type": "record", "name": "t.M", "fields": listed}).encode()
-
-
-def register(engine: Engine, definition: bytes, *policies: str, game: str = "Chess", by: str | None = None) -> None:
-    chosen = parse_policies(policies)
-    LocalRegistry(engine).register_many([Registration(game, "t.M", definition, chosen, None, "avro", by)])
 
 
 def chess(engine: Engine) -> GameVersions:

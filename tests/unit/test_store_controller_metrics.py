@@ -18,7 +18,7 @@ from pipeline.store.operations import Intent, change, list_operations, operation
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import store_time
 from pipeline.store.reports import keep_waiting
-from tests.unit.test_store_incidents import OPEN
+from tests.unit.incident_world import OPEN
 
 
 def seen(engine: Engine) -> ControllerMetrics:

@@ -19,7 +19,7 @@ from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.causes import Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -31,12 +31,7 @@ from pipeline.store.processes.drivers import heartbeat, record_commit, start_dri
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.stream_control import StreamControl, record_failures, submit_control
 from tests.browser.seed import Seeded, seed
-
-FINDING = Finding(
-    Cause.SCHEMA, "Rows of 2 games refused since schema version 7", ("492 rows",), ("its neighbours are well",),
-    Action("Compare versions…", "schemas", {"game": "chess"}), "turnoutrejectratiohigh", "Rows of {} refused", "x",
-)  # fmt: skip
-OPEN = Incident("i1", FINDING, ("chess", "go"), "a", 10.0, None, "level in about 4 min at this rate", "late", 11.0)
+from tests.unit.incident_world import FINDING, OPEN
 
 
 def kept(engine: Engine, *wanted: Incident, now: float | None = None) -> tuple[Incident, ...]:

@@ -25,7 +25,7 @@ from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_states, write_needs, write_state
 from pipeline.store.writers import lock
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
 
 ALONE = Settings(roles=Roles(operators=("ann", "bob"), movers=("max",)))
 TWO = replace(ALONE, schemas=Schemas(second_person=True))

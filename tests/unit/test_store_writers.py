@@ -16,7 +16,7 @@ from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.writers import WriterRow, lock, write_writers
 from tests.lakebase import store_url
-from tests.unit.test_contracts_messages import bundle, define
+from tests.unit.definition_world import bundle, define
 
 SEVEN, EIGHT = b"\x00\x00\x00\x00\x07", b"\x00\x00\x00\x00\x08"
 REFUSED = "The registry main has no such schema."

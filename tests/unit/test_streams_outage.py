@@ -2,13 +2,9 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
@@ -18,23 +14,8 @@ from pipeline.pins import SetPin
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
-from tests.unit.test_contracts_messages import bundle, define
-
-
-@contextmanager
-def away(engine: Engine) -> Iterator[list[str]]:
-    """Make the control store unavailable; yields the attempted requests."""
-    calls: list[str] = []
-
-    def refuse(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        calls.append(statement)
-        raise OperationalError(statement, parameters, sqlite3.OperationalError("database is locked"))
-
-    event.listen(engine, "before_cursor_execute", refuse)
-    try:
-        yield calls
-    finally:
-        event.remove(engine, "before_cursor_execute", refuse)
+from tests.unit.definition_world import bundle, define
+from tests.unit.outage_world import away
 
 
 def register(registry: LocalRegistry, game: str) -> None:

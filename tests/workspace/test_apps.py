@@ -27,9 +27,9 @@ from databricks.sdk.service.apps import (
 from databricks.sdk.service.jobs import JobAccessControlRequest, JobPermissionLevel
 from databricks.sdk.service.workspace import ImportFormat
 
+from tests.workspace.core_world import bearer, is_alive
 from tests.workspace.fixtures import made, until
 from tests.workspace.running import StandIn
-from tests.workspace.test_core import bearer, is_alive
 
 _SOURCE = """
 import json, os, sys

@@ -16,6 +16,7 @@ from databricks.sdk.errors.base import DatabricksError
 
 from pipeline.errors import Refused, Unclear
 from pipeline.workspace.client import open_workspace
+from tests.workspace.core_world import bearer, is_alive
 from tests.workspace.fixtures import client, until
 from tests.workspace.running import StandIn
 from tests.workspace.server.processes import ROOT
@@ -23,10 +24,6 @@ from tests.workspace.server.processes import ROOT
 
 def names_of(admin: WorkspaceClient, name: str) -> int:
     return len(list(admin.jobs.list(name=name)))
-
-
-def bearer(workspace: StandIn) -> dict[str, str]:
-    return {"Authorization": f"Bearer {workspace.admin_token}"}
 
 
 def test_a_token_is_a_principal(workspace: StandIn, admin: WorkspaceClient) -> None:
@@ -209,13 +206,6 @@ def test_nothing_outlives_a_killed_starter(tmp_path: Path) -> None:
     holder.wait()
     holder.stdout.close()
     until(lambda: not any(is_alive(pid) for pid in started), "something lives on")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_stranger_may_not_create_principals(workspace: StandIn) -> None:

@@ -27,9 +27,9 @@ from databricks.sdk.service.jobs import (
 )
 from databricks.sdk.service.workspace import AclPermission
 
+from tests.workspace.core_world import is_alive
 from tests.workspace.fixtures import client, ended, made, started, until, until_printed, wheel
 from tests.workspace.running import StandIn
-from tests.workspace.test_core import is_alive
 
 
 @pytest.fixture

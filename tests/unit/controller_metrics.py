@@ -1,0 +1,22 @@
+"""Metrics of a controller."""
+
+from listeners.totals import ControllerMetrics
+
+NOW = 9_000.0
+CONTROLLER_METRICS = ControllerMetrics(
+    is_controller_running=True,
+    supervised_groups=1,
+    open_operations={"needs_human": 1},
+    oldest_stuck_since=NOW,
+    evacuations={"b": (1, NOW)},
+    access_read_at=NOW,
+    drift={"extra": 1},
+    source_age_seconds=1.0,
+    source_rows=1,
+    sources={"games": (1.0, 1)},
+    maintenance_overdue_seconds=0.0,
+    last_round=(NOW, True),
+    last_good_round_at=NOW,
+    mistrusted={"main": NOW},
+    incidents={"schema": (1, 2)},
+)

@@ -1,0 +1,10 @@
+"""A finding, and its incident."""
+
+from pipeline.signals.causes import Action, Cause, Finding
+from pipeline.signals.incidents import Incident
+
+FINDING = Finding(
+    Cause.SCHEMA, "Rows of 2 games refused since schema version 7", ("492 rows",), ("its neighbours are well",),
+    Action("Compare versions…", "schemas", {"game": "chess"}), "turnoutrejectratiohigh", "Rows of {} refused", "x",
+)  # fmt: skip
+OPEN = Incident("i1", FINDING, ("chess", "go"), "a", 10.0, None, "level in about 4 min at this rate", "late", 11.0)

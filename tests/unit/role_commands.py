@@ -1,0 +1,10 @@
+"""Commands by the role that they need."""
+
+READS = {
+    "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
+    "games list", "games pending", "ingest gaps",
+    "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
+    "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",
+    "grants export", "grants requests",
+    "read", "incidents", "demo faults",
+}  # fmt: skip
