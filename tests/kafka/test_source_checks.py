@@ -279,12 +279,8 @@ def test_a_topic_that_cannot_be_asked_is_said_so(stage: Stage, caplog: pytest.Lo
         stage.adopt()
 
 
-@pytest.mark.proves("G15")
-def test_a_topic_made_anew_within_a_trigger_lands_nothing(stage: Stage) -> None:
-    """Law L1: a batch lands rows of the topic it was planned on: another id before its commit ends it unlanded."""
-    stage.send(20, 0, 1)
-    stage.ingest()
-    stage.send(5, 0, 1)
+def query_under_which_the_topic_is_made_anew(stage: Stage) -> Ingest:
+    """Return a query that has planned a batch, and not yet read it, when the topic is made anew."""
     ingest = stage.query()
     look = ingest._job
 
@@ -295,6 +291,16 @@ def test_a_topic_made_anew_within_a_trigger_lands_nothing(stage: Stage) -> None:
         return job
 
     setattr(ingest, "_job", look_then_make_anew)  # noqa: B010 - mypy forbids to assign a method
+    return ingest
+
+
+@pytest.mark.proves("G15")
+def test_a_topic_made_anew_within_a_trigger_lands_nothing(stage: Stage) -> None:
+    """Law L1: a batch lands rows of the topic it was planned on: another id before its commit ends it unlanded."""
+    stage.send(20, 0, 1)
+    stage.ingest()
+    stage.send(5, 0, 1)
+    ingest = query_under_which_the_topic_is_made_anew(stage)
     with pytest.raises(StreamingQueryException, match=r"was deleted and recreated: .*partition 0 offsets from 20 on"):
         ingest.start(once=True).awaitTermination()
     assert once(p0=(0, 20), p1=(0, 20)) == stage.bronze()
@@ -313,16 +319,7 @@ def test_adoption_reads_no_row_of_the_new_topic_twice(stage: Stage, monkeypatch:
     stage.send(20, 0, 1)
     stage.ingest()
     stage.send(5, 0, 1)
-    ingest = stage.query()
-    look = ingest._job
-
-    def look_then_make_anew(batch_id: int, seq: int) -> IngestJob:
-        job = look(batch_id, seq)
-        stage.make_anew()
-        stage.send(100, 0, 1)
-        return job
-
-    setattr(ingest, "_job", look_then_make_anew)  # noqa: B010 - mypy forbids to assign a method
+    ingest = query_under_which_the_topic_is_made_anew(stage)
     with monkeypatch.context() as patch:
         patch.setattr(BatchChecks, "require_same", lambda *_: None)
         ingest.start(once=True).awaitTermination()
