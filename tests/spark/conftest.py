@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
@@ -48,9 +50,18 @@ class World:
         return Ingest(self.spark, self.settings, self.paths, self.engine, self.landed.append)
 
     def ingest(self) -> None:
-        ingest = self.ingest_query()
-        ingest.start(once=True).awaitTermination()
-        ingest.close()
+        """Ingest what is there; as supervision does, begin again where Spark's planner did not start in ten seconds."""
+        for attempt in count(1):
+            ingest = self.ingest_query()
+            try:
+                ingest.start(once=True).awaitTermination()
+            except StreamingQueryException as error:
+                if attempt == 3 or "Python worker failed to connect back" not in str(error):
+                    raise
+            else:
+                ingest.close()
+                return
+            ingest.close()
 
     def group(self, name: str, publish: Callable[[PassResult], None] | None = None) -> Group:
         register_group(self.engine, name)
