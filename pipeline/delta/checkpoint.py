@@ -185,6 +185,23 @@ def newest_checkpoint(table: Location, version: int) -> int | None:
     return max((each for each in versions if each is not None and each <= version), default=None)
 
 
+def metadata_in(checkpoint: Location) -> Action | None:
+    """Return the metadata that a checkpoint has, as the log's JSON spells it; None where it is damaged or gone.
+
+    Raises:
+        OSError: storage does not serve.
+    """
+    try:
+        content = checkpoint.read()
+    except FileNotFoundError:  # a cleanup of the log took it
+        return None
+    try:
+        column = parquet.decode(content, ["metaData"]).column("metaData")
+    except (OSError, KeyError, pa.ArrowException):
+        return None
+    return next((_plain(each) for each in column.drop_null().to_pylist()), None)
+
+
 def checkpoint_version(name: str) -> int | None:
     """Return the version of a checkpoint file; None for another file, and for a part of a checkpoint."""
     match = _NAME.fullmatch(name)

@@ -6,7 +6,7 @@ of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not throu
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipeline.delta.marks import info_of
 from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
@@ -113,6 +114,20 @@ def commits_after(table: Location, version: int) -> Iterator[tuple[int, list[Act
             version += 1
             yield version, actions
         ahead = min(2 * ahead, _AT_ONCE)
+
+
+def infos(table: Location) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield each version that the log still has as a commit, in order, with what its commit says of itself.
+
+    In place of delta-rs's `history`, which holds the interpreter's lock until storage has answered.
+
+    Raises:
+        DeltaError: a commit is damaged.
+    """
+    versions = sorted(listed_commits(table))
+    for version, actions in zip(versions, read_commits(table, versions), strict=True):
+        if actions is not None:
+            yield version, info_of(actions)
 
 
 def settle_commits(table: Location, version: int) -> None:

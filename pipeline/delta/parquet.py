@@ -81,9 +81,9 @@ def read(path: str | Location, columns: Sequence[str] | None = None) -> pa.Table
     return pq.read_table(name, columns=columns, partitioning=None, filesystem=system)
 
 
-def decode(content: bytes) -> pa.Table:
+def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a file's bytes."""
-    return pq.read_table(pa.BufferReader(content))
+    return pq.read_table(pa.BufferReader(content), columns=columns)
 
 
 def dataset(files: Sequence[str], columns: pa.Schema | None = None) -> Dataset:

@@ -24,6 +24,7 @@ from pipeline.delta.foreign import Guard, open_own
 from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.delta.meanings import PROPERTY, carried, joined
+from pipeline.delta.metadata import newest_metadata, with_properties
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict, first_line
 from pipeline.failpoints import effect, hit
@@ -254,7 +255,7 @@ class CursorTable:
 
         Must precede the commit of a file that has them: delta-rs would accept the file and lose the column. When
         another writer changes the columns at the same moment, the table is read again, and the columns that it then
-        lacks are added. What the target's rows mean by their schema ids is noted first (`meanings`).
+        lacks are added.
 
         Raises:
             OtherMeaning: the table has rows of an id with another meaning; nothing was changed.
@@ -262,7 +263,7 @@ class CursorTable:
             ForeignChange: another writer has changed a guarded table; no column was added.
         """
         with self._lock:
-            self._note_meanings(carried(target))
+            joined(self.path.name, self._meanings, carried(target))
             retries = _COLUMN_RETRIES
             if self._missing(target):
                 self._adopt_newest()
@@ -290,31 +291,6 @@ class CursorTable:
                 return True
             return False
 
-    def _note_meanings(self, new: str) -> None:
-        retries = _COLUMN_RETRIES
-        while joined(self.path.name, self._meanings, new) != self._meanings:
-            try:
-                self._adopt_newest()
-            except TableNotFoundError:
-                raise
-            except DeltaError as error:  # a damaged log: rows without a new column land all the same, as they did
-                _log.warning("%s: what its schema ids mean is noted later: %s", self.path.name, first_line(error))
-                return
-            self.require_own()
-            wanted = joined(self.path.name, self._meanings, new)
-            if wanted == self._meanings:
-                return
-            try:
-                with effect("set_properties"):
-                    self._table.alter.set_table_properties(
-                        {PROPERTY: wanted}, raise_if_not_exists=False, commit_properties=marked("schemas noted")
-                    )
-            except CommitFailedError:
-                if retries == 0:
-                    raise
-                retries -= 1
-            self._adopt_newest()
-
     def _missing(self, target: pa.Schema) -> set[str]:
         return {field.name for field in target if not covers(self._columns.get(field.name), field.type)}
 
@@ -325,12 +301,15 @@ class CursorTable:
         cursor: int,
         note: Mapping[str, str] | None = None,
         also: Mapping[str, int] | None = None,
+        target: pa.Schema | None = None,
     ) -> None:
         """Add the files and move the cursor from `expected` to `cursor` in one commit.
 
-        `note` is kept in the commit's info; `also` sets transaction versions of further application ids.
+        `note` is kept in the commit's info; `also` sets transaction versions of further application ids. The table's
+        property gets what the schema ids of the target's rows mean (`meanings`), in the same commit.
 
         Raises:
+            OtherMeaning: the table has rows of an id with another meaning; nothing was added.
             TableConflict: the cursor is no longer `expected`; nothing was added.
             ForeignChange: another writer has changed a guarded table; nothing was added.
         """
@@ -340,10 +319,7 @@ class CursorTable:
                 self.refresh()  # log cleanup may have removed the commits after so old a view
             self._require(expected)
             transactions = {self._app_id: cursor, **(also or {})}
-            if self._plain:
-                self._publish(files, note or {}, transactions, expected)
-                return
-            self._write_expected(files, note or {}, transactions, expected)
+            self._publish(files, note or {}, transactions, expected, "" if target is None else carried(target))
 
     def append(self, files: Sequence[DataFile]) -> None:
         """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
@@ -359,23 +335,67 @@ class CursorTable:
             raise TableConflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
 
     def _publish(
-        self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int], expected: int | None
+        self,
+        files: Sequence[DataFile],
+        note: Mapping[str, str],
+        transactions: Mapping[str, int],
+        expected: int | None,
+        meanings: str = "",
     ) -> None:
         """Commit by writing the next log file; on a conflict read the other commits and try the next number."""
         now_ms = int(time.time() * 1000)
-        actions: list[Action] = [
-            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": ENGINE, **note}},
-            *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
-            *(file.to_action(now_ms) for file in files),
-        ]
-        while not publish_commit(self.path, version := self._version + 1, actions, settled=not self._chained):
-            self.refresh()
+        info = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": ENGINE, **note}
+        moved = [{"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()]
+        added = [file.to_action(now_ms) for file in files]
+        while True:
+            noted = self._noted(meanings)
             self._require(expected)
             if not self._plain:
                 self._write_expected(files, note, transactions, expected)
                 return
+            actions: list[Action] = [{"commitInfo": info}, *noted, *moved, *added]
+            if publish_commit(self.path, version := self._version + 1, actions, settled=not self._chained):
+                break
+            self.refresh()
+        if noted:
+            self._meanings = joined(self.path.name, self._meanings, meanings)
         self._followed.update(transactions)
         self._published(version, actions)
+
+    def _noted(self, new: str) -> list[Action]:
+        """Return what the next commit says of the meanings of schema ids: nothing where the table has them."""
+        wanted = joined(self.path.name, self._meanings, new)
+        if wanted == self._meanings:
+            return []
+        try:
+            metadata = newest_metadata(self.path, self._version) if self._plain else None
+            if metadata is not None:
+                return [{"metaData": with_properties(metadata, {PROPERTY: wanted})}]
+            self._note_by_delta_rs(new)
+        except (TableNotFoundError, CommitFailedError):
+            raise
+        except DeltaError as error:  # a damaged log: rows without a new column land all the same, as they did
+            _log.warning("%s: what its schema ids mean is noted later: %s", self.path.name, first_line(error))
+        return []
+
+    def _note_by_delta_rs(self, new: str) -> None:
+        """Note the meanings in a commit before that of the rows, in a table whose log our entries do not suit."""
+        retries = _COLUMN_RETRIES
+        self._adopt_newest()
+        while (wanted := joined(self.path.name, self._meanings, new)) != self._meanings:
+            self.require_own()
+            seen = self._version
+            try:
+                with effect("set_properties"):
+                    self._table.alter.set_table_properties(
+                        {PROPERTY: wanted}, raise_if_not_exists=False, commit_properties=marked("schemas noted")
+                    )
+            except CommitFailedError:
+                if retries == 0:
+                    raise
+                retries -= 1
+            settle_commits(self.path, seen)
+            self._adopt_newest()
 
     def _published(self, version: int, actions: Sequence[Action]) -> None:
         self._version = version

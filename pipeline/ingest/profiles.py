@@ -12,11 +12,10 @@ from sqlalchemy import Engine
 from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.delta.bronze import PROFILE, profile_texts
-from pipeline.delta.marks import marked
+from pipeline.delta.metadata import set_properties
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
-from pipeline.failpoints import effect
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.store.writers import number_of_definition
@@ -94,8 +93,5 @@ class Profiles:
             )
         name = f"{PROFILE}{number}"
         if name not in open_table(bronze.path).metadata().configuration:
-            with effect("set_properties"):
-                open_table(bronze.path).alter.set_table_properties(
-                    {name: text}, raise_if_not_exists=False, commit_properties=marked("profile kept")
-                )
+            set_properties(bronze.path, {name: text}, "profile kept")
             bronze.refresh()

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from pipeline import names
 from pipeline.delta import generation, lost_seqs
 from pipeline.delta.errors import DeltaError, TableNotFoundError
+from pipeline.delta.log import infos
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
@@ -96,7 +97,7 @@ def _taken_back_at(bronze: Location, seq: int) -> int | None:
     Versions without these rows, and versions that brought them back, end the search; everything before is irrelevant. A
     restore whose neighbour versions are gone counts as the reason.
     """
-    restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
+    restores = [version for version, info in infos(bronze) if info.get("operation") == "RESTORE"]
     for version in sorted(restores, reverse=True):
         try:
             before, after = (bronze_progress.last_seq(bronze, each) for each in (version - 1, version))

@@ -17,8 +17,9 @@ from pipeline.delta.checkpoint import (
     write_by_delta_rs,
     write_checkpoint,
 )
-from pipeline.delta.log import is_plain, log_folder, settle_commits
+from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.marks import marked
+from pipeline.delta.metadata import set_properties
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.delta.table import QUIET
@@ -40,13 +41,10 @@ _HIDDEN: Final = ("_", ".")  # of folders and files that are no data
 
 def keep_transactions(path: Location, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without cursors rows are written again."""
-    table = open_table(path)
-    version, retention = table.version(), table.metadata().configuration.get(_EXPIRY)
+    retention = open_table(path).metadata().configuration.get(_EXPIRY)
     if retention is None or retention == _NEVER:
         return
-    with effect("set_properties"):
-        table.alter.set_table_properties({_EXPIRY: _NEVER}, commit_properties=marked("transactions kept"))
-    settle_commits(path, version)
+    set_properties(path, {_EXPIRY: _NEVER}, "transactions kept")
     report.notes.append(
         f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
         f"{_NEVER!r}. Find out who set it, and run turnout verify."

@@ -201,7 +201,8 @@ class Replay:
         table.add_missing_columns(target)
         hit("in_replay")
         try:
-            table.commit(work.files, repairs, (repairs or 0) + 1, note={"turnout": "replay of quarantine"})
+            note = {"turnout": "replay of quarantine"}
+            table.commit(work.files, repairs, (repairs or 0) + 1, note=note, target=target)
         except TableConflict:
             discard(folder, work.files)
             raise

@@ -144,7 +144,7 @@ class Stream:
         try:
             with self._removal_noticed():
                 table.add_missing_columns(target)
-                table.commit(files, expected.cursor or None, cursor)
+                table.commit(files, expected.cursor or None, cursor, target=target)
         except (TableConflict, ForeignChange):
             self._read_cursor()
             raise

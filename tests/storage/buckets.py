@@ -1,12 +1,15 @@
 """A bucket of an S3 server, and a proxy before it that loses replies, as networks do."""
 
 import http.client
+import multiprocessing
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
@@ -27,6 +30,7 @@ _UNSERVED: Final[dict[Fault, tuple[int, dict[str, str], bytes]]] = {
     "refused": (503, {}, _BUSY),
     "forbidden": (403, {}, _DENIED),
 }
+_SPAWN: Final = multiprocessing.get_context("spawn")
 _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
@@ -34,8 +38,7 @@ _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"
 def bucket() -> Iterator[str]:
     """Run an S3 server with an empty bucket, and yield the bucket's URL.
 
-    The server is a process of its own: delta-rs holds the interpreter's lock while it sets a table's properties, so a
-    server in this process would never answer it.
+    The server is a process of its own: a library may hold the interpreter's lock until the server has answered.
     """
     with TemporaryDirectory() as folder, served(Path(folder), f"tables-{uuid.uuid4()}") as url:
         yield url.removesuffix("/prod")
@@ -107,6 +110,51 @@ def proxied(upstream: str) -> Iterator[Proxy]:
             server.shutdown()
             thread.join()
             server.server_close()
+
+
+class Apart:
+    """A proxy in a process of its own."""
+
+    def __init__(self, loses: Event, pipe: Connection) -> None:
+        self.loses: Final = loses
+        """Faults happen while it is set."""
+        self._pipe = pipe
+
+    @property
+    def lost(self) -> Counter[tuple[str, Fault]]:
+        """Faults by method and kind."""
+        self._pipe.send("lost")
+        told: Counter[tuple[str, Fault]] = self._pipe.recv()
+        return told
+
+
+@contextmanager
+def proxied_apart(upstream: str, fault: Callable[[str, str], Fault | None]) -> Iterator[Apart]:
+    """Run a proxy in a process of its own, which a library that holds this one's interpreter does not stop.
+
+    `fault` is pickled.
+    """
+    loses, (ours, theirs) = _SPAWN.Event(), _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_stand_between, args=(upstream, fault, loses, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", ours.recv())
+            yield Apart(loses, ours)
+    finally:
+        ours.close()
+        process.join(10)
+        process.kill()
+        process.join()
+
+
+def _stand_between(upstream: str, fault: Callable[[str, str], Fault | None], loses: Event, pipe: Connection) -> None:
+    with proxied(upstream) as proxy, suppress(EOFError):
+        proxy.fault = lambda method, path: fault(method, path) if loses.is_set() else None
+        pipe.send(proxy.url)
+        while pipe.recv():
+            pipe.send(proxy.lost)
 
 
 def _served(

@@ -3,7 +3,6 @@
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance, Settings
-from tests.storage.buckets import FAULTS, Fault, Proxy, bucket, proxied
+from tests.storage.buckets import FAULTS, Fault, bucket, proxied_apart
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
 
 _SHARES = {"GET": 0.005, "HEAD": 0.02}
@@ -25,10 +24,19 @@ _TRIES = 8
 _SETTINGS = Settings(maintenance=Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=0.0))
 
 
-@pytest.fixture
-def proxy() -> Iterator[tuple[Proxy, str]]:
-    with bucket() as url, proxied(os.environ["AWS_ENDPOINT_URL"]) as between:
-        yield between, url
+class Losing:
+    """Loses replies by chance, but not all to one request."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._lost: Counter[tuple[str, str]] = Counter()
+
+    def __call__(self, method: str, path: str) -> Fault | None:
+        if self._lost[method, path] == _IN_A_ROW or self._chance.random() >= _SHARES.get(method, _SHARE):
+            del self._lost[method, path]
+            return None
+        self._lost[method, path] += 1
+        return self._chance.choice(FAULTS)
 
 
 def day(world: World) -> None:
@@ -81,27 +89,16 @@ def expected(root: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
 @pytest.mark.proves("G230")
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
-def test_a_day_of_lost_replies_gives_the_same_rows(proxy: tuple[Proxy, str], seed: int, tmp_path: Path) -> None:
+def test_a_day_of_lost_replies_gives_the_same_rows(seed: int, tmp_path: Path) -> None:
     """Law L4: a commit whose reply was lost is no lost race; values, refusals and books are those of a folder."""
-    between, url = proxy
-    chance = random.Random(seed)
-
-    lost: Counter[tuple[str, str]] = Counter()
-
-    def fault(method: str, path: str) -> Fault | None:
-        if lost[method, path] == _IN_A_ROW or chance.random() >= _SHARES.get(method, _SHARE):
-            del lost[method, path]
-            return None
-        lost[method, path] += 1
-        return chance.choice(FAULTS)
-
     wanted = expected(tmp_path / "folder")
-    world = make_world(tmp_path / "bucket", f"{url}/prod")
-    between.fault = fault
-    day(world)
-    between.fault = lambda _method, _path: None
-    assert (world.contents(), world.refused()) == wanted
-    balance = world.verify()
-    assert balance.problems == ()
-    assert balance.ok
-    assert sum(between.lost.values()) > 100, "the proxy lost nothing"
+    with bucket() as url, proxied_apart(os.environ["AWS_ENDPOINT_URL"], Losing(seed)) as between:
+        world = make_world(tmp_path / "bucket", f"{url}/prod")
+        between.loses.set()
+        day(world)
+        between.loses.clear()
+        assert (world.contents(), world.refused()) == wanted
+        balance = world.verify()
+        assert balance.problems == ()
+        assert balance.ok
+        assert sum(between.lost.values()) > 100, "the proxy lost nothing"

@@ -25,7 +25,7 @@ from pipeline.control.operations.repairs import Subject, observe, obstacle_by_ta
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
 from pipeline.delta.errors import DeltaError
-from pipeline.delta.opening import open_table
+from pipeline.delta.log import infos
 from pipeline.delta.scratch import DatabaseError
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
@@ -151,10 +151,9 @@ def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> st
     if done.removed or _repairs(context.paths, environment, key) == operation.preview[key]["repairs"]:
         return sentence(done)
     since = operation.requested_at * 1000
-    commits = open_table(context.paths.table(GameKey(key))).history()
-    notes = [str(each.get("turnout", "")) for each in commits if each["timestamp"] >= since]
-    earlier = next((note for note in notes if note.startswith("dedupe: ")), None)
-    return sentence(done) if earlier is None else f"{key}: removed by an earlier try, which did not end: {earlier}."
+    noted = ((str(info.get("turnout", "")), info) for _, info in infos(context.paths.table(GameKey(key))))
+    notes = [note for note, info in noted if note.startswith("dedupe: ") and info["timestamp"] >= since]
+    return f"{key}: removed by an earlier try, which did not end: {notes[-1]}." if notes else sentence(done)
 
 
 def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:

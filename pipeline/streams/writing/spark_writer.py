@@ -98,14 +98,19 @@ class SparkTable:
         self.refresh()
         return True
 
-    def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int) -> None:
+    def commit(
+        self, files: Sequence[DataFile], expected: int | None, cursor: int, *, target: pa.Schema | None = None
+    ) -> None:
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
+
+        What schema ids mean is not noted.
 
         Raises:
             TableConflict: the cursor is no longer `expected`, or the lease is not held; nothing was added.
             Transient: Spark could not write; nothing was added.
             Refused: without a lease, another owner wrote at this very moment, and rows may be in the table twice.
         """
+        del target
         try:
             rows = self._staged(files)
             self.refresh()

@@ -55,10 +55,15 @@ class GameTable(Protocol):
             ForeignChange: another writer has changed the table; no column was added.
         """
 
-    def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int, /) -> None:
+    def commit(
+        self, files: Sequence[DataFile], expected: int | None, cursor: int, /, *, target: pa.Schema | None = None
+    ) -> None:
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
 
+        The direct writer notes in it what the schema ids of the target's rows mean.
+
         Raises:
+            OtherMeaning: the table has rows of an id with another meaning; nothing was added.
             TableConflict: the cursor is no longer `expected`; nothing was added.
         """
 
