@@ -23,6 +23,7 @@ from pipeline.cli.main import cli
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.contracts.policies import parse_policies
+from pipeline.contracts.registrations import Registration
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
@@ -35,6 +36,8 @@ from pipeline.verify.cells import differences, shown
 from pipeline.verify.report import as_dict, render_balance
 from pipeline.verify.values import Values, Wanted
 from tests.tables.value_world import ValueWorld, value_world, wrapped
+from tests.unit.avro_definitions import avro
+from tests.unit.avro_definitions import decimal as decimals
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import DECODER, EVENTS, WHOLE, event_of
 
@@ -221,6 +224,26 @@ def test_a_changed_value_of_each_type_is_found(tmp_path: Path, nasty_root: Path,
     assert (GAME.key, NAME, 1, 0) == (found.game_key, found.game, found.seq, found.pos)
     assert (found.column or "").startswith(column)
     assert found.expected != found.found
+
+
+@pytest.mark.proves("G161", "G241")
+def test_the_text_of_a_long_decimal_is_read_back(tmp_path: Path) -> None:
+    """A decimal that outgrows its column lands as text beside it, in the table of a shorter one, and is compared."""
+    world = value_world(tmp_path)
+    world.names[NAME] = GAME.key
+    made = [Registration(NAME, "R", avro(sum=decimals(digits, 2)).definition, format="avro") for digits in (38, 64)]
+    ids = [each.schema_id for each in world.registry.register_many(made)]
+    short, long = b"\x02\x05", b"\x22" + (10**38).to_bytes(17, "big")
+    world.arrive(wrapped(NAME, ids[0], short), wrapped(NAME, ids[0], long), wrapped(NAME, ids[1], long))
+    world.arrive(wrapped(NAME, ids[1], short))
+    world.split_all()
+    text = f"1{'0' * 36}.00"
+    landed = [(row["sum"], row["sum__text"]) for row in world.contents(GAME)]
+    assert landed == [(decimal.Decimal("0.05"), None), (None, text), (decimal.Decimal("0.05"), None)]
+    found = compared(world)
+    assert (found.named, found.undecodable) == ((), {"malformed_payload": 1})
+    world.alter(NAME, "sum__text", lambda _: f"{text}0", (1, 2))
+    assert [each.column for each in compared(world).named] == ["sum__text"]
 
 
 def test_a_column_that_a_file_lacks_is_found(tmp_path: Path, nasty_root: Path) -> None:
