@@ -6,7 +6,7 @@ in every later schema set.
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,20 +19,17 @@ from pipeline.contracts.formats.supported import fingerprint, format_of, message
 from pipeline.contracts.game_types import Typed, judged, other_type, refusal, rename
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
-from pipeline.contracts.parts import split
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.contracts.stored_schemas import read_ids, read_schemas, write_schema
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
-from pipeline.store.database.tables import placements, registrations, schemas
-from pipeline.store.definition_parts import digests_of, joined, read_parts, write_parts
+from pipeline.store.database.tables import placements, registrations
 from pipeline.store.writers import latest_number
 
-_IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
 _SHOWN_REASONS: Final = 10
-_FEW: Final = 300  # parameters; above it a table's every row is read
 
 _REGISTERED: Final[Select[Any]] = (
     select(
@@ -131,49 +128,6 @@ def read_placed(
             games[key] = before(key)
         _take_up(games[key], row)
     return games
-
-
-def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
-    """Return schemas by id."""
-    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.parts)
-    ordered_ids = sorted(ids)
-    rows: list[Row[Any]] = []
-    for start in range(0, len(ordered_ids), _IDS_PER_QUERY):
-        part = query.where(schemas.c.schema_id.in_(ordered_ids[start : start + _IDS_PER_QUERY]))
-        rows += connection.execute(part)
-    parts = read_parts(connection, {digest for row in rows for digest in digests_of(row.parts)})
-    return {row.schema_id: Schema(row.schema_id, row.format, row.message, joined(row.parts, parts)) for row in rows}
-
-
-def read_ids(connection: Connection, fingerprints: Collection[str]) -> dict[str, int]:
-    """Return schema ids by fingerprint, at least those of these fingerprints."""
-    query = select(schemas.c.fingerprint, schemas.c.schema_id)
-    if len(fingerprints) <= _FEW:
-        query = query.where(schemas.c.fingerprint.in_(list(fingerprints)))
-    return {row.fingerprint: row.schema_id for row in connection.execute(query)}
-
-
-def write_schema(
-    connection: Connection,
-    ids: NewIds,
-    fingerprint: str,
-    format_name: str,
-    message: str,
-    definition: bytes,
-    now: float,
-) -> int:
-    """Add a canonical definition and return its id; the caller takes `ids` before the transaction ends."""
-    schema_id = ids.of(fingerprint, format_name, message)
-    values = {
-        "schema_id": schema_id,
-        "fingerprint": fingerprint,
-        "format": format_name,
-        "message": message,
-        "parts": write_parts(connection, split(definition)),
-        "created_at": now,
-    }
-    connection.execute(insert(schemas).values(values))
-    return schema_id
 
 
 class RegistrationBatch:

@@ -20,10 +20,10 @@ from pipeline.contracts.registrations import (
     Registration,
     RegistrationBatch,
     read_placed,
-    read_schemas,
     ready,
 )
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
+from pipeline.contracts.stored_schemas import read_schemas
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.errors import TableNotFoundError
 from pipeline.errors import Refused, Transient, first_line

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 import pipeline
 from pipeline import failpoints
-from pipeline.contracts import given_ids, registrations
+from pipeline.contracts import given_ids, stored_schemas
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
 from pipeline.delta.data_files import DataFile
@@ -62,7 +62,7 @@ _REAL: Final[dict[str, Any]] = {
     "latest_number": writers.latest_number,
     "latest_and_mark": writers.latest_and_mark,
     "stored_ids": given_ids.stored_ids,
-    "read_schemas": registrations.read_schemas,
+    "read_schemas": stored_schemas.read_schemas,
     "read_writers": writers.read_writers,
     "read_profiles": writers.read_profiles,
     "newest_writers": writers.newest_writers,

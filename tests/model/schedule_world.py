@@ -17,8 +17,8 @@ from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.supported import fingerprint
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.registrations import write_schema
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
+from pipeline.contracts.stored_schemas import write_schema
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
 from pipeline.store.assignments import reassign

@@ -4,8 +4,8 @@ from collections.abc import Set as AbstractSet
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.registrations import read_schemas
 from pipeline.contracts.schemas import Schema
+from pipeline.contracts.stored_schemas import read_schemas
 from pipeline.errors import Refused
 
 

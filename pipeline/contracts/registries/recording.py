@@ -16,15 +16,10 @@ from pipeline.contracts.decoded import one_line
 from pipeline.contracts.formats.supported import fingerprint, format_of
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.policies import Policies
-from pipeline.contracts.registrations import (
-    RegistrationBatch,
-    read_ids,
-    read_schemas,
-    unattended,
-    write_schema,
-)
+from pipeline.contracts.registrations import RegistrationBatch, unattended
 from pipeline.contracts.registries.answers import Found, Version, by_age, version_of
 from pipeline.contracts.schemas import Schema
+from pipeline.contracts.stored_schemas import read_ids, read_schemas, write_schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Refused
 from pipeline.names import GameKey
