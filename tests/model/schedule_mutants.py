@@ -98,15 +98,9 @@ def _without_turns() -> list[Change]:
         begin(self, *arguments, **more)
         self._lock = _NoLock()  # type: ignore[assignment]
 
-    def published(
-        self: CursorTable,
-        files: Sequence[DataFile],
-        note: Mapping[str, str],
-        transactions: Mapping[str, int],
-        expected: int | None,
-    ) -> None:
+    def published(self: CursorTable, *arguments: Any) -> None:
         before = self._version
-        publish(self, files, note, transactions, expected)
+        publish(self, *arguments)
         if self._version == before + 1:
             pass  # nobody was between
         else:
