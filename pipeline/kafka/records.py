@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.kafka.admin import TopicPlace
+from pipeline.kafka.assigned import consumer_of, received
 
 _SECONDS: Final = 10.0  # without any answer
 # The client has sent the next fetch ahead, and a look elsewhere waits for it.
@@ -27,10 +28,7 @@ class RecordReader:
         Raises:
             KafkaException: the options cannot be used.
         """
-        self._consumer = Consumer({
-            **options, **_SMALL_FETCH, "group.id": "turnout-records", "enable.auto.commit": False,
-            "enable.partition.eof": True, "auto.offset.reset": "error", "isolation.level": "read_uncommitted",
-        })  # fmt: skip
+        self._consumer = consumer_of(options, "records", "read_uncommitted", **_SMALL_FETCH)
 
     def close(self) -> None:
         """Close the connections."""
@@ -50,13 +48,13 @@ class RecordReader:
             self._consumer.assign(places)
             until = time.monotonic() + _SECONDS
             while len(found) < len(places):
-                message = self._consumer.poll(0.2)
-                if message is None:
-                    if time.monotonic() > until:
-                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - it has no other name
-                    continue
-                until = time.monotonic() + _SECONDS
-                self._take(message, wanted, found)
+                messages = received(self._consumer, 0.2)
+                if messages:
+                    until = time.monotonic() + _SECONDS
+                elif time.monotonic() > until:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - it has no other name
+                for message in messages:
+                    self._take(message, wanted, found)
         finally:
             self._consumer.resume(places)  # an unassigned partition stays paused
             self._consumer.unassign()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.delta.scratch import Database
+from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import client_options, translate
 from pipeline.settings import Settings
 from pipeline.source_settings import Source, topic_described
@@ -147,10 +148,9 @@ def _topic(
     since = min((each.since_seq for each in periods if each.identity == newest), default=0)
     readings.execute(database, _READ_BRONZE, bronze, bronze, offsets.topic, since, columns=_COLUMNS)
     database.execute(_HELD)
-    own = {**options, "group.id": "turnout-verify", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer({**own, "auto.offset.reset": "earliest", "isolation.level": isolation})
+    consumer = consumer_of(options, "verify", isolation, **{"auto.offset.reset": "earliest"})
     # What an open transaction hides is not gone.
-    looker = Consumer({**own, "isolation.level": "read_uncommitted"})
+    looker = consumer_of(options, "verify", "read_uncommitted")
     try:
         ends = {}
         for number, end in sorted(offsets.next.items()):
@@ -207,7 +207,7 @@ def _chunks(consumer: Consumer, place: TopicPartition, end: int) -> Iterator[pa.
     size, at_end = 0, False
     until = time.monotonic() + _SILENCE_SECONDS
     while not at_end:
-        messages = consumer.consume(1_000, 0.2)
+        messages = received(consumer, 0.2, 1_000)
         if messages:
             until = time.monotonic() + _SILENCE_SECONDS
         elif time.monotonic() > until:

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.delta.bronze import BRONZE
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.sources.kind import HEADERS, IMPOSSIBLE_TIME, INPUT
+from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
@@ -87,10 +88,7 @@ def _read(
     _: Iterator[pa.RecordBatch], options: Mapping[str, Any], isolation: str, wanted: Sequence[Range]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of each range, bounded in bytes."""
-    consumer = Consumer({
-        **options, "group.id": "turnout-again", "enable.auto.commit": False, "enable.partition.eof": True,
-        "auto.offset.reset": "error", "isolation.level": isolation,
-    })  # fmt: skip
+    consumer = consumer_of(options, "again", isolation)
     try:
         rows: list[dict[str, Any]] = []
         size = 0
@@ -117,7 +115,7 @@ def _messages(consumer: Consumer, wanted: Range) -> Iterator[Message]:
     consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.first)])
     until = time.monotonic() + _SILENCE_SECONDS
     while time.monotonic() < until:
-        for message in consumer.consume(500, 0.2):
+        for message in received(consumer, 0.2, 500):
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
                 return

@@ -23,6 +23,7 @@ from pipeline.ingest.identity import Offsets, Position, Positions
 from pipeline.ingest.sources.topic_observation import topic_names
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.kafka.admin import TopicPlace, list_offsets, partitions_of
+from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import Connection, client_options, translate
 from pipeline.source_settings import Source, topic_of
 
@@ -107,11 +108,8 @@ class TopicBacklog:
             self._looks.append((time.time(), ends))
             return Waiting(0, None)
         if self._consumer is None:
-            self._consumer = Consumer({
-                **options, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
-                "enable.partition.eof": True, "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-            })  # fmt: skip
+            more = {**_SMALL_FETCH, "auto.offset.reset": "earliest"}
+            self._consumer = consumer_of(options, "backlog", "read_uncommitted", **more)
         places = [TopicPartition(*place, at) for place, at in waiting.items()]
         try:
             self._consumer.assign(places)
@@ -143,11 +141,13 @@ class TopicBacklog:
         until = time.monotonic() + _OLDEST_SECONDS
         answered: set[TopicPlace] = set()
         while len(answered) < partitions and time.monotonic() < until:
-            message = consumer.poll(0.2)
-            topic, number = (None, None) if message is None else (message.topic(), message.partition())
-            if message is None or topic is None or number is None or (topic, number) in answered:
+            messages = received(consumer, 0.2)
+            if not messages:
                 continue
-            place = topic, number
+            (message,) = messages
+            place = message.topic() or "", message.partition() or 0
+            if place in answered:
+                continue
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
                 raise KafkaException(error)

@@ -6,6 +6,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from pipeline.ingest.sources.kind import Probe
+from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
@@ -20,17 +21,11 @@ def prober(source: Source) -> Probe | None:
     connection = translate(source.kafka_options)
     if connection.unreported:
         return None
-    options = {
-        **client_options(source.bootstrap_servers, connection),
-        "group.id": "turnout-check",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-    }
+    options = client_options(source.bootstrap_servers, connection)
 
     def probe(partition: int, first: int, last: int) -> bool | None:
         try:
-            consumer = Consumer(options)
+            consumer = consumer_of(options, "check", "read_committed")
         except KafkaException:
             return None  # such as a missing certificate file
         try:
@@ -51,9 +46,10 @@ def _has_record(consumer: Consumer, place: TopicPartition, last: int) -> bool | 
     consumer.assign([TopicPartition(place.topic, place.partition, max(place.offset, earliest))])
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until:
-        message = consumer.poll(0.5)
-        if message is None:
+        messages = received(consumer, 0.5)
+        if not messages:
             continue
+        (message,) = messages
         error = message.error()
         if error is None:
             has_record = (message.offset() or 0) <= last

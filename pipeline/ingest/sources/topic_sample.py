@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.kafka.admin import TopicFacts, describe_topic
+from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
@@ -53,19 +54,17 @@ def _newest(options: Mapping[str, Any], source: Source, facts: TopicFacts, most:
     places = [
         TopicPartition(source.topic, number, max(facts.earliest[number], end - each)) for number, end in filled.items()
     ]
-    consumer = Consumer({
-        **options, "group.id": "turnout-probe", "enable.auto.commit": False, "enable.partition.eof": True,
-        "isolation.level": source.isolation_level, "auto.offset.reset": "earliest",
-    })  # fmt: skip
+    consumer = consumer_of(options, "probe", source.isolation_level, **{"auto.offset.reset": "earliest"})
     records: list[SampledRecord] = []
     try:
         consumer.assign(places)
         open_partitions = set(filled)
         until = time.monotonic() + _SECONDS
         while open_partitions and len(records) < most and time.monotonic() < until:
-            message = consumer.poll(0.2)
-            if message is None:
+            messages = received(consumer, 0.2)
+            if not messages:
                 continue
+            (message,) = messages
             error = message.error()
             if error is None:
                 records.append(_record(message))
