@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from pipeline.contracts.ages import Ages, in_order
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.supported import message, numbering
-from pipeline.contracts.known import Known, Slot, newest, same
+from pipeline.contracts.known import LONGEST_BASE, Known, Order, Slot, newest, same
 from pipeline.contracts.layout import Level, Registered, layout
 from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
 from pipeline.contracts.plans import KEEP, Step
@@ -22,24 +23,30 @@ from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.errors import Refused
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_LONGEST_BASE: Final = 235  # characters of a generated name's first part, so that the whole fits into 255
 _NULL: Final = "have null there"
 _GONE: Final = "do not have it"
 
 
 @lru_cache(maxsize=4096)
-def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], FieldPlacement]:
+def evolve(
+    held: Registered, new: Schema, policies: Policies, ages: Ages | None = None
+) -> tuple[tuple[Step, ...], FieldPlacement]:
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
-    `held` are the schemas whose rows land, all of the game's event type; quarantined ones have no columns. Fields of
-    two formats, or of two full names in protobuf, meet by their names. Names of inner messages and files, comments, the
-    order of declarations and moves into a oneof do not matter: they affect neither the bytes nor the table.
+    `held` are the game's schemas of its event type; quarantined ones have no columns, but show what was removed.
+    Without `ages` they came to be in their order, the new one last.
+
+    Fields of two formats, or of two full names in protobuf, meet by their names. Names of inner messages and files,
+    comments, the order of declarations and moves into a oneof do not matter: they affect neither the bytes nor the
+    table.
 
     Raises:
         Refused: the table would have too many columns.
     """
-    walk = _Walk(numbering(new), policies)
-    walk.message(_Place(layout(held), "", ""), message(new))
+    level, own = layout(held), numbering(new)
+    order = Order(in_order(len(held)) if ages is None else ages, frozenset(level.of(own).seen))
+    walk = _Walk(own, policies, order)
+    walk.message(_Place(level, "", ""), message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
         return steps, FieldPlacement()
@@ -93,6 +100,7 @@ class _Walk:
 
     numbering: Numbering  # of the new schema
     policies: Policies
+    order: Order
     steps: list[Step] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     quiet: bool = False  # additions inside a new message are not reported again
@@ -100,7 +108,7 @@ class _Walk:
     def message(self, place: _Place, new: Message) -> None:
         """Compare a message with its columns in the table."""
         known = place.level.of(self.numbering)
-        continued = known.continued(new)
+        continued = known.continued(new, self.order)
         ids = frozenset(each.id for each in new.fields)
         for gone in sorted((known.newest - {each.first for each in continued.values()}), key=rank):
             slot = newest(known.slots[gone])
@@ -350,14 +358,14 @@ def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
         why = f"is the name of a column of {noun(twin)} {twin}: case makes no difference"
     else:
         return given, None
-    base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
+    base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:LONGEST_BASE]
     if top and not (base := base.lstrip("_"))[:1].isalpha():
         base = f"field{base}"  # a name of underscores would still begin with them
     return f"{base}__{one.suffix}", why
 
 
 def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
-    return _numbered(place, slots[0].column[:_LONGEST_BASE], len(slots) + 1)
+    return _numbered(place, slots[0].column[:LONGEST_BASE], len(slots) + 1)
 
 
 def _numbered(place: _Place, base: str, number: int) -> str:

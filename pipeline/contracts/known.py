@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from pipeline.contracts.ages import Ages
 from pipeline.contracts.model import Field, FieldId, Kind, Message, Reserved, noun
 
+LONGEST_BASE: Final = 235
+"""Most characters of a made name's first part, so that the whole fits into 255."""
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -25,6 +28,22 @@ class Slot:
     optional: bool  # the newest field may be absent
     labels: Mapping[FieldId, str]  # the names of an enum's values, also of removed ones
     turn: int  # the schema that used it last
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A field as one schema has it."""
+
+    first: FieldId | None  # its identity; None: that of a schema whose rows wait is not known
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The schemas of one numbering, by the place of their registration, and how old they are."""
+
+    ages: Ages
+    turns: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +63,50 @@ class Known:
     ids: Mapping[FieldId, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
     names: Mapping[str, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
     pairs: Mapping[tuple[FieldId, str], FieldId] = field(default_factory=lambda: _EMPTY)  # of id and name
-    newest: frozenset[FieldId] = frozenset()  # the fields of the numbering's newest schema, by identity
+    newest: frozenset[FieldId] = frozenset()  # the fields of the schema that was registered last, by identity
     reserved: Reserved = field(default_factory=Reserved)
+    seen: Mapping[int, Mapping[FieldId, Seen]] = field(default_factory=lambda: _EMPTY)
+    """The fields of each schema by id, also of one whose rows wait: which of them has a field, and under which number.
+    """
 
-    def continued(self, new: Message) -> dict[FieldId, Continued]:
+    def named(self, new: Message) -> dict[FieldId, FieldId]:
+        """Return what each field of a message continues by its name, by its id; no two continue the same.
+
+        First come the fields whose id and name have belonged together, then those with a known name.
+        """
+        return self._made(new, (self._together, lambda each: self.names.get(each.name)))
+
+    def continued(self, new: Message, order: Order) -> dict[FieldId, Continued]:
         """Return what each field of a message continues, by its id; no two continue the same.
 
-        First come the fields whose id and name have belonged together, then those with a known name, then those with a
-        known id, or with an alias that is one: these are renamed, where the field was not removed and its kind fits.
-        An alias counts where the field's own id is unknown, and no other field of the message has the alias as its id.
+        After those that continue one by their name come those with a known id, or with an alias that is one: these are
+        renamed, where the field was not removed and its kind fits. An id counts where it is certain that no schema
+        between lacks the field, or has another number for it. An alias counts where the field's own id is unknown, and
+        no other field of the message has the alias as its id.
         """
         fields = {each.id: each for each in new.fields}
-        made: dict[FieldId, FieldId] = {}
-        searches: tuple[Callable[[Field], FieldId | None], ...] = (
-            self._together,
-            lambda each: self.names.get(each.name),
-            lambda each: self._renamed(each, fields),
-        )
+        made = self._made(new, (lambda each: self._renamed(each, fields, order),), self.named(new))
+        holders = {first: identity for identity, first in made.items()}
+        return {
+            each.id: Continued(made.get(each.id), self._reuse(each, made.get(each.id), fields, holders, order))
+            for each in new.fields
+        }
+
+    def beside(self, one: Field, column: str) -> FieldId | None:
+        """Return the field that a renamed one continues in a side column, by the column's name."""
+        base, _, number = column.rpartition("__v")
+        if not number.isdigit() or one.given.startswith(base) or base.endswith(f"__{one.suffix}"):
+            return None  # a made name of its own
+        firsts = sorted({self.ids[each] for each in (one.id, *one.aliases) if each in self.ids}, key=str)
+        return next((each for each in firsts if self.slots[each][0].column[:LONGEST_BASE] == base), None)
+
+    def _made(
+        self,
+        new: Message,
+        searches: Iterable[Callable[[Field], FieldId | None]],
+        before: Mapping[FieldId, FieldId] = _EMPTY,
+    ) -> dict[FieldId, FieldId]:
+        made = dict(before)
         for search in searches:
             wanted: dict[FieldId, Field] = {}
             for each in new.fields:
@@ -70,11 +116,7 @@ class Known:
                 if first not in wanted or newest(self.slots[first]).name == each.name:
                     wanted[first] = each
             made |= {each.id: first for first, each in wanted.items()}
-        holders = {first: identity for identity, first in made.items()}
-        return {
-            each.id: Continued(made.get(each.id), self._reuse(each, made.get(each.id), fields, holders))
-            for each in new.fields
-        }
+        return made
 
     def alias(self, one: Field, ids: Collection[FieldId]) -> str | None:
         """Return the alias by which a field continues an earlier one, None where its own id does, or nothing."""
@@ -89,17 +131,28 @@ class Known:
         agreed = self.ids.get(one.id)
         return self.pairs.get((one.id, one.name), agreed if agreed == self.names.get(one.name) else None)
 
-    def _renamed(self, one: Field, ids: Collection[FieldId]) -> FieldId | None:
-        """Return the identity of the field of the newest schema that has another name now."""
+    def _renamed(self, one: Field, ids: Collection[FieldId], order: Order) -> FieldId | None:
+        """Return the identity of the field that has another name now."""
         if one.name in self.names or (known_id := self._known_id(one, ids)) is None:
             return None
-        first = self.ids[known_id]
         # An alias says that it is the same field. An equal number does not, so there each old value must be a new one.
-        follows = one.kind.widens if known_id == one.id else one.kind.follows
-        if isinstance(known_id, int) and newest(self.slots[first]).id != known_id:
-            return None  # the field has another number by now
-        fits = any(same(one, slot) or follows(slot.kind) for slot in self.slots[first])
-        return first if first in self.newest and fits else None
+        is_alias = known_id != one.id
+        follows = one.kind.follows if is_alias else one.kind.widens
+        for first in self._had(known_id):
+            kept = (is_alias and first in self.newest) or self._kept(one, known_id, first, order)
+            if kept and any(same(one, slot) or follows(slot.kind) for slot in self.slots[first]):
+                return first
+        return None
+
+    def _had(self, known_id: FieldId) -> list[FieldId]:
+        """Return the fields that ever had an id, the last one first."""
+        turns = (fields[known_id].first for _, fields in sorted(self.seen.items(), reverse=True) if known_id in fields)
+        return list(dict.fromkeys([self.ids[known_id], *(each for each in turns if each is not None)]))
+
+    def _kept(self, one: Field, known_id: FieldId, first: FieldId, order: Order) -> bool:
+        """Return whether a field has had its id in all schemas between one that has it and the new one."""
+        having = {turn for turn, fields in self.seen.items() if _has(fields.get(known_id), first, one.name)}
+        return order.ages.joined(having, order.turns)
 
     def _reuse(
         self,
@@ -107,6 +160,7 @@ class Known:
         first: FieldId | None,
         ids: Collection[FieldId],
         holders: Mapping[FieldId, FieldId],
+        order: Order,
     ) -> str | None:
         """Return why the number or name of a field that continues `first` belongs to another field too."""
         together = self._together(one)
@@ -121,7 +175,7 @@ class Known:
             and (together is not None or known_id != one.id)
         ):
             return f"it and {holders[earlier]} are both the earlier field {earlier}"
-        if first not in self.newest:
+        if first is None or not (first in self.newest or self._kept(one, one.id, first, order)):
             if self.reserved.numbered(one.id):
                 return f"its number {one.id} was reserved"
             if one.name in self.reserved.names:
@@ -131,6 +185,10 @@ class Known:
         by = f"{noun(one.id)} {one.id}" if known_id == one.id else f"alias {known_id}"
         last = newest(self.slots[earlier])
         return f"its {by} belonged to the name {last.name} ({last.kind.text})"
+
+
+def _has(seen: Seen | None, first: FieldId, name: str) -> bool:
+    return seen is not None and (seen.first == first or (seen.first is None and seen.name == name))
 
 
 def newest(slots: Iterable[Slot]) -> Slot:

@@ -4,19 +4,22 @@ A pure function of the schemas and their placements. Nothing is ever removed: a 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.supported import message, numbering
-from pipeline.contracts.known import Known, Slot
+from pipeline.contracts.known import Known, Seen, Slot
 from pipeline.contracts.model import Field, FieldId, Kind, Message, Reserved
 from pipeline.contracts.schemas import FieldPlacement, Schema
 
 Registered: TypeAlias = tuple[tuple[Schema, FieldPlacement], ...]
-"""A game's schemas that land, in the order of their registration, each with its placement."""
+"""A game's schemas of its event type, in the order of their registration, each with its placement.
+
+Those whose rows wait have no columns; they show which fields were removed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,11 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        level = _Taking(numbering(schema), turn, dict(placement.names)).message(level, message(schema), "")
+        if placement.quarantined is None:
+            level = _Taking(numbering(schema), turn, dict(placement.names)).message(level, message(schema), "")
+    for turn, (schema, placement) in enumerate(registered):
+        if placement.quarantined is not None:
+            level = _waiting(level, message(schema), numbering(schema), turn)
     return level
 
 
@@ -66,13 +73,14 @@ class _Taking:
     def message(self, level: Level, new: Message, prefix: str) -> Level:
         """Return the level after a message."""
         known = level.of(self.numbering)
-        slots, inside, continued = dict(known.slots), dict(level.inside), known.continued(new)
+        slots, inside, named = dict(known.slots), dict(level.inside), known.named(new)
         holders = {slot.column: first for first, held in known.slots.items() for slot in held}
         firsts: dict[FieldId, FieldId] = {}
         for each in new.fields:
             path = f"{prefix}{each.name}"
             column = self.names.get(path, each.name)
-            first = holders.get(column, continued[each.id].first)
+            # The number decides nothing here: what it means depends on ages, which become known later.
+            first = holders.get(column, named.get(each.id, known.beside(each, column)))
             if first is None:
                 first = f"{each.id} {column}" if each.id in slots else each.id
             firsts[each.id] = first
@@ -90,6 +98,7 @@ class _Taking:
             {**known.pairs, **{(each.id, each.name): firsts[each.id] for each in new.fields}},
             frozenset(firsts.values()),
             _joined(known.reserved, new.reserved),
+            {**known.seen, self.turn: {each.id: Seen(firsts[each.id], each.name) for each in new.fields}},
         )
         return Level({**level.numberings, self.numbering: now}, inside)
 
@@ -97,6 +106,20 @@ class _Taking:
         labels = {**before.labels, **each.labels}
         names = before.names | {each.name}
         return Slot(column, each.id, each.name, names, each.kind, each.optional, labels, self.turn)
+
+
+def _waiting(level: Level, new: Message, own: Numbering, turn: int) -> Level:
+    """Return a level with the fields of a schema whose rows wait, as far as they are known."""
+    if own not in level.numberings:
+        return level
+    known, inside = level.of(own), dict(level.inside)
+    seen = {each.id: Seen(known.pairs.get((each.id, each.name)), each.name) for each in new.fields}
+    for each in new.fields:
+        first = seen[each.id].first
+        if each.inside is not None and first is not None:
+            columns = [slot.column for slot in known.slots[first] if slot.column in inside]
+            inside |= {column: _waiting(inside[column], each.inside, own, turn) for column in columns}
+    return Level({**level.numberings, own: replace(known, seen={**known.seen, turn: seen})}, inside)
 
 
 def _joined(one: Reserved, other: Reserved) -> Reserved:

@@ -6,12 +6,13 @@ in every later schema set.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select
 
+from pipeline.contracts.ages import UNKNOWN, Age, Ages, after
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.evolution import evolve
@@ -22,7 +23,7 @@ from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.stored_schemas import read_ids, read_schemas, write_schema
+from pipeline.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
@@ -36,6 +37,7 @@ _REGISTERED: Final[Select[Any]] = (
         registrations.c.game_key,
         registrations.c.version,
         registrations.c.schema_id,
+        registrations.c.registry,
         placements.c.names,
         placements.c.quarantined,
         placements.c.other_type,
@@ -146,7 +148,8 @@ class RegistrationBatch:
         self._held: dict[GameKey, dict[int, FieldPlacement]] = {}
         self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
         self._newest: dict[GameKey, int] = {}
-        self._first: dict[GameKey, int] = {}  # the schema that each game got first: its event type is the game's
+        self._began: dict[GameKey, dict[int, str | None]] = {}  # in the order of first registrations, and from where
+        self._ages: Mapping[int, Age] | None = None  # as registries say; None: not read yet
         self._read_registered(only)
         self._ids = read_ids(connection, {checked.fingerprint for checked in registrations})
         used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
@@ -186,7 +189,11 @@ class RegistrationBatch:
     def _types(self, key: GameKey) -> tuple[str, ...]:
         """Return a game's event type and its later names; none before its first schema."""
         held = self._held.get(key, {})
-        named = [self._first[key], *(each for each, at in held.items() if at.continues is not None)] if held else []
+        named = (
+            [next(iter(self._began[key])), *(each for each, at in held.items() if at.continues is not None)]
+            if held
+            else []
+        )
         return tuple(dict.fromkeys(event_type(self._schemas[each].message) for each in named))
 
     def _typed(self, checked: CheckedRegistration) -> Typed:
@@ -206,9 +213,11 @@ class RegistrationBatch:
     def _evolve(
         self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
     ) -> tuple[tuple[Step, ...], FieldPlacement]:
-        landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
+        schema_id = self._ids.get(checked.fingerprint)
+        own = {each: at for each, at in held.items() if not at.other_type and each != schema_id}
+        known = tuple((self._schemas[each], at) for each, at in own.items())
         try:
-            steps, placement = evolve(landing, checked.schema, checked.policies)
+            steps, placement = evolve(known, checked.schema, checked.policies, self._age(checked, own, schema_id))
         except Refused as refused:
             if not checked.unattended:
                 raise
@@ -218,6 +227,25 @@ class RegistrationBatch:
             kept = (replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
             return tuple(kept), FieldPlacement(quarantined=f"needs a person: {waiting}")
         return steps, placement
+
+    def _age(self, checked: CheckedRegistration, own: Collection[int], schema_id: int | None) -> Ages:
+        """Return how old a game's schemas are, and a new one.
+
+        A registry counts its versions, and people register theirs in order. A person's new schema is newer than all;
+        one that a registry gave before it is not.
+        """
+        began = self._began.get(checked.key, {})
+        if self._ages is None:
+            self._ages = read_ages(self._connection, self._schemas)
+        ages = {each: self._ages.get(each, UNKNOWN) for each in (*own, *([] if schema_id is None else [schema_id]))}
+        for place, (each, registry) in enumerate(began.items()):
+            if registry is None and each in ages:
+                ages[each] |= {("people", place)}
+        held = tuple(ages[each] for each in own)
+        new = UNKNOWN if schema_id is None else ages[schema_id]
+        if not checked.unattended and schema_id not in began:
+            new |= after(held, new)
+        return Ages(held, new)
 
     def write(self) -> list[Registered]:
         """Register all of them.
@@ -262,7 +290,7 @@ class RegistrationBatch:
         held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
-        self._first.setdefault(checked.key, schema_id)
+        self._began.setdefault(checked.key, {}).setdefault(schema_id, checked.registry)
         self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
         if plan.placement.continues is not None:
             self._write_waiting(checked)
@@ -284,7 +312,7 @@ class RegistrationBatch:
         query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
         for row in self._connection.execute(query):
             _take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
-            self._first.setdefault(GameKey(row.game_key), row.schema_id)
+            self._began.setdefault(GameKey(row.game_key), {}).setdefault(row.schema_id, row.registry)
             self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
 
     def _schema_id(self, checked: CheckedRegistration) -> int:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, insert, select
 
+from pipeline.contracts.ages import UNKNOWN, Age
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.parts import split
 from pipeline.contracts.schemas import Schema
-from pipeline.store.database.tables import schemas
+from pipeline.store.database.tables import schemas, writers
 from pipeline.store.definition_parts import digests_of, joined, read_parts, write_parts
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
@@ -33,6 +34,17 @@ def read_ids(connection: Connection, fingerprints: Collection[str]) -> dict[str,
     if len(fingerprints) <= _FEW:
         query = query.where(schemas.c.fingerprint.in_(list(fingerprints)))
     return {row.fingerprint: row.schema_id for row in connection.execute(query)}
+
+
+def read_ages(connection: Connection, ids: Collection[int]) -> dict[int, Age]:
+    """Return how old schemas are, by id, at least these; without those of which no registry says it."""
+    own = writers.c.schema_id.in_(list(ids)) if len(ids) <= _FEW else writers.c.schema_id.is_not(None)
+    query = select(writers.c.schema_id, writers.c.registry, writers.c.subject, writers.c.version)
+    ages: dict[int, Age] = {}
+    for row in connection.execute(query.where(own, writers.c.subject.is_not(None), writers.c.version.is_not(None))):
+        line = (row.registry, row.subject)
+        ages[row.schema_id] = ages.get(row.schema_id, UNKNOWN) | {(line, row.version)}
+    return ages
 
 
 def write_schema(

@@ -1,6 +1,5 @@
 """Event types: which schemas are versions of each other, and what becomes of those that are not."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,50 +7,16 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.plans import render_plan
 from pipeline.contracts.policies import DEFAULTS, parse_policies
-from pipeline.contracts.registrations import RegistrationBatch, unattended
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.contracts.schemas import FieldPlacement, Schema
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import FieldPlacement
 from pipeline.errors import Refused
-from pipeline.names import game_key
-from pipeline.store.database.engine import writing
 from tests.unit.history_world import grown, reported
+from tests.unit.registering_world import KEY, from_a_registry, proto, record, registration
 
 JOINED = "message Joined { string player = 1; int64 session_seconds = 2; }"
 SOLD = "message Sold { string item = 1; int64 price = 2; }"
-KEY = game_key("chess")
-
-
-def proto(text: str, package: str = "acme") -> Schema:
-    """Return the schema of the first message of a .proto file."""
-    full = f"{package}.{text.split()[1]}" if package else text.split()[1]
-    header = f"package {package};" if package else ""
-    content = descriptor_set(f'syntax = "proto3"; {header} {text}', {}).SerializeToString()
-    return Schema(0, "protobuf", full, format_of("protobuf").canonical(full, content))
-
-
-def record(full_name: str, *aliases: str, **fields: str) -> Schema:
-    given = {
-        "type": "record", "name": full_name, "aliases": list(aliases),
-        "fields": [{"name": name, "type": kind} for name, kind in fields.items()],
-    }  # fmt: skip
-    return Schema(0, "avro", full_name, format_of("avro").canonical(full_name, json.dumps(given).encode()))
-
-
-def registration(schema: Schema, **more: str) -> Registration:
-    return Registration("chess", schema.message, schema.definition, format=schema.format, **more)  # type: ignore[arg-type]
-
-
-def from_a_registry(engine: Engine, *schemas: Schema) -> list[FieldPlacement]:
-    """Register schemas as registries do; return where they lie."""
-    with writing(engine) as connection:
-        each = [unattended("chess", KEY, schema, DEFAULTS, registry="main") for schema in schemas]
-        done = RegistrationBatch(connection, each).write()
-    held = LocalRegistry(engine).snapshot()
-    return [held.placement(KEY, one.schema_id) for one in done]
 
 
 @pytest.fixture

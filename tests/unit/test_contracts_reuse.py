@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.contracts.ages import UNKNOWN, Ages
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import decoder
 from pipeline.contracts.layout import Registered
@@ -188,35 +189,46 @@ LANDING = Policies(
     tuple(sorted((kind, next(each for each in ("side-column", *CHOICES[kind]) if each in CHOICES[kind]
                              and each not in {"refuse", "quarantine"})) for kind in CHOICES))
 )  # fmt: skip
+KNOWN = st.integers(0, 127)  # a bit for each version: whether the ages are known when it is registered
 APART = Policies(tuple(sorted({**dict(LANDING.chosen), "rename": "add"}.items())))
 
 
 @settings(max_examples=40, deadline=None)
-@given(VERSIONS, VERSIONS, st.sampled_from([LANDING, APART, REUSE]))
+@given(VERSIONS, VERSIONS, st.sampled_from([LANDING, APART, REUSE]), KNOWN)
 def test_a_column_has_values_of_one_field_only(
-    tops: list[Mapping[int, tuple[str, str]]], inners: list[Mapping[int, tuple[str, str]]], policies: Policies
+    tops: list[Mapping[int, tuple[str, str]]],
+    inners: list[Mapping[int, tuple[str, str]]],
+    policies: Policies,
+    known: int,
 ) -> None:
     """After any versions each column's earlier values came from fields of the same name, or the plan said a rename.
 
     And a plan that says that a number is another field's now leads to a column without earlier values of that field.
     """
-    require_one_field_in_each_column(tops, inners, policies)
+    require_one_field_in_each_column(tops, inners, policies, known)
 
 
 @pytest.mark.long
 @settings(max_examples=2_000, deadline=None)
-@given(VERSIONS, VERSIONS, st.sampled_from([LANDING, APART, REUSE]))
+@given(VERSIONS, VERSIONS, st.sampled_from([LANDING, APART, REUSE]), KNOWN)
 def test_a_column_has_values_of_one_field_only_in_volume(
-    tops: list[Mapping[int, tuple[str, str]]], inners: list[Mapping[int, tuple[str, str]]], policies: Policies
+    tops: list[Mapping[int, tuple[str, str]]],
+    inners: list[Mapping[int, tuple[str, str]]],
+    policies: Policies,
+    known: int,
 ) -> None:
     """The same for many more histories."""
-    require_one_field_in_each_column(tops, inners, policies)
+    require_one_field_in_each_column(tops, inners, policies, known)
 
 
 def require_one_field_in_each_column(
-    tops: list[Mapping[int, tuple[str, str]]], inners: list[Mapping[int, tuple[str, str]]], policies: Policies
+    tops: list[Mapping[int, tuple[str, str]]],
+    inners: list[Mapping[int, tuple[str, str]]],
+    policies: Policies,
+    known: int,
 ) -> None:
     held: Registered = ()
+    ages = iter([bool(known >> turn & 1) for turn in range(len(tops))])
     owners: dict[str, set[str]] = defaultdict(set)  # column → names of the fields in it
     numbers: dict[str, int] = {}  # name → its last number
     before: dict[str, set[str]] = defaultdict(set)  # name → names that the field had before, as a plan said
@@ -231,11 +243,14 @@ def require_one_field_in_each_column(
             )
         except Refused:
             continue
-        steps, placement = evolve(held, new, policies)
+        asked = None if next(ages) else Ages((UNKNOWN,) * len(held))
+        steps, placement = evolve(held, new, policies, asked)
         if any(step.policy == "refuse" for step in steps):
             continue
         held = (*held, (new, placement))
-        assert evolve(held, new, policies)[1] == placement
+        assert (
+            evolve(held, new, policies)[1] == evolve(held, new, policies, Ages((UNKNOWN,) * len(held)))[1] == placement
+        )
         table_schema(held)
         require_owners({name: number for number, (name, _) in top.items()}, placement, steps, owners, numbers, before)
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final, Literal
 
+from pipeline.contracts.ages import UNKNOWN, Ages
 from pipeline.contracts.catalogue.fields import TextLine, as_text
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.game_types import rename
+from pipeline.contracts.layout import Registered
 from pipeline.contracts.plans import TYPE, Step
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
@@ -49,10 +51,20 @@ def table_steps(game: GameVersions, version: Version, schemas: Mapping[int, Sche
     if version.placement.other_type:
         return (Step(version.message, TYPE, "quarantine", "is another event type", new_rows="go to quarantine"),)
     held = tuple((schemas[each.schema_id], each.placement) for each in game.landing_before(version))
-    steps, _ = evolve(held, schemas[version.schema_id], version.policies)
+    steps = _as_placed(held, schemas[version.schema_id], version)
     if version.placement.continues is not None:
         steps = (rename(version.message, version.placement.continues, ()), *steps)
     return tuple(replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
+
+
+def _as_placed(held: Registered, schema: Schema, version: Version) -> tuple[Step, ...]:
+    """Return the changes that led to a version's placement: the ages known then decided which number was whose."""
+    for ages in (None, Ages((UNKNOWN,) * len(held))):
+        steps, placement = evolve(held, schema, version.policies, ages)
+        waits = placement.quarantined is not None or any(step.policy == "refuse" for step in steps)
+        if (placement.names, waits) == (version.placement.names, version.quarantined is not None):
+            return steps
+    return evolve(held, schema, version.policies)[0]
 
 
 def text_diff(before: Schema, after: Schema) -> tuple[Line, ...]:
