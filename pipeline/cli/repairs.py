@@ -142,9 +142,11 @@ def _tried(
     from pipeline.control.operations import repairs
     from pipeline.repair import report
     from pipeline.repair.replay import replay_all
+    from pipeline.store.assignments import reported_cursors
 
-    chosen = repairs.selection(choice, known)
-    done = replay_all(paths, environment, LocalRegistry(engine, paths.bronze).snapshot, known, chosen, dry_run=True)
+    chosen, schemas = repairs.selection(choice, known), LocalRegistry(engine, paths.bronze).snapshot
+    reported = reported_cursors(engine)
+    done = replay_all(paths, environment, schemas, known, chosen, dry_run=True, reported=reported)
     say_lines(report.replays_as_json(done) if as_json else report.render_replays(done, dry_run=True))
     return 1 if any(each.error for each in done) else 0
 

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
-from pipeline.delta.log import Action, changes, listed_commits, read_commit
+from pipeline.delta.log import Action, changes, commit_id, listed_commits, read_commit, read_commits
 from pipeline.delta.marks import has_judged, info_of, is_ours
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
@@ -24,7 +24,7 @@ from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")
 
-_MOST: Final = 20  # commits that are read to find the last of a driver
+_ENOUGH: Final = 1_000  # commits after which a look back ends where one that parks the game was found
 _NEWEST: Final = 5
 _AT_ONCE: Final = 16  # tables
 _LETTERS: Final = 60  # of a foreign name that people see
@@ -42,6 +42,8 @@ _PLAIN: Final = frozenset({"appendOnly", "invariants"})  # of every table of wri
 
 class ForeignChange(Refused):
     """Another writer has changed a game's table: no driver goes on before a person has decided."""
+
+    hides_cursor = False  # what was read of the table's cursor may be wrong: it must be opened anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +104,61 @@ def foreign_commit(
     )
 
 
-def commits_of_others(table: Location, newest: int, seen: int) -> list[ForeignCommit]:
-    """Return the foreign commits up to `newest` that no driver has followed yet, in order.
+@dataclass(slots=True)
+class Look:
+    """What a driver finds in the commits that it has not followed."""
+
+    found: list[ForeignCommit] = field(default_factory=list)  # in order
+    rows_at: int = 0  # the version of the newest commit of ours that adds or removes rows, 0 without one
+    is_whole: bool = True  # it went back to the last commit that was judged
+    last: str | None = None  # the id of the newest commit
+
+
+def look_back(table: Location, newest: int, seen: int) -> Look:
+    """Return what the commits up to `newest` are that no driver has followed yet.
 
     They are those above `seen` and above the last commit that says that the ones before were judged. A request for
-    each commit, as a rule for one; at most 20, and none below the end of a log that was cut.
+    each commit, as a rule for one, and none below the end of a log that was cut. After a thousand commits the look
+    ends where it has found one that parks the game.
     """
-    found = []
-    for version in range(newest, max(seen, 0, newest - _MOST), -1):
-        actions = read_commit(table, version)
-        if actions is None or has_judged(actions):
+    look, least = Look(), max(seen, 0)
+    for version, actions in _newest_first(table, newest, min(least, newest - 1)):
+        if actions is None:
+            look.is_whole = False
             break
+        if version == newest:
+            look.last = commit_id(actions)
+        if version <= least or has_judged(actions):
+            break
+        if look.rows_at == 0 and changes_rows(actions):
+            look.rows_at = version
         each = foreign_commit(version, actions, lambda: _opened(table, version - 1))  # noqa: B023 - called at once
-        found += [] if each is None else [each]
-    return found[::-1]
+        look.found += [] if each is None else [each]
+        if newest - version >= _ENOUGH and any(_parks(table, each) for each in look.found):
+            look.is_whole = False
+            break
+    look.found.reverse()
+    return look
+
+
+def _newest_first(table: Location, newest: int, above: int) -> Iterator[tuple[int, list[Action] | None]]:
+    """Yield the commits from a version down to above another one; the first alone, as it mostly is the last one."""
+    ahead = 1
+    while newest > above:
+        versions = range(newest, max(above, newest - ahead), -1)
+        yield from zip(versions, read_commits(table, versions), strict=True)
+        newest -= ahead
+        ahead = min(2 * ahead, _AT_ONCE)
+
+
+def changes_rows(actions: Sequence[Action]) -> bool:
+    """Return whether a commit is ours and adds or removes rows, which a `RESTORE` to before it would take back."""
+    changed = any(changes(each.get("add")) or changes(each.get("remove")) for each in actions)
+    return changed and is_ours(actions)
+
+
+def _parks(table: Location, commit: ForeignCommit) -> bool:
+    return commit.takes_rows or (table.is_far and bool(commit.changes))
 
 
 def newest_in(tables: Iterable[Location]) -> tuple[list[tuple[Location, ForeignCommit]], list[str]]:
@@ -156,15 +199,26 @@ class Guard:
         self._table = table
         self._found: list[ForeignCommit] = []  # not yet logged
         self._refused: list[ForeignCommit] = []  # until a person has accepted them
+        self._rows_at = 0  # the version of the last commit of ours that changes rows
+        self._is_whole = True  # the first of the refused is the first there is
 
     def read(self, version: int, actions: Sequence[Action], before: DeltaTable) -> None:
         """Take a commit, and the table as it was before."""
         found = foreign_commit(version, actions, lambda: before)
         self._found += [] if found is None else [found]
+        if self._refused or self._found:
+            self._rows_at = version if changes_rows(actions) else self._rows_at
 
-    def unread(self, newest: int, seen: int) -> None:
-        """Look at the commits between two versions, which the driver skips: it has read the table as a whole."""
-        self._found += commits_of_others(self._table, newest, seen)
+    def unread(self, newest: int, seen: int) -> str | None:
+        """Look at the commits between two versions, which the driver skips: it has read the table as a whole.
+
+        Returns the id of the newest one, None where the log does not have it.
+        """
+        look = look_back(self._table, newest, seen)
+        self._found += look.found
+        self._rows_at = max(self._rows_at, look.rows_at)
+        self._is_whole = self._is_whole and (look.is_whole or not look.found)
+        return look.last
 
     def judge(self, table: DeltaTable, *, plain: bool) -> None:
         """Log the foreign commits since the last call; `plain` says that the table has no features.
@@ -175,20 +229,21 @@ class Guard:
         """
         self._log_found()
         if self._refused:
-            raise refusal(self._table, self._refused)
+            restores = self._is_whole and self._rows_at < self._refused[0].version
+            raise refusal(self._table, self._refused, restores=restores)
         if self._table.is_far and not plain and (refused := refused_features(self._table, table)) is not None:
             raise refused
 
     def accept(self) -> None:
         """Take the commits so far as accepted by a person. A feature of another writer is refused all the same."""
         self._log_found()
-        self._refused = []
+        self._refused, self._is_whole = [], True
 
     def _log_found(self) -> None:
         found, self._found = self._found, []
         for each in found:
             _log.warning("%s: foreign commit: %s", self._table.name, each)
-        self._refused += [each for each in found if each.takes_rows or (self._table.is_far and each.changes)]
+        self._refused += [each for each in found if _parks(self._table, each)]
 
 
 def open_own(table: Location) -> DeltaTable:
@@ -209,14 +264,40 @@ def open_own(table: Location) -> DeltaTable:
         raise refused from error
 
 
-def refusal(table: Location, commits: Sequence[ForeignCommit]) -> ForeignChange:
-    """Return why a game's driver does not go on, from foreign commits that change something."""
+def refusal(table: Location, commits: Sequence[ForeignCommit], *, restores: bool = True) -> ForeignChange:
+    """Return why a game's driver does not go on, from foreign commits that change something.
+
+    Without `restores` a `RESTORE` to the version before them would lose rows of ours, or not bring all rows back.
+    """
     first, more = commits[0], len(commits) - 1
     others = f" ({more} more after it)" if more else ""
-    rebuilt = "" if first.features else f" or run `turnout repair rebuild {table.name}`"
+    rebuild = f"run `turnout repair rebuild {table.name}`"
+    if first.features:
+        advice = f"Take it back with {first.way_back(table)}"
+    elif restores:
+        advice = f"Take it back with {first.way_back(table)} or {rebuild}"
+    else:
+        advice = f"To take it back {rebuild}: RESTORE loses rows"
+    retry = f"run `turnout repair retry {table.name}`"
+    return ForeignChange(f"Another writer committed to the table: {first}{others}. {advice}; then {retry}.")
+
+
+def cursor_expires(table: Location, name: str, value: str) -> ForeignChange:
+    """Return why no row lands in a table with the property that lets transactions expire."""
+    change = ForeignChange(
+        f"Another writer set the table's property {name} to {value!r}: its log may forget turnout's cursor, and rows "
+        f"would land twice. Run ALTER TABLE delta.`{table.uri}` UNSET TBLPROPERTIES ('{name}'); then run "
+        f"`turnout repair retry {table.name}`."
+    )
+    change.hides_cursor = True
+    return change
+
+
+def cursor_lost(table: Location, cursor: int) -> ForeignChange:
+    """Return why no row lands in a table with rows whose log no longer has the cursor."""
     return ForeignChange(
-        f"Another writer committed to the table: {first}{others}. Take it back with {first.way_back(table)}{rebuilt}; "
-        f"then run `turnout repair retry {table.name}`."
+        f"The table's log has lost turnout's cursor, which was seq {cursor}, as where transactions expire: rows would "
+        f"land twice. Run `turnout repair rebuild {table.name}`; then run `turnout repair retry {table.name}`."
     )
 
 
@@ -237,14 +318,18 @@ def refused_features(table: Location, opened: DeltaTable) -> ForeignChange | Non
 
 def _refused_protocol(table: Location, features: tuple[str, ...] | None) -> ForeignChange | None:
     """Look for the commit with the newest protocol; without `features` its own count."""
+    buried = False
     for version in sorted(listed_commits(table), reverse=True):
         actions = read_commit(table, version) or []
         if not any("protocol" in each for each in actions):
+            buried = buried or changes_rows(actions)
             continue
         if version == 0 or is_ours(actions):
             return None
         found = foreign_commit(version, actions, lambda: None)
-        return refusal(table, [found]) if found is not None and (found.features or features is None) else None
+        if found is None or not (found.features or features is None):
+            return None
+        return refusal(table, [found], restores=not buried)
     if not features:
         return None
     unknown = ForeignCommit(0, "an operation", "an unknown engine", "", "", ("changed the protocol",), features)

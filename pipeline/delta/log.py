@@ -4,6 +4,7 @@ A commit of ours is one JSON file that must not exist yet: that is all of Delta'
 of the oldest protocol only (`is_plain`). docs/decisions/0006 says why not through delta-rs.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,30 +72,47 @@ def json_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line]
 
 
-def publish_commit(table: Location, version: int, actions: Sequence[Action], *, settled: bool = True) -> bool:
+def publish_commit(
+    table: Location, version: int, actions: Sequence[Action], *, settled: bool = True, before: str | None = None
+) -> bool:
     """Write a commit unless its version is taken, or was before log cleanup; return whether it was written.
 
     The files that it names are on disk already. With `settled` False a power cut may take it, as if it never was.
-    It has an id of its own: storage may have written it and lost the reply, and a repeated request then says that the
-    version is taken. A commit of ours is no lost race.
+    It has an id (`new_id`): storage may have written it and lost the reply, and a repeated request then says that the
+    version is taken. A commit of ours is no lost race. `before` is the id of the commit that it must follow, None: any.
     """
     target = commit_file(table, version)
-    own = str(uuid.uuid4())
-    text = "\n".join(json.dumps(_with_id(action, own), separators=(",", ":")) for action in actions)
+    text = "\n".join(json.dumps(_with_id(action), separators=(",", ":")) for action in actions)
     written = target.put_if_absent(text.encode(), drafted="draft_commit", published="publish_commit", settled=settled)
     if not written and not _holds(target, text):
         return False
-    if version and not has_version(table, version - 1):
-        # The log was cut from below, so it ends elsewhere: this writer had stood still and saw the old end.
+    if version and not has_version(table, version - 1, before):
+        # The log was cut from below, so it ends elsewhere: this writer had stood still and saw the old end. Or it is
+        # the log of a table that was made again.
         with effect("withdraw_commit"):
             target.delete()
         return False
     return True
 
 
-def _with_id(action: Action, own: str) -> Action:
-    """Give a commit its id, by the name that Spark gives its own."""
-    return {"commitInfo": {**action["commitInfo"], "txnId": own}} if "commitInfo" in action else action
+def new_id() -> str:
+    """Return an id for a commit."""
+    return str(uuid.uuid4())
+
+
+def commit_id(actions: Sequence[Action]) -> str:
+    """Return what sets a commit apart from all others, also from those of its version in other logs."""
+    own = info_of(actions).get("txnId")
+    if isinstance(own, str) and own:
+        return own
+    return hashlib.sha256(json.dumps(actions, sort_keys=True).encode()).hexdigest()
+
+
+def _with_id(action: Action) -> Action:
+    """Give a commit its id, by the name that Spark gives its own, unless its writer did."""
+    if "txnId" in action.get("commitInfo", {"txnId": None}):
+        return action
+    return {"commitInfo": {**action["commitInfo"], "txnId": new_id()}}
 
 
 def _holds(target: Location, text: str) -> bool:
@@ -167,10 +185,23 @@ def listed_commits(table: Location) -> set[int]:
     return {int(name) for name in names if name.isdigit()}
 
 
-def has_version(table: Location, version: int) -> bool:
-    """Return whether a log still has a version, as a commit or as a checkpoint."""
+def has_version(table: Location, version: int, own: str | None = None) -> bool:
+    """Return whether a log still has a version, as a commit or as a checkpoint.
+
+    With `own` the commit must have this id: where a table was made again, another one has its number. One request.
+    """
     commit = commit_file(table, version)
-    return commit.exists() or has_checkpoint(table, version)
+    if own is None:
+        return commit.exists() or has_checkpoint(table, version)
+    try:
+        if own.encode() in commit.read():
+            return True  # mostly: ids of ours are in their commits, and digests are not
+        actions = read_commit(table, version)
+        return actions is not None and commit_id(actions) == own
+    except FileNotFoundError:
+        return has_checkpoint(table, version)
+    except DeltaError:
+        return True  # who opens the log next finds the damage
 
 
 def has_checkpoint(table: Location, version: int) -> bool:

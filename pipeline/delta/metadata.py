@@ -6,6 +6,7 @@ answered, and with it every lease of the process.
 
 import time
 from collections.abc import Mapping
+from typing import Final
 
 from pipeline.delta.checkpoint import checkpoint_file, metadata_in, newest_checkpoint
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commits, settle_commits
@@ -15,6 +16,12 @@ from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 _AT_ONCE = 16  # commits
+
+EXPIRY: Final = "delta.setTransactionRetentionDuration"
+"""The property that lets a log forget transactions, and with them cursors: rows would be written again."""
+
+NEVER: Final = "interval 36500 days"
+"""What maintenance sets it to."""
 
 
 def newest_metadata(table: Location, version: int) -> Action | None:

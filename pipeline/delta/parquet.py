@@ -1,9 +1,9 @@
 """The one place where Parquet files are opened, read and written: by their paths, wherever their table lies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,6 +20,7 @@ __all__ = [
     "ParquetFile",
     "Scanner",
     "begin",
+    "bounded",
     "copy",
     "dataset",
     "decode",
@@ -35,6 +36,9 @@ __all__ = [
     "write",
     "writer",
 ]
+
+_CHUNK_ROWS: Final = 50_000
+_CHUNK_BYTES: Final = 32 * 1024 * 1024
 
 
 def _at(place: str | Location) -> tuple[Any, str]:
@@ -90,6 +94,19 @@ def dataset(files: Sequence[str], columns: pa.Schema | None = None) -> Dataset:
     """Return the rows of files of one storage, to be scanned; of columns that a file lacks the values are null."""
     system = _at(files[0])[0] if files else None
     return ds.dataset([_at(each)[1] for each in files], schema=columns, format="parquet", filesystem=system)
+
+
+def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Gather batches until they are enough for one file."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(each.num_rows for each in held) >= _CHUNK_ROWS or sum(each.nbytes for each in held) >= _CHUNK_BYTES:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def pieces(files: Sequence[tuple[str, Sequence[int] | None]], columns: pa.Schema) -> Dataset:

@@ -25,6 +25,9 @@ REASONS: Final = (
     "kills_worker",  # a worker that read this record died
 )
 
+UNKNOWN_GAME: Final = "unknown_game"
+"""The reason of rows that have no game's key: a replay finds them by the exact name once the game is known."""
+
 QUARANTINE: Final = pa.schema(
     [
         ("game_key", pa.string()),

@@ -1,15 +1,34 @@
 """A game's table that was removed, and what its successor, made again from bronze, keeps of it in its log.
 
 The removed table had all rows up to a seq. Those that bronze no longer holds are lost, and recorded as accepted gaps.
+Rows from before the game was known have no game's key, so no stream reads them: they go back into quarantine.
 """
 
-from pipeline.delta import accepted_gaps
+import logging
+import time
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.delta import accepted_gaps, parquet
+from pipeline.delta.bronze import BRONZE, text
+from pipeline.delta.data_files import write_file
 from pipeline.delta.errors import DeltaError
+from pipeline.delta.files import files_with
+from pipeline.delta.foreign import cursor_lost
 from pipeline.delta.log import exists
+from pipeline.delta.opening import open_table
+from pipeline.delta.quarantine import QUARANTINE, UNKNOWN_GAME, without_present
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
-from pipeline.names import GameKey, bronze_app_id, remade_app_id
+from pipeline.names import MALFORMED, GameKey, bronze_app_id, remade_app_id, repair_app_id
 from pipeline.storage.location import Location
+
+_log: Final = logging.getLogger("turnout")
+
+_BATCH_ROWS: Final = 2_048  # payloads may be a megabyte each
+_READ: Final = pa.schema([BRONZE.field(name) for name in (*QUARANTINE.names, "refused") if name in BRONZE.names])
 
 
 class TableGone(Refused):
@@ -28,6 +47,17 @@ def removal(table: Location, bronze: Location | None) -> TableGone | Transient:
         f"The table's folder {table} is gone. Put it back, or let bronze make it again with "
         f"`turnout repair retry {table.name}`."
     )
+
+
+def refuse_removed(table: Location, bronze: Location, reported: int) -> None:
+    """Check that a table that a driver has reported is there: only its driver, or a rebuild, makes it again.
+
+    Raises:
+        TableGone: it is gone, as bronze is there.
+        Transient: neither is there.
+    """
+    if reported and not exists(table):
+        raise removal(table, bronze)
 
 
 def require_bronze(table: Location, bronze: Location, environment: str, through: int) -> None:
@@ -49,6 +79,68 @@ def require_bronze(table: Location, bronze: Location, environment: str, through:
             f"The table's folder {table} is gone, and bronze at {bronze} ends at seq {opened.cursor or 0}, before seq "
             f"{through}, which the table had. Put the table or bronze back."
         )
+
+
+def require_cursor(table: Location, environment: str, key: GameKey, reported: int) -> None:
+    """Check that a table without a cursor, of which one was reported, is one that is made again and has no rows yet.
+
+    Raises:
+        ForeignChange: its log has lost the cursor.
+    """
+    opened = open_table(table)
+    remade = opened.transaction_version(remade_app_id(environment, key))
+    if remade is None and pa.table(opened.get_add_actions()).num_rows:
+        raise cursor_lost(table, reported)
+
+
+def refuse_again(bronze: Location, quarantine: Location, environment: str, key: GameKey, game: str) -> int:
+    """Put a game's rows from before it was known back into quarantine; return how many were not there.
+
+    A replay had landed them in the table that is gone. Call before its successor is made; to call it again is harmless.
+
+    Raises:
+        TableConflict: another process removed rows of the game from quarantine meanwhile.
+    """
+    app_id = repair_app_id(environment, key)
+    target, opened = CursorTable.create(quarantine, QUARANTINE, app_id), open_table(bronze)
+    removals = target.cursor  # before quarantine is read
+    head = int(opened.transaction_version(bronze_app_id(environment)) or 0)
+    files = files_with(opened, bronze, "seq", range(1, head + 1), [key, MALFORMED])
+    if not files:
+        return 0
+    rows = parquet.dataset(files, _READ).scanner(
+        filter=(pc.field("seq") <= head) & (text("refused") == UNKNOWN_GAME) & (text("game") == game),
+        batch_size=_BATCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+    )
+    written = []
+    for batches in parquet.bounded(rows.to_batches()):
+        found = without_present(_refused(pa.Table.from_batches(batches)), quarantine).select(QUARANTINE.names)
+        if found.num_rows:
+            written.append(write_file(found, quarantine, ["seq", "game_key"]))
+    if written:
+        target.commit(written, removals, (removals or 0) + 1)
+    count = sum(file.rows for file in written)
+    if count:
+        _log.warning(
+            "%s: %d rows from before the game was known are in quarantine again, as its table is made again: run "
+            "`turnout repair replay %s`",
+            key,
+            count,
+            key,
+        )
+    return count
+
+
+def _refused(rows: pa.Table) -> pa.Table:
+    """Return bronze's rows as quarantine has them."""
+    now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
+    columns = {name: rows.column(name) for name in QUARANTINE.names if name in rows.column_names}
+    columns["reason"] = rows.column("refused")
+    columns["detail"] = pa.repeat(pa.scalar("nobody knew the game when the row came"), rows.num_rows)
+    columns["quarantined_at"] = pa.repeat(now, rows.num_rows)
+    return pa.table({name: columns[name] for name in QUARANTINE.names}).cast(QUARANTINE)
 
 
 def record(table: Location, environment: str, key: GameKey, through: int) -> None:

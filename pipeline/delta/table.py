@@ -20,11 +20,21 @@ from deltalake.transaction import AddAction
 from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
 from pipeline.delta.columns import covers
 from pipeline.delta.data_files import DataFile
-from pipeline.delta.foreign import Guard, open_own
-from pipeline.delta.log import LOG, Action, commits_after, has_version, is_plain, publish_commit, settle_commits
+from pipeline.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
+from pipeline.delta.log import (
+    LOG,
+    Action,
+    commit_id,
+    commits_after,
+    has_version,
+    is_plain,
+    new_id,
+    publish_commit,
+    settle_commits,
+)
 from pipeline.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.delta.meanings import PROPERTY, carried, joined
-from pipeline.delta.metadata import newest_metadata, with_properties
+from pipeline.delta.metadata import EXPIRY, NEVER, newest_metadata, with_properties
 from pipeline.delta.opening import create, open_table
 from pipeline.errors import Conflict, first_line
 from pipeline.failpoints import effect, hit
@@ -74,13 +84,18 @@ class CursorTable:
         self._checkpoint_phase = zlib.crc32(path.name.encode()) % checkpoint_interval
         self._table = table
         self._version = -1
+        self._last: str | None = None  # the id of its commit, None where it was not read
+        self._id = ""  # of the table as last read
+        self._expiry: str | None = None
+        self._had: int | None = None  # its last known cursor
+        self._lost: int | None = None  # the same where its log no longer has it
         self._followed: dict[str, int] = {}  # transactions of commits after the one `_table` stands at
         self._plain = False
         self._seen_at = 0.0
         self._held: dict[int, Sequence[Action]] = {}
         self._adopt(table)
         if self._guard is not None:
-            self._guard.unread(self._version, 0)
+            self._last = self._guard.unread(self._version, 0)
 
     @classmethod
     def open(
@@ -147,7 +162,9 @@ class CursorTable:
     @property
     def cursor(self) -> int | None:
         """The transaction version as last read, None before the first commit."""
-        return self.transaction_version(self._app_id)
+        version = self.transaction_version(self._app_id)
+        self._had = self._had if version is None else version
+        return version
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of any application id as last read."""
@@ -179,12 +196,17 @@ class CursorTable:
         a person has accepted them; a feature of another writer is refused always in a bucket.
 
         Raises:
-            ForeignChange: another writer has taken rows, or in a bucket changed files, schema or protocol.
+            ForeignChange: another writer has taken rows, or in a bucket changed files, schema or protocol; or the
+                table's log may forget the cursor, or has forgotten it.
         """
         if self._guard is None:
             return
         with self._lock:
             self._guard.judge(self._table, plain=self._plain)
+            if self._expiry not in {None, NEVER}:
+                raise cursor_expires(self.path, EXPIRY, str(self._expiry))
+            if self._lost is not None:
+                raise cursor_lost(self.path, self._lost)
 
     def accept_foreign(self) -> None:
         """Go on behind the foreign commits that the table has now, and none later: a person has decided so.
@@ -202,7 +224,8 @@ class CursorTable:
             self.require_own()
             info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "engineInfo": ENGINE, ENGINE: ACCEPTED}
             while self._plain:
-                if publish_commit(self.path, version := self._version + 1, actions := [{"commitInfo": info}]):
+                version, actions = self._version + 1, [{"commitInfo": {**info, "txnId": new_id()}}]
+                if publish_commit(self.path, version, actions, before=self._last):
                     self._published(version, actions)
                     return
                 self.refresh()
@@ -212,6 +235,10 @@ class CursorTable:
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
             self._adopt_newest()
             return
+        if not has_version(self.path, self._version, self._last):
+            # Log cleanup has removed the end of this view; or the table is another one, made again.
+            self._adopt_newest(0)
+            return
         for version, actions in commits_after(self.path, self._version):
             if self._guard is not None:
                 self._guard.read(version, actions, self._table)
@@ -219,10 +246,8 @@ class CursorTable:
                 self._adopt_newest(version)
                 return
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
-            self._version = version
+            self._version, self._last = version, commit_id(actions)
             self._hold(version, actions)
-        if not has_version(self.path, self._version):
-            self._adopt_newest()  # log cleanup has removed the end of this view
         self._seen_at = time.time()
 
     def _adopt_newest(self, seen: int | None = None) -> None:
@@ -230,7 +255,7 @@ class CursorTable:
         seen = self._version if seen is None else seen
         self._adopt(open_own(self.path) if self._guard is not None else open_table(self.path))
         if self._guard is not None:
-            self._guard.unread(self._version, seen)
+            self._last = self._guard.unread(self._version, seen)
 
     def _hold(self, version: int, actions: Sequence[Action]) -> None:
         """Keep a commit for the next checkpoint, where each that is read again costs a request."""
@@ -243,12 +268,22 @@ class CursorTable:
         """Use a freshly read table as the current state."""
         self._held.clear()
         self._table = table
-        self._version = table.version()
+        self._version, self._last = table.version(), None
         self._followed = {}
         self._meanings = str(table.metadata().configuration.get(PROPERTY) or "")
         self._columns = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
         self._plain = is_plain(table)
         self._seen_at = time.time()
+        if self._guard is not None:
+            self._look_for_cursor()
+
+    def _look_for_cursor(self) -> None:
+        """Note where the log no longer has the cursor that it had: it has expired, and rows would land twice."""
+        metadata, before = self._table.metadata(), self._id
+        self._id, self._expiry = str(metadata.id), metadata.configuration.get(EXPIRY)
+        if self._id != before:
+            self._had = None
+        self._lost = self._had if self._had is not None and self.cursor is None else None
 
     def add_missing_columns(self, target: pa.Schema) -> bool:
         """Add the target's columns and struct members that the table lacks; return whether it lacked any.
@@ -320,6 +355,7 @@ class CursorTable:
             self._require(expected)
             transactions = {self._app_id: cursor, **(also or {})}
             self._publish(files, note or {}, transactions, expected, "" if target is None else carried(target))
+            self._had = cursor
 
     def append(self, files: Sequence[DataFile]) -> None:
         """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
@@ -354,7 +390,9 @@ class CursorTable:
                 self._write_expected(files, note, transactions, expected)
                 return
             actions: list[Action] = [{"commitInfo": info}, *noted, *moved, *added]
-            if publish_commit(self.path, version := self._version + 1, actions, settled=not self._chained):
+            info["txnId"] = new_id()
+            version, settled = self._version + 1, not self._chained
+            if publish_commit(self.path, version, actions, settled=settled, before=self._last):
                 break
             self.refresh()
         if noted:
@@ -398,7 +436,7 @@ class CursorTable:
             self._adopt_newest()
 
     def _published(self, version: int, actions: Sequence[Action]) -> None:
-        self._version = version
+        self._version, self._last = version, commit_id(actions)
         self._seen_at = time.time()
         self._hold(version, actions)
         self._checkpoint_when_due()
@@ -409,6 +447,10 @@ class CursorTable:
         """Commit through delta-rs; of a guarded table judge who was first, then try the next version."""
         retries = 0 if self._guard is None else _COMMIT_RETRIES
         while True:
+            if not has_version(self.path, self._version, self._last):
+                self._adopt_newest(0)
+                self.require_own()
+                self._require(expected)
             seen = self._version
             try:
                 self._write(files, note, transactions)

@@ -19,7 +19,7 @@ from pipeline.delta.checkpoint import (
 )
 from pipeline.delta.log import is_plain, log_folder
 from pipeline.delta.marks import marked
-from pipeline.delta.metadata import set_properties
+from pipeline.delta.metadata import EXPIRY, NEVER, set_properties
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.delta.table import QUIET
@@ -34,20 +34,18 @@ _CHECKPOINT_COMMITS: Final = 100
 RECENT_SECONDS: Final = 3600.0
 """No version that was the newest within this time leaves a log: a writer may still continue from it."""
 
-_EXPIRY: Final = "delta.setTransactionRetentionDuration"
-_NEVER: Final = "interval 36500 days"
 _HIDDEN: Final = ("_", ".")  # of folders and files that are no data
 
 
 def keep_transactions(path: Location, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without cursors rows are written again."""
-    retention = open_table(path).metadata().configuration.get(_EXPIRY)
-    if retention is None or retention == _NEVER:
+    retention = open_table(path).metadata().configuration.get(EXPIRY)
+    if retention is None or retention == NEVER:
         return
-    set_properties(path, {_EXPIRY: _NEVER}, "transactions kept")
+    set_properties(path, {EXPIRY: NEVER}, "transactions kept")
     report.notes.append(
-        f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
-        f"{_NEVER!r}. Find out who set it, and run turnout verify."
+        f"{EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. Maintenance reset it to "
+        f"{NEVER!r}. Find out who set it, and run turnout verify."
     )
 
 

@@ -1,6 +1,6 @@
 """Reads a game's rows from bronze without Spark, in bounded chunks, as a pass would read them (laws L1 and L2)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,16 +15,14 @@ from pipeline.delta.environment import require_own
 from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
+from pipeline.delta.quarantine import UNKNOWN_GAME
 from pipeline.errors import Refused
 from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import READ
 
-_CHUNK_ROWS: Final = 50_000
-_CHUNK_BYTES: Final = 32 * 1024 * 1024
 _BATCH_ROWS: Final = 2_048  # payloads may be a megabyte each
 _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
-UNKNOWN_GAME: Final = "unknown_game"
 
 
 class BronzeRows:
@@ -69,7 +67,7 @@ class BronzeRows:
             batch_readahead=1,
             fragment_readahead=1,
         )
-        for batches in _bounded(rows.to_batches()):
+        for batches in parquet.bounded(rows.to_batches()):
             yield self._as_known(pa.Table.from_batches(batches))
 
     def _as_known(self, rows: pa.Table) -> pa.Table:
@@ -81,16 +79,3 @@ class BronzeRows:
         rows = rows.set_column(rows.column_names.index("refused"), "refused", lifted)
         rows = rows.set_column(rows.column_names.index("game_key"), "game_key", keys)
         return rows.append_column("bronze_key", bronze_key).append_column("was_unknown", was_unknown)
-
-
-def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Gather batches until they are enough for one file."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-        if sum(each.num_rows for each in held) >= _CHUNK_ROWS or sum(each.nbytes for each in held) >= _CHUNK_BYTES:
-            yield held
-            held = []
-    if held:
-        yield held

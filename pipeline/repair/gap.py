@@ -13,11 +13,12 @@ from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import accepted_gaps, generation
+from pipeline.delta import accepted_gaps, generation, remade
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
+from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Game, last_seq
 from pipeline.store.stream_control import submit_retry
 from pipeline.streams.writing.split import landing_schema
@@ -40,7 +41,8 @@ def accept_gap(
     """Move a game's cursor over the gap that follows it, and restart its stream.
 
     Raises:
-        Refused: there is no gap, no table and no schema to make one with, or the stream moves by itself.
+        Refused: there is no gap, no table and no schema to make one with, the table was removed, or the stream moves
+            by itself.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -56,6 +58,7 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
     last = last_seq(engine, game.key)  # read before bronze, which then holds it unless it was lost
     bronze = BronzeRows(paths.bronze, environment, game)
     table = _newest(paths, environment, game)
+    remade.refuse_removed(paths.table(game.key), paths.bronze, reported_cursors(engine).get(game.key, 0))
     cursor = 0 if table is None else table.cursor or 0
     first = _first_link(bronze.between(cursor, bronze.head_seq), game)
     through = last if first is None else first

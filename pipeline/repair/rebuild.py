@@ -325,6 +325,8 @@ def _make_again(
     if game.key in retired_games(engine):
         raise Refused(f"{game.key} is retired: its table is not made again. Restore the game first.") from error
     remade.require_bronze(folder, paths.bronze, environment, through)
+    # Where this rebuild is killed, the game's stream fills the table that was made.
+    remade.refuse_again(paths.bronze, paths.quarantine, environment, game.key, game.name)
     app_id, description = names.stream_app_id(environment, game.key, 1), f"turnout game {game.name}"
     CursorTable.create(folder, target_schema(schemas, game.key), app_id, description=description)
     remade.record(folder, environment, game.key, through)

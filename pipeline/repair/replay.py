@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation
+from pipeline.delta import generation, remade
 from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
@@ -72,11 +73,13 @@ def replay_all(
     *,
     dry_run: bool,
     ask: Ask | None = None,
+    reported: Mapping[str, int] = MappingProxyType({}),
 ) -> list[GameReplay]:
     """Replay the chosen rows of every known game that has a schema; one game's failure does not stop the others.
 
     Skips rows that killed a worker unless that reason is chosen: they would kill this process, too. Each attempt at a
     game calls `schemas` for the newest schema set. First it asks registries for what rows lack, by `ask` if given.
+    `reported` has the last seqs that drivers reported of tables: such a table that is gone is not made here.
     """
     registered = schemas().games
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in registered]
@@ -84,7 +87,7 @@ def replay_all(
         names_there = set(quarantined.games())
         skipped = () if selection.reason else (KILLS_WORKER,)
         chosen = [(game, quarantined.places(game.name, skipped)) for game in games if game.name in names_there]
-    replay = Replay(paths, environment, schemas, dry_run=dry_run)
+    replay = Replay(paths, environment, schemas, dry_run=dry_run, reported=reported)
     if ask is not None:
         for _ in range(_ASKS):
             ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
@@ -116,15 +119,25 @@ class _Work:
 class Replay:
     """Replays quarantine with the newest schemas at the start of each attempt at a game."""
 
-    def __init__(self, paths: Paths, environment: str, schemas: Callable[[], SchemaSet], *, dry_run: bool) -> None:
-        """With `dry_run`, work everything out and change nothing."""
+    def __init__(
+        self,
+        paths: Paths,
+        environment: str,
+        schemas: Callable[[], SchemaSet],
+        *,
+        dry_run: bool,
+        reported: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """With `dry_run`, work everything out and change nothing; `reported` as for `replay_all`."""
         self._paths, self._environment, self._newest_schemas, self._dry_run = paths, environment, schemas, dry_run
+        self._reported = reported
 
     def run(self, game: Game, chosen: pa.Table) -> Replayed:
         """Replay the chosen places of a game's rows in quarantine.
 
         Raises:
-            Refused: no schema is registered for the game, or its rows cannot be laid out as columns.
+            Refused: no schema is registered for the game, its rows cannot be laid out as columns, its table was
+                removed, or another writer has taken rows from it (`ForeignChange`).
             Transient: others repaired the game at each attempt, or the schema of a row's writer is not known yet.
         """
         for _ in range(stale_quarantine.ATTEMPTS):
@@ -156,7 +169,12 @@ class Replay:
         if game.key not in work.schemas.games:
             raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
         folder = self._paths.table(game.key)
-        table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key))
+        # Guarded: rows that leave quarantine would be lost with a RESTORE to before another writer's commit.
+        table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key), guarded=True)
+        if table is None:
+            remade.refuse_removed(folder, self._paths.bronze, self._reported.get(game.key, 0))
+        else:
+            table.require_own()
         repairs = table.cursor if table else None  # before the table is read
         present = landed(open_table(folder), folder, chosen) if table else PLACES.empty_table()
         with self._tables() as tables:
@@ -197,7 +215,8 @@ class Replay:
     def _commit(self, game: Game, table: CursorTable | None, repairs: int | None, work: _Work) -> None:
         folder, target = self._paths.table(game.key), landing_schema(work.schemas, game.key)
         app = names.repair_app_id(self._environment, game.key)
-        table = table or CursorTable.create(folder, target, app, description=f"turnout game {game.name}")
+        description = f"turnout game {game.name}"
+        table = table or CursorTable.create(folder, target, app, description=description, guarded=True)
         table.add_missing_columns(target)
         hit("in_replay")
         try:

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 from sqlalchemy import Engine
 
+from pipeline.delta.errors import DeltaError
 from pipeline.delta.foreign import ForeignChange
-from pipeline.delta.remade import require_bronze
-from pipeline.errors import Transient, first_line
+from pipeline.delta.remade import require_bronze, require_cursor
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
@@ -229,7 +230,9 @@ class Roster:
                     opened[stream.game_key] = stream
                     if failure is not None:
                         failures[stream.game_key] = failure
-            failures |= self._removed({key: each for key, each in opened.items() if not each.cursor})
+            failures |= self._removed(
+                {key: each for key, each in opened.items() if not each.cursor and key not in failures}
+            )
             held.update(opened)
         for key, assignment in assignments.items():
             stream = held[key]
@@ -245,18 +248,21 @@ class Roster:
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
     def _removed(self, empty: Mapping[str, Stream]) -> dict[str, Failure]:
-        """Find those of these streams whose table had rows and is gone; return why some are not made again."""
+        """Find those whose table, or its cursor, was there and is gone; return why some do not go on."""
         failures: dict[str, Failure] = {}
         reported = reported_cursors(self._engine) if empty else {}
         for key, stream in empty.items():
             before = self.streams.get(key)
             known = 0 if before is None else max(before.cursor, before.removed_at)
             stream.removed_at = max(stream.removed_at, known, reported.get(key, 0))
-            if stream.table is not None or stream.unreadable or not stream.removed_at:
+            if stream.unreadable or not stream.removed_at:
                 continue
             try:
+                if stream.table is not None:
+                    require_cursor(stream.path, self._settings.environment, stream.game_key, stream.removed_at)
+                    continue
                 require_bronze(stream.path, self._paths.bronze, self._settings.environment, stream.removed_at)
-            except (Transient, OSError) as error:
+            except (Refused, Transient, DeltaError, OSError) as error:
                 stream.unreadable = stream.behind = True
                 failures[key] = failure_of(error)
             else:
@@ -269,8 +275,9 @@ class Roster:
             stream.complete_through = stream.cursor
 
     def _opened(self, assignment: Assignment) -> tuple[Stream, Failure | None]:
-        path = self._paths.table(assignment.game_key)
-        stream = stream_of(assignment, self._settings.environment, path, self._writer, self._paths.bronze)
+        paths, environment = self._paths, self._settings.environment
+        path = paths.table(assignment.game_key)
+        stream = stream_of(assignment, environment, path, self._writer, paths.bronze, paths.quarantine)
         stream.read_since = time.time()
         try:
             stream.open()
@@ -278,7 +285,7 @@ class Roster:
                 stream.table.require_own()
         except ForeignChange as change:
             _log.warning("%s: %s", stream.game_key, change)
-            stream.unreadable = stream.table is None
+            stream.unreadable = stream.table is None or change.hides_cursor
             stream.behind = True
             return stream, failure_of(change)
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others

@@ -66,6 +66,7 @@ class Stream:
     held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
     retried: bool = False  # a person lets it go on behind foreign commits, and its table's log lacks that yet
     bronze: Location | None = None  # without it nobody can tell a removed table from a disk that is not mounted
+    quarantine: Location | None = None
     removed_at: int = 0  # of a table that is made again: the removed one had all rows up to this seq
     unrecorded: Failure | None = None  # a failure that parks it, and that the control store may not have yet
 
@@ -107,9 +108,6 @@ class Stream:
         if self.table is None:
             self.generation = 1  # whatever the control store knows of one that was removed
         self._read_cursor()
-        if self.table is not None:
-            app_id = names.remade_app_id(self.environment, self.game_key)
-            self.removed_at = max(self.removed_at, self.table.transaction_version(app_id) or 0)
 
     def is_before(self, generation: int) -> bool:
         """Return whether the table was opened before the control store had this generation, and lacks it."""
@@ -171,6 +169,8 @@ class Stream:
     def _create(self, target: pa.Schema) -> GameTable:
         if self.bronze is not None and not exists(self.bronze):
             raise remade.removal(self.path, self.bronze)
+        if self.removed_at and self.bronze is not None and self.quarantine is not None:
+            remade.refuse_again(self.bronze, self.quarantine, self.environment, self.game_key, self.game)
         made = self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
         if self.removed_at:
             remade.record(self.path, self.environment, self.game_key, self.removed_at)
@@ -205,6 +205,8 @@ class Stream:
     def _read_cursor(self) -> None:
         if self.table is not None:
             self._follow_rebuild(self.table)
+            app_id = names.remade_app_id(self.environment, self.game_key)  # another process may have made it again
+            self.removed_at = max(self.removed_at, self.table.transaction_version(app_id) or 0)
         self.cursor = (self.table.cursor if self.table else None) or 0
         self.complete_through = max(self.complete_through, self.cursor)
 
@@ -217,7 +219,12 @@ class Stream:
 
 
 def stream_of(
-    assignment: Assignment, environment: str, table_path: Location, writer: Writer, bronze: Location | None = None
+    assignment: Assignment,
+    environment: str,
+    table_path: Location,
+    writer: Writer,
+    bronze: Location | None = None,
+    quarantine: Location | None = None,
 ) -> Stream:
     """Return the stream of an assigned game; its cursor is unknown before `open`."""
     return Stream(
@@ -230,6 +237,7 @@ def stream_of(
         last_seq=assignment.last_seq,
         stored_generation=assignment.generation,
         bronze=bronze,
+        quarantine=quarantine,
     )
 
 

@@ -118,7 +118,7 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     }
     lost: list[int] = []
 
-    def publish(table: Location, version: int, actions: Sequence[dict[str, Any]], **settled: bool) -> bool:
+    def publish(table: Location, version: int, actions: Sequence[dict[str, Any]], **settled: Any) -> bool:
         done = publish_commit(table, version, actions, **settled)
         if table == path[victim] and done and not lost:
             lost.append(version)

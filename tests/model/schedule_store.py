@@ -88,7 +88,8 @@ class Disk:
         found = self.logs.get(str(path), {}).get(version)
         return None if found is None else list(found)
 
-    def has_version(self, path: Path, version: int) -> bool:
+    def has_version(self, path: Path, version: int, _own: str | None = None) -> bool:
+        """No table is made again here."""
         return version in self.logs.get(str(path), {})
 
     def write_when_due(self, path: Path, version: int, _held: object = None) -> None:
@@ -112,7 +113,7 @@ class Disk:
             with effect("delete_draft"):
                 pass
 
-    def publish_commit(self, path: Path, version: int, actions: Sequence[dict[str, Any]], **_: bool) -> bool:
+    def publish_commit(self, path: Path, version: int, actions: Sequence[dict[str, Any]], **_: Any) -> bool:
         with effect("draft_commit"):
             pass
         hit("before_publish_commit")

@@ -1,10 +1,12 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
@@ -116,6 +118,27 @@ def test_a_log_file_is_written_once(tmp_path: Path) -> None:
     assert not publish_commit(located(tmp_path), 0, [{"second": 2}])
     assert read_commit(located(tmp_path), 0) == [{"first": 1}]
     assert [file.name for file in (tmp_path / "_delta_log").iterdir()] == ["00000000000000000000.json"]
+
+
+@pytest.mark.proves("G31")
+@pytest.mark.parametrize("commits", [1, 2, 3, 4])
+def test_a_commit_follows_the_one_that_its_writer_saw(path: Path, commits: int) -> None:
+    """Law L4: in a log made again a version's number says nothing: rows that it lacks would count as applied."""
+    again = path.with_name("again")
+    DeltaTable.create(again, Schema.from_arrow(SCHEMA), configuration=DeltaTable(path).metadata().configuration)
+    table = CursorTable.create(located(path), SCHEMA, APP, guarded=True)
+    for number in range(1, 4):
+        table.commit([write_file(_rows(number), located(path))], table.cursor, number)
+    other = CursorTable.create(located(again), SCHEMA, "turnout/test/game/repair")
+    for number in range(1, commits + 1):
+        other.commit([write_file(_rows(10 * number), located(again))], other.cursor, number)
+    shutil.rmtree(path)
+    again.rename(path)
+    with pytest.raises((TableConflict, DeltaError)):  # delta-rs misses the version that it has read
+        table.commit([write_file(_rows(4), located(path))], 3, 4)
+    assert _read(path) == [10 * number for number in range(1, commits + 1)]
+    table.refresh()
+    assert table.cursor is None
 
 
 def test_columns_another_owner_added_meanwhile_are_kept(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from deltalake.schema import Field, PrimitiveType
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from listeners.sample import Lane, StreamState
 from pipeline import failpoints
 from pipeline.cli.doctor import look_at_logs
 from pipeline.delta.data_files import write_file
@@ -28,13 +29,16 @@ from pipeline.delta.marks import is_ours, marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run as maintenance
+from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
+from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance, Settings
 from pipeline.storage.folder import Folder
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
+from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
 from pipeline.streams.lanes import failure_of
 from pipeline.streams.roster import Roster
@@ -499,10 +503,10 @@ def test_a_change_at_the_moment_of_a_retry_is_not_accepted(far: World, monkeypat
     roster = carried(far)
     act = [lambda: table_of(far).delete("_seq = 1")]
 
-    def first(*args: Any) -> bool:
+    def first(*args: Any, **more: Any) -> bool:
         while act:
             act.pop()()
-        return publish_commit(*args)
+        return publish_commit(*args, **more)
 
     monkeypatch.setattr("pipeline.delta.table.publish_commit", first)
     retry(far, roster)
@@ -531,7 +535,7 @@ def test_a_retry_waits_for_storage(far: World, monkeypatch: pytest.MonkeyPatch) 
     table_of(far).optimize.compact()
     roster = carried(far)
 
-    def away(*_: object) -> None:
+    def away(*_: object, **_more: object) -> None:
         raise OSError("away")
 
     with monkeypatch.context() as patch:
@@ -547,6 +551,177 @@ def test_a_retry_waits_for_storage(far: World, monkeypatch: pytest.MonkeyPatch) 
     far.ingest(good(4))
     far.split()
     assert far.rows()[-1] == (4, 0)
+
+
+def commented_often(world: World, times: int) -> None:
+    for number in range(times):
+        table_of(world).alter.set_table_description(f"night {number}")
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("place", ["near", "far"])
+def test_a_change_is_found_below_many_harmless_ones(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, place: str, idle: bool
+) -> None:
+    """Law L6: a driver that has followed nothing for long looks back to the last commit that was judged."""
+    world: World = request.getfixturevalue(place)
+    held = world.stream(CHESS).table
+    table_of(world).delete("_seq = 1")
+    commented_often(world, 25)
+    world.ingest(good(4))
+    if idle:
+        assert isinstance(held, CursorTable)
+        monkeypatch.setattr(held, "_seen_at", 0.0)
+    else:
+        world.streams.clear()
+        carried(world)
+        assert parked(world)
+    with pytest.raises(ForeignChange, match="DELETE"):
+        world.split()
+    assert world.rows() == [(2, 0), (3, 0)]
+
+
+@pytest.mark.proves("G237")
+def test_many_changes_are_taken_back_to_before_the_first(near: World) -> None:
+    """Law L5: who runs the RESTORE of the reason has all rows again, however many commits others made."""
+    before = versions(near)
+    for number in range(25):
+        table_of(near).delete(f"_seq = {number % 3 + 1}") if number < 3 else commented_often(near, 1)
+    near.streams.clear()
+    near.ingest(good(4))
+    with pytest.raises(ForeignChange, match=rf"VERSION AS OF {before} "):
+        near.split()
+    near.streams.clear()
+    table_of(near).restore(before)
+    near.stream(CHESS).accept_foreign()
+    near.split()
+    assert near.rows() == [(number, 0) for number in range(1, 5)]
+
+
+@pytest.mark.proves("G237")
+def test_where_enough_is_found_no_further_commit_is_read(near: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that ends early knows no version to go back to, so the reason names the rebuild alone."""
+    monkeypatch.setattr("pipeline.delta.foreign._ENOUGH", 2)
+    commented_often(near, 3)
+    for number in range(1, 4):
+        table_of(near).delete(f"_seq = {number}")
+    near.streams.clear()
+    with pytest.raises(
+        ForeignChange, match=r"DELETE.*To take it back run `turnout repair rebuild .*RESTORE loses"
+    ) as why:
+        near.stream(CHESS).table.require_own()  # type: ignore[union-attr]
+    assert "RESTORE TABLE" not in str(why.value)
+
+
+@pytest.mark.proves("G151", "G237")
+def test_a_replay_lands_nothing_on_another_writers_change(near: World) -> None:
+    """Law L5: rows leave quarantine with a replay, so a RESTORE to before the change would lose them."""
+    near.ingest(early(4))
+    near.split()
+    table_of(near).delete("_seq = 1")
+    near.register(message=SECOND)
+    (done,) = replay_all(near.paths, near.environment, near.registry.snapshot, near.known(), Selection(), dry_run=False)
+    assert "DELETE" in str(done.error)
+    assert near.refused() == [(4, 0)]
+    assert near.rows() == [(2, 0), (3, 0)]
+
+
+@pytest.mark.proves("G237")
+@pytest.mark.parametrize("running", [False, True])
+def test_no_restore_is_advised_below_rows_of_ours(near: World, running: bool) -> None:
+    """Law L5: a RESTORE takes back all commits above, so where one of ours added rows only a rebuild brings all."""
+    path = near.paths.table(CHESS.key)
+    held = near.stream(CHESS)
+    table_of(near).delete("_seq = 1")
+    repair = CursorTable.open(path, f"turnout/test/{CHESS.key}/repair")
+    assert repair is not None
+    repair.commit([write_file(_row(9), path)], None, 1)
+    near.ingest(good(4))
+    if not running:
+        near.streams.clear()
+    with pytest.raises(ForeignChange, match=r"DELETE.*turnout repair rebuild") as why:
+        near.split()
+    assert "RESTORE TABLE" not in str(why.value)
+    assert held.cursor == 3
+
+
+def _row(seq: int) -> pa.Table:
+    return pa.table({"_seq": pa.array([seq], pa.int64()), "_pos": pa.array([0], pa.int32())})
+
+
+EXPIRY = {"delta.setTransactionRetentionDuration": "interval 7 days"}
+
+
+@pytest.fixture
+def aged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose last commits are eight days old, and reported."""
+    now = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.delta.table.time.time", lambda: now() - 8 * 86_400)
+        made = filled(make_world(tmp_path))
+    report(made, 3)
+    return made
+
+
+def report(world: World, cursor: int) -> None:
+    start_driver(world.engine, "group", "a", None)
+    state = StreamState(
+        game_key=CHESS.key, group="a", lane=Lane.RUN, status="RUNNING", status_since=0.0, cursor_seq=cursor,
+        last_commit_at=None, backlog_age_seconds=None, rows_per_second=None, latency_p95_seconds=None,
+        rows_total=0, rejects_total=0, last_error=None, updated_at=0.0,
+    )  # fmt: skip
+    write_streams(world.engine, [state])
+
+
+@pytest.mark.proves("G148", "G237")
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_table_whose_cursor_may_expire_parks_its_game(aged: World, starts: bool, dropped: bool) -> None:
+    """Law L3: without its cursor a table's rows land again: no row lands until the property has gone.
+
+    Where a checkpoint of another writer has dropped the cursor meanwhile, only a rebuild knows what is in the table.
+    """
+    table_of(aged).alter.set_table_properties(EXPIRY)
+    aged.ingest(good(4))
+    if starts:
+        aged.streams.clear()
+    with pytest.raises(ForeignChange, match=r"setTransactionRetentionDuration.*UNSET TBLPROPERTIES"):
+        aged.split()
+    roster = carried(aged)
+    assert "UNSET TBLPROPERTIES" in str(decided(aged.engine)[CHESS.key].evidence)
+    retry(aged, roster)
+    assert parked(aged)
+    if dropped:
+        table_of(aged).create_checkpoint()
+    change_metadata(aged, lambda _, properties: properties.pop(next(iter(EXPIRY))))
+    retry(aged, roster)
+    assert parked(aged) == dropped
+    if dropped:
+        assert "has lost turnout's cursor, which was seq 3" in str(decided(aged.engine)[CHESS.key].evidence)
+        retry(aged, roster)
+        assert parked(aged)
+        rebuild(aged.paths, aged.environment, aged.engine, aged.registry.snapshot, CHESS)
+        retry(aged, roster)
+        assert not parked(aged)
+    stream = roster.streams[CHESS.key]
+    aged.streams[CHESS.key] = stream
+    aged.ingest(good(5))
+    aged.split()
+    assert aged.rows() == [(number, 0) for number in range(1, 6)]
+
+
+@pytest.mark.proves("G148", "G237")
+def test_a_running_driver_notices_that_its_cursor_is_gone(aged: World) -> None:
+    """Law L3: the property was set and taken back while the driver rested, and a checkpoint lacks the cursor."""
+    table_of(aged).alter.set_table_properties(EXPIRY)
+    table_of(aged).create_checkpoint()
+    change_metadata(aged, lambda _, properties: properties.pop(next(iter(EXPIRY))))
+    aged.ingest(good(4))
+    for _ in range(2):
+        with pytest.raises(ForeignChange, match=r"lost turnout's cursor, which was seq 3.*turnout repair rebuild"):
+            aged.split()
+    assert aged.rows() == [(1, 0), (2, 0), (3, 0)]
 
 
 @pytest.mark.parametrize("note", ["repair", "gap/1/through"])

@@ -21,10 +21,13 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.names import bronze_app_id
 from pipeline.pins import SetPin
+from pipeline.repair.gap import accept_gap
+from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
-from pipeline.store.assignments import read_assignments, retire
+from pipeline.repair.replay import replay_all
+from pipeline.store.assignments import read_assignments, reported_cursors, retire
 from pipeline.store.database.tables import stream_control
-from pipeline.store.games import register_group
+from pipeline.store.games import Game, register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
 from pipeline.streams.active_games import ActiveGames
@@ -71,6 +74,8 @@ class LocalCatchUp(CatchUp):
 class Driver:
     """A driver of both games, whose streams only catch up."""
 
+    key = KEY  # of the game that a person retries
+
     def __init__(self, world: World, pool: ThreadPoolExecutor) -> None:
         self.world = world
         start_driver(world.engine, "group", "a", None)
@@ -114,7 +119,7 @@ class Driver:
 
     def retry(self) -> None:
         """Let a person retry the game, and the driver notice it."""
-        submit_retry(self.world.engine, KEY, "ann")
+        submit_retry(self.world.engine, self.key, "ann")
         self.roster.sync()
         self.run()
 
@@ -156,19 +161,28 @@ def driven() -> Iterator[Callable[[World], Driver]]:
         yield started
 
 
-def remove(world: World) -> None:
-    world.paths.table(KEY).clear()
+def remove(world: World, key: str = KEY) -> None:
+    world.paths.table(key).clear()
 
 
-def rebuilt(world: World) -> None:
+def rebuilt(world: World, game: Game = CHESS) -> None:
     """Rebuild the game's table as an operation does, planned before."""
-    subjects = operations.observe(world.paths, world.environment, world.engine, [KEY], "rebuild")
-    (replaces,) = operations.plan("rebuild", [KEY], subjects).values()
-    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS, replaces)
+    subjects = operations.observe(world.paths, world.environment, world.engine, [game.key], "rebuild")
+    (replaces,) = operations.plan("rebuild", [game.key], subjects).values()
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, game, replaces)
 
 
-def parked(world: World) -> str | None:
-    decision = decided(world.engine).get(KEY)
+def replayed(world: World) -> list[str | None]:
+    """Replay all of quarantine, as an operation does; return why games were left out."""
+    schemas, reported = world.registry.snapshot, reported_cursors(world.engine)
+    done = replay_all(
+        world.paths, world.environment, schemas, world.known(), Selection(), dry_run=False, reported=reported
+    )
+    return [each.error for each in done]
+
+
+def parked(world: World, key: str = KEY) -> str | None:
+    decision = decided(world.engine).get(key)
     return None if decision is None or decision.parked_at is None else decision.evidence
 
 
@@ -177,12 +191,12 @@ def by_retry(driver: Driver, _start: Callable[[World], Driver]) -> None:
 
 
 def by_rebuild(driver: Driver, _start: Callable[[World], Driver]) -> None:
-    rebuilt(driver.world)
+    rebuilt(driver.world, GO if driver.key == GO.key else CHESS)
     driver.retry()
 
 
 def by_new_driver(driver: Driver, start: Callable[[World], Driver]) -> None:
-    submit_retry(driver.world.engine, KEY, "ann")
+    submit_retry(driver.world.engine, driver.key, "ann")
     assert start(driver.world) is not driver
 
 
@@ -331,6 +345,87 @@ def test_a_retired_game_is_never_made_again(near: World, driven: Callable[[World
     with pytest.raises(Refused, match="retired"):
         rebuild(near.paths, near.environment, near.engine, near.registry.snapshot, CHESS, 1)
     assert not Path(near.paths.table(KEY)).exists()
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> World:
+    """A world in which two rows of Go came before it was known, and one after."""
+    world = make_world(tmp_path)
+    register_group(world.engine, "a")
+    world.ingest(good(1), good(1, GO))
+    world.ingest(good(2), good(2, GO))
+    world.register(GO)
+    world.ingest(good(3), good(3, GO))
+    return world
+
+
+@pytest.mark.proves("G260")
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_from_before_a_game_was_known_are_not_lost_with_its_table(
+    early: World,
+    driven: Callable[[World], Driver],
+    caplog: pytest.LogCaptureFixture,
+    way: Callable[[Driver, Callable[[World], Driver]], None],
+) -> None:
+    """Law L5: no stream reads rows without a game's key: a rebuild lands them, else they wait in quarantine again."""
+    driver = driven(early)
+    driver.key = GO.key
+    assert replayed(early) == [None]
+    driver.run()
+    remove(early, GO.key)
+    early.ingest(good(4), good(4, GO))
+    driver.run()
+    assert "is gone" in str(parked(early, GO.key))
+    with caplog.at_level(logging.WARNING, "turnout"):
+        way(driver, driven)
+    if way is not by_rebuild:
+        assert (early.rows(GO), early.refused()) == ([(3, 1), (4, 1)], [(1, 1), (2, 1)])
+        told = "2 rows from before the game was known are in quarantine again"
+        assert [each for each in caplog.records if told in each.getMessage()] != []
+        assert early.verify().ok
+        assert replayed(early) == [None]
+    assert (early.rows(GO), early.refused()) == ([(1, 1), (2, 1), (3, 1), (4, 1)], [])
+    assert early.verify().ok
+
+
+@pytest.mark.proves("G151", "G260")
+def test_a_replay_makes_no_removed_table(early: World, driven: Callable[[World], Driver]) -> None:
+    """Law L4: the driver still holds the old table: rows stay in quarantine until it has made the table again."""
+    driver = driven(early)
+    driver.key = GO.key
+    remove(early, GO.key)
+    (why,) = replayed(early)
+    assert f"The table's folder {early.paths.table(GO.key)} is gone." in str(why)
+    assert early.refused() == [(1, 1), (2, 1)]
+    assert not Path(early.paths.table(GO.key)).exists()
+    with pytest.raises(Refused, match="is gone"):
+        accept_gap(early.paths, early.environment, early.engine, early.registry.snapshot(), GO, "ann", "lost")
+    early.ingest(good(4, GO))
+    driver.run()
+    driver.retry()
+    assert replayed(early) == [None]
+    assert early.rows(GO) == [(1, 1), (2, 1), (3, 1), (4, 0)]
+    assert early.verify().ok
+
+
+@pytest.mark.proves("G156")
+def test_a_driver_adds_nothing_to_a_table_that_was_rebuilt_under_it(
+    near: World, driven: Callable[[World], Driver]
+) -> None:
+    """Law L4: the new log ends at the version that the driver holds, so the number says nothing; the commit does."""
+    driver = driven(near)
+    near.ingest(good(4))
+    driver.run()
+    held = driver.chess.table
+    assert isinstance(held, CursorTable)
+    remove(near)
+    rebuilt(near)
+    assert open_table(near.paths.table(KEY)).version() == held.version
+    near.ingest(good(5))
+    driver.run()
+    driven(near)
+    assert near.rows() == [*ROWS, (5, 0)]
+    assert near.verify().ok
 
 
 def test_a_rebuild_is_offered_for_a_removed_table_alone(near: World, driven: Callable[[World], Driver]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation
+from pipeline.delta import generation, parquet
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
@@ -114,7 +114,7 @@ def test_a_rebuild_makes_the_same_table_in_one_commit(world: World) -> None:
 def test_bronze_is_read_in_bounded_chunks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk becomes a file, in the order of seqs; the rows are the same however they are cut."""
     rows = world.contents()
-    monkeypatch.setattr(bronze_rows, "_CHUNK_ROWS", 2)
+    monkeypatch.setattr(parquet, "_CHUNK_ROWS", 2)
     monkeypatch.setattr(bronze_rows, "_BATCH_ROWS", 1)
     done = run(world)
     assert done.files == 3

@@ -259,7 +259,8 @@ def _replay_all(context: ControlContext, operation: Operation) -> str:
     schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, _chosen(context, operation)
     chosen = selection(operation.parameters, known)
     ask = partial(asking.ask_drivers, context.engine)
-    done = replay_all(context.paths, context.settings.environment, schemas, known, chosen, dry_run=False, ask=ask)
+    environment, reported = context.settings.environment, reported_cursors(context.engine)
+    done = replay_all(context.paths, environment, schemas, known, chosen, dry_run=False, ask=ask, reported=reported)
     message = _counted([each.done for each in done])
     failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]
     if failed:
