@@ -57,6 +57,11 @@ def plan_schema(env_dir: Path, as_json: bool, **schema: Any) -> None:
             "version": plan.version, "new": plan.new, "plan": plan.hash, "possible": proposal.possible,
             "needs_approval": proposal.needs_approval, "quarantined": plan.placement.quarantined,
             "steps": [{**asdict(each), "breaking": each.breaks} for each in plan.steps],
+            "with_it": [
+                {"message": one.message, "version": one.version, "quarantined": one.placement.quarantined,
+                 "steps": [{**asdict(each), "breaking": each.breaks} for each in one.steps]}
+                for one in plan.with_it
+            ],
         })  # fmt: skip
     else:
         _say_all(proposal.lines)

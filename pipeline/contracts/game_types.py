@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.contracts.event_types import event_type
+from pipeline.contracts.formats.supported import message as message_of
 from pipeline.contracts.plans import TYPE, Step
-from pipeline.contracts.schemas import FieldPlacement
+from pipeline.contracts.schemas import FieldPlacement, Schema
 from pipeline.errors import Refused
 from pipeline.lists import join_limited
 from pipeline.names import shown
@@ -43,6 +44,20 @@ def judged(types: Sequence[str], game: str, message: str, said: str | None, alia
         raise Refused(f"The game {shown(game)} has {has}, so nothing continues {shown(said)}. Leave out --continues.")
     earlier = [each for each in map(event_type, [said, *sorted(aliases)] if said else sorted(aliases)) if each in types]
     return Typed(is_other=bool(types) and not earlier, continues=earlier[0] if earlier else None)
+
+
+def names_of(schema: Schema) -> set[str]:
+    """Return the event type of a schema, with the names that it had before, as the record's aliases say."""
+    return {event_type(each) for each in (schema.message, *message_of(schema).aliases)}
+
+
+def joined_types(schemas: Iterable[Schema]) -> dict[str, str]:
+    """Return one name for each event type of some schemas; types that an alias joins have the same one."""
+    joined: dict[str, str] = {}
+    for names in map(names_of, schemas):
+        known = {joined.get(each, each) for each in names}
+        joined |= dict.fromkeys([*names, *(each for each, name in joined.items() if name in known)], min(known))
+    return joined
 
 
 def refusal(types: Sequence[str], game: str, message: str) -> Refused:

@@ -55,6 +55,8 @@ class RegistrationPlan:
     steps: tuple[Step, ...]
     placement: FieldPlacement
     remarks: tuple[str, ...] = ()  # on the definition itself, whatever the table has
+    with_it: "tuple[RegistrationPlan, ...]" = ()
+    """What waited as another event type and is registered with it, under the versions before it and after."""
 
     @property
     def refused(self) -> tuple[Step, ...]:
@@ -64,12 +66,14 @@ class RegistrationPlan:
     @property
     def breaking(self) -> tuple[Step, ...]:
         """Return the changes that break something, where the registration changes anything."""
-        return tuple(step for step in self.steps if step.breaks) if self.new else ()
+        each = (*self.steps, *(step for plan in self.with_it for step in plan.steps))
+        return tuple(step for step in each if step.breaks) if self.new else ()
 
     @property
     def hash(self) -> str:
         """Return the id of this plan, 16 hex digits of a hash."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        content = {name: each for name, each in asdict(self).items() if name != "with_it" or each}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def render_plan(plan: RegistrationPlan) -> Iterator[str]:
@@ -79,6 +83,19 @@ def render_plan(plan: RegistrationPlan) -> Iterator[str]:
         yield "  is already registered: no change"
     elif not plan.steps:
         yield "  no changes in the table"
+    yield from _changes(plan)
+    for each in plan.with_it:
+        yield f" with it {shown(each.message)}, which waited as another type, as version {each.version}"
+        yield from _changes(each)
+    if breaking := len(plan.breaking):
+        count = len(plan.steps) + sum(len(each.steps) for each in plan.with_it)
+        yield f" {breaking} of {count} change(s) are breaking, marked by '!': readers or producers must know"
+    if count := len(plan.refused):
+        yield f" refused because of {count} change(s): choose other policies, or change the definition"
+    yield f"plan {plan.hash}"
+
+
+def _changes(plan: RegistrationPlan) -> Iterator[str]:
     for step in plan.steps:
         yield f"{'! ' if step.breaks else '  '}{step}"
         place = "" if step.column is None else f" -> {step.column} {step.type}"
@@ -87,8 +104,3 @@ def render_plan(plan: RegistrationPlan) -> Iterator[str]:
     yield from (f"  note: {each}" for each in first_lines(plan.remarks))
     if plan.placement.quarantined is not None:
         yield "  all rows of this schema go to quarantine; the table stays unchanged"
-    if breaking := len(plan.breaking):
-        yield f" {breaking} of {len(plan.steps)} change(s) are breaking, marked by '!': readers or producers must know"
-    if count := len(plan.refused):
-        yield f" refused because of {count} change(s): choose other policies, or change the definition"
-    yield f"plan {plan.hash}"

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select
@@ -17,7 +18,7 @@ from pipeline.contracts.decoded import one_line
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of, message
-from pipeline.contracts.game_types import Typed, judged, other_type, refusal, rename
+from pipeline.contracts.game_types import Typed, judged, names_of, other_type, refusal, rename
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
@@ -169,46 +170,75 @@ class RegistrationBatch:
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
         typed = self._typed(checked)
+        version = self._newest.get(checked.key, 0) + 1
+        with_it: list[RegistrationPlan] = []
         if typed.is_other:
             steps, placement = other_type(self._types(checked.key), checked.message)
         else:
+            held, coming = dict(held), self._coming(checked)
+            places = list(self._began.get(checked.key, ()))
+            place = places.index(schema_id) if schema_id is not None and is_other else len(places)
+            earlier = [each for each in coming if places.index(each) < place]
+            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(earlier)]
+            version += len(earlier)
             steps, placement = self._evolve(checked, held)
-        if typed.continues is not None:
-            waiting = [self._versions[checked.key, each] for each in self._waiting(checked) if each != schema_id]
-            steps = (rename(checked.message, typed.continues, waiting), *steps)
-        elif before is not None:
-            typed = replace(typed, continues=before.continues)
+            if schema_id is not None:
+                held[schema_id] = placement
+            later = coming[len(earlier) :]
+            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(later, start=1)]
+            if typed.continues is not None:
+                waited = [self._versions[checked.key, each] for each in coming]
+                steps = (rename(checked.message, typed.continues, waited), *steps)
+            elif before is not None:
+                typed = replace(typed, continues=before.continues)
         placement = replace(placement, continues=typed.continues)
         new = before is None or placement.quarantined is None or is_other != placement.other_type
-        version = self._newest.get(checked.key, 0) + 1
         notes = tuple(remarks(message(checked.schema)))
         return RegistrationPlan(
-            checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes
+            checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes, tuple(with_it)
         )
 
     def _types(self, key: GameKey) -> tuple[str, ...]:
-        """Return a game's event type and its later names; none before its first schema."""
+        """Return the names of a game's event type, the newest one last; none before its first schema.
+
+        A name that one of its schemas had before, as an alias says, is one of them, whichever came first.
+        """
         held = self._held.get(key, {})
-        named = (
-            [next(iter(self._began[key])), *(each for each, at in held.items() if at.continues is not None)]
-            if held
-            else []
-        )
-        return tuple(dict.fromkeys(event_type(self._schemas[each].message) for each in named))
+        named = [self._schemas[each].message for each, at in held.items() if at.continues is not None]
+        if held:
+            named.insert(0, self._schemas[next(iter(self._began[key]))].message)
+        before = [message(self._schemas[each]).aliases for each, at in held.items() if not at.other_type]
+        return tuple(dict.fromkeys(event_type(each) for each in [*sorted({*chain(*before)}), *named]))
 
     def _typed(self, checked: CheckedRegistration) -> Typed:
         types = self._types(checked.key)
-        if event_type(checked.message) in types:
-            return Typed()
         typed = judged(types, checked.game, checked.message, checked.continues, message(checked.schema).aliases)
         if typed.is_other and not checked.unattended:
             raise refusal(types, checked.game, checked.message)
         return typed
 
-    def _waiting(self, checked: CheckedRegistration) -> list[int]:
-        """Return the game's schemas of the same type whose rows wait as another one."""
-        kind, held = event_type(checked.message), self._held.get(checked.key, {})
-        return [each for each, at in held.items() if at.other_type and event_type(self._schemas[each].message) == kind]
+    def _coming(self, checked: CheckedRegistration) -> list[int]:
+        """Return what waits as another type and is of the game's with this schema, in the order of registration."""
+        held, own = self._held.get(checked.key, {}), self._ids.get(checked.fingerprint)
+        waiting = [each for each in self._began.get(checked.key, ()) if held[each].other_type and each != own]
+        names = {*self._types(checked.key), *names_of(checked.schema)}
+        coming: set[int] = set()
+        while more := {each for each in waiting if event_type(self._schemas[each].message) in names} - coming:
+            coming |= more
+            names |= {name for each in more for name in names_of(self._schemas[each])}
+        return [each for each in waiting if each in coming]
+
+    def _comes(
+        self, checked: CheckedRegistration, schema_id: int, held: dict[int, FieldPlacement], version: int
+    ) -> RegistrationPlan:
+        """Return the plan of what waited as another type, and add it to `held`; a change that is refused waits on."""
+        by = {"actor": checked.actor, "registry": checked.registry}
+        again = unattended(checked.game, checked.key, self._schemas[schema_id], checked.policies, **by)
+        self._ids[again.fingerprint] = schema_id
+        steps, placement = self._evolve(again, held)
+        held.pop(schema_id)
+        held[schema_id] = placement
+        return RegistrationPlan(again.game, again.message, again.fingerprint, version, True, steps, placement)
 
     def _evolve(
         self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
@@ -280,6 +310,12 @@ class RegistrationBatch:
         schema_id = self._schema_id(checked)
         if not plan.new:
             return Registered(schema_id, self._versions[checked.key, schema_id], new=False)
+        for each in sorted([plan, *plan.with_it], key=lambda one: one.version):
+            self._insert(checked, each, self._ids[each.fingerprint])
+        return Registered(schema_id, plan.version, new=True)
+
+    def _insert(self, checked: CheckedRegistration, plan: RegistrationPlan, schema_id: int) -> None:
+        """Write a plan's registration, or that of a version that comes with it."""
         values = {"game_key": checked.key, "game": checked.game, "version": plan.version}
         number = latest_number(self._connection) + 1
         query = insert(registrations).values(registration_id=number, **values, schema_id=schema_id)
@@ -292,17 +328,6 @@ class RegistrationBatch:
         held[schema_id] = plan.placement
         self._began.setdefault(checked.key, {}).setdefault(schema_id, checked.registry)
         self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
-        if plan.placement.continues is not None:
-            self._write_waiting(checked)
-        return Registered(schema_id, plan.version, new=True)
-
-    def _write_waiting(self, checked: CheckedRegistration) -> None:
-        """Register again what waited as another type, now that it is the game's; a change that is refused waits on."""
-        for each in self._waiting(checked):
-            by = {"actor": checked.actor, "registry": checked.registry}
-            again = unattended(checked.game, checked.key, self._schemas[each], checked.policies, **by)
-            self._ids[again.fingerprint] = each
-            self._write(again)
 
     def _read_registered(self, key: GameKey | None) -> None:
         """Read a game's registrations, or all games', in one statement.

@@ -120,7 +120,7 @@ def test_a_rename_that_a_person_confirms_lets_the_waiting_versions_in(engine: En
     registry.register_many([replace(given, plan_hash=plan.hash)])
     held = registry.snapshot()
     assert [held.placement(KEY, each).quarantined for each in held.games[KEY]] == [None, None, None]
-    assert [held.placement(KEY, each).continues for each in held.games[KEY]] == [None, "acme.Joined", None]
+    assert [held.placement(KEY, each).continues for each in held.games[KEY]] == [None, None, "acme.Joined"]
     (next_one,) = from_a_registry(engine, proto("message Sold { string item = 1; }"))
     assert next_one.quarantined is None
     assert not registry.register_many([given])[0].new
@@ -136,8 +136,8 @@ def test_a_waiting_version_that_the_table_cannot_take_waits_for_its_policy(
     from_a_registry(engine, proto(JOINED), proto("message Sold { string session_seconds = 5; }"))
     registry.register_many([registration(proto(SOLD), continues="acme.Joined", actor="ann")])
     held = registry.snapshot()
-    assert [held.placement(KEY, each).reason for each in held.games[KEY]][-1] == "quarantined_schema"
-    assert "needs a person" in str(held.placement(KEY, held.games[KEY][-1]).quarantined)
+    assert [held.placement(KEY, each).reason for each in held.games[KEY]][1] == "quarantined_schema"
+    assert "needs a person" in str(held.placement(KEY, held.games[KEY][1]).quarantined)
 
 
 def test_an_alias_of_the_record_is_a_rename(engine: Engine) -> None:
@@ -159,3 +159,60 @@ def test_the_first_schema_decides_also_where_it_waits(engine: Engine, registry: 
     with pytest.raises(Refused, match=r"'acme.Sold' is another event type than acme.Joined"):
         registry.plan(registration(proto(SOLD)))
     assert registry.plan(registration(proto(JOINED))).new
+
+
+def test_an_alias_counts_in_either_order(engine: Engine) -> None:
+    """The record of the new name may come first: rows of the old name are of the same type then, too."""
+    held = from_a_registry(
+        engine, record("acme.v2.Entered", "acme.Joined", player="string"), record("acme.Joined", player="string")
+    )
+    assert held == [FieldPlacement(), FieldPlacement()]
+
+
+def test_an_alias_lets_in_what_waited_under_it(engine: Engine, registry: LocalRegistry) -> None:
+    """A later schema of the game's type may say which names it had: their waiting versions land from then on."""
+    waits = [record("acme.Joined", player="string", age="int"), record("acme.Came", "acme.Joined", player="string")]
+    held = from_a_registry(engine, record("acme.Entered", player="string"), *waits, proto(SOLD))
+    assert [each.other_type for each in held] == [False, True, True, True]
+    from_a_registry(engine, record("acme.Entered", "acme.Came", player="string", team="string"))
+    now = registry.snapshot()
+    assert {now.schemas[each].message: now.placement(KEY, each).other_type for each in now.games[KEY]} == {
+        "acme.Sold": True, "acme.Joined": False, "acme.Came": False, "acme.Entered": False,
+    }  # fmt: skip
+    assert from_a_registry(engine, *waits) == [FieldPlacement(), FieldPlacement()]
+
+
+@pytest.mark.proves("G75")
+def test_what_comes_with_a_rename_is_in_its_plan(engine: Engine, registry: LocalRegistry) -> None:
+    """The confirmed plan says what becomes of each version that waited, and they are planned in their order."""
+    text = "message Sold {{ string player = 1; string {} = 2; {} price = 3; }}"
+    versions = [proto(text.format(*each)) for each in (("buyer", "uint32"), ("vendor", "uint64"), ("seller", "int32"))]
+    from_a_registry(engine, proto("message Joined { string player = 1; }"), *versions)
+    given = registration(
+        versions[1], continues="acme.Joined", actor="ann", policies=parse_policies(["incompatible=side-column"])
+    )
+    plan = registry.plan(given)
+    assert [(each.version, each.placement.names) for each in plan.with_it] == [
+        (5, ()), (7, (("seller", "buyer"),))
+    ]  # fmt: skip
+    assert (plan.version, plan.placement.names) == (6, (("price", "price__v2"), ("vendor", "buyer")))
+    lines = list(render_plan(plan))
+    assert " with it 'acme.Sold', which waited as another type, as version 5" in lines
+    assert "  price: is new" in lines
+    other = registry.plan(replace(given, policies=parse_policies(["rename=add", "incompatible=side-column"])))
+    assert (plan.hash, plan.with_it) != (other.hash, other.with_it)
+    registry.register_many([replace(given, plan_hash=plan.hash)])
+    held = registry.snapshot()
+    each = sorted([plan, *plan.with_it], key=lambda one: one.version)
+    assert [held.placement(KEY, one) for one in (2, 3, 4)] == [one.placement for one in each]
+    assert [held.schemas[one].message for one in held.games[KEY]] == ["acme.Joined", *["acme.Sold"] * 3]
+
+
+def test_a_version_that_waits_on_is_shown_and_is_breaking(engine: Engine, registry: LocalRegistry) -> None:
+    """A plan says beforehand that rows of a version go to quarantine although its type is the game's now."""
+    from_a_registry(engine, proto(JOINED), proto("message Sold { string session_seconds = 5; }"))
+    plan = registry.plan(registration(proto(SOLD), continues="acme.Joined", actor="ann"))
+    (waits,) = plan.with_it
+    assert "needs a person" in str(waits.placement.quarantined)
+    assert set(waits.steps) & set(plan.breaking)
+    assert "  all rows of this schema go to quarantine; the table stays unchanged" in list(render_plan(plan))
