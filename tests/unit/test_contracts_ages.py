@@ -1,18 +1,23 @@
 """A field's number is its own while no version between lacks the field, in whatever order versions are registered."""
 
 from collections.abc import Mapping
+from itertools import permutations
 
 import pytest
 from sqlalchemy import Engine
 
 from pipeline.contracts.ages import UNKNOWN, Ages
 from pipeline.contracts.evolution import evolve
+from pipeline.contracts.game_types import joined_types
 from pipeline.contracts.layout import Registered, layout
 from pipeline.contracts.policies import parse_policies
+from pipeline.contracts.registries.answers import Found, Version
+from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from tests.unit.history_world import choose, grown
-from tests.unit.registering_world import KEY, from_a_registry, proto, registration
+from tests.unit.registering_world import KEY, from_a_registry, proto, record, registration
+from tests.unit.resolution_world import EIGHT, SEVEN, World
 
 VERSIONS: Mapping[int, Schema] = {
     1: proto("message M { int64 hp = 1; }"),
@@ -119,3 +124,37 @@ def test_what_landed_stays_where_it_is_once_ages_are_known() -> None:
             FieldPlacement((("gold", "gold__v2"),))
         )
         assert evolve(held, wide, SIDE, ages)[1] == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (proto("message M { uint32 n = 1; }"), proto("message M { uint64 n = 1; }")),
+        (proto("message M { uint32 n = 1; }", "acme.v1"), proto("message M { uint64 n = 1; }", "acme.v2")),
+        (record("acme.Joined", n="int"), record("acme.Entered", "acme.Joined", n="int", m="string")),
+        (record("acme.Joined", n="int"), record("acme.v2.Entered", "acme.v1.Joined", n="int")),
+    ],
+)
+def test_versions_that_are_found_together_go_by_age(engine: Engine, one: Schema, two: Schema) -> None:
+    """The older of two versions comes first, also under another package or name of the same type."""
+    answers = {
+        writer: Found(each.format, each.definition, {b"": each.message}, Version("chess-value", number))
+        for number, (writer, each) in enumerate([(SEVEN, one), (EIGHT, two)], start=1)
+    }
+    world = World(engine, {**answers})
+    resolution = world.resolution()
+    resolution.note([Need(KEY, "chess", "main", EIGHT, 1, 0), Need(KEY, "chess", "main", SEVEN, 1, 1)])
+    world.after(resolution, 0)
+    schemas = world.schemas
+    assert [schemas.schemas[each].definition for each in schemas.games[KEY]] == [one.definition, two.definition]
+
+
+def test_types_are_joined_by_aliases_in_any_order() -> None:
+    """Two types are one where any schema says so; the rows' order still counts between types."""
+    a, b, c, d = (record(f"acme.{name}", *aliases, n="int") for name, aliases in (
+        ("A", ()), ("B", ("acme.A",)), ("C", ("acme.B",)), ("D", ()),
+    ))  # fmt: skip
+    for order in permutations([a, b, c, d]):
+        joined = joined_types(order)
+        assert len({joined[f"acme.{each}"] for each in "ABC"}) == 1
+        assert joined["acme.D"] == "acme.D"

@@ -13,7 +13,9 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.decoded import one_line
+from pipeline.contracts.event_types import event_type
 from pipeline.contracts.formats.supported import fingerprint, format_of
+from pipeline.contracts.game_types import joined_types
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registrations import RegistrationBatch, unattended
@@ -165,7 +167,8 @@ def settle(
     if registering:
         found = read_schemas(connection, {row.schema_id for _, row in registering if row.schema_id is not None})
         known = [(need, row, found[row.schema_id]) for need, row in registering if row.schema_id is not None]
-        ordered = by_age(known, lambda each: _age(*each))
+        types = joined_types(schema for _, _, schema in known)
+        ordered = by_age(known, lambda each: _age(*each, types))
         registrations = (
             unattended(need.game, need.game_key, schema, policies, registry=registry) for need, _, schema in ordered
         )
@@ -204,10 +207,10 @@ def _answered(
         yield need, row
 
 
-def _age(need: OpenNeed, row: WriterRow, schema: Schema) -> tuple[Hashable, int] | None:
-    """Return a schema's age among those that are compared with it; None where it is not known."""
-    version = version_of(row.subject, row.version)
-    return None if version is None else ((need.game_key, schema.message, version.subject), version.number)
+def _age(need: OpenNeed, row: WriterRow, schema: Schema, types: Mapping[str, str]) -> tuple[Hashable, int] | None:
+    """Return a schema's age among those of its game and type; None where it is not known."""
+    version, kind = version_of(row.subject, row.version), types[event_type(schema.message)]
+    return None if version is None else ((need.game_key, kind, version.subject), version.number)
 
 
 def give_up(engine: Engine, registry: str, wanted: Collection[bytes], now: float) -> int:
