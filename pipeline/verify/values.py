@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.contracts.event_types import event_type
+from pipeline.contracts.game_types import joined_types
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
 from pipeline.delta.scratch import Database, scratch_folder
@@ -129,15 +130,17 @@ def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.Reading) -> dic
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     """Return a game's schemas for the value check, by id.
 
-    Rows of two event types never lie in one table, unless one was registered as the other's new name: whatever else
-    lands after the first type should be in quarantine.
+    Rows of two event types never lie in one table, unless one was registered as the other's new name, or an alias says
+    that it is: whatever else lands after the first type should be in quarantine.
     """
     placed = schemas.placed(key)
-    own = [event_type(each.message) for each, at in placed if at.quarantined is None and at.continues is None][:1]
-    types = {*own, *(event_type(each.message) for each, at in placed if at.continues is not None)}
+    own = [each.message for each, at in placed if at.quarantined is None and at.continues is None][:1]
+    renamed = [(each.message, at.continues) for each, at in placed if at.continues is not None]
+    joined = joined_types(each for each, at in placed if not at.other_type)
+    types = {joined.get(each, each) for each in map(event_type, (*own, *chain(*renamed)))}
     known = {}
     for schema, placement in placed:
-        is_other = placement.other_type or event_type(schema.message) not in types
+        is_other = placement.other_type or joined[event_type(schema.message)] not in types
         refused = placement.quarantined is not None or is_other
         reason = "other_type" if is_other else placement.reason
         known[schema.schema_id] = KnownSchema(schema, placement.names, quarantined=refused, reason=reason)
