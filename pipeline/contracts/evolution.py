@@ -193,7 +193,7 @@ class _Walk:
             self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
         if first not in known.newest:
             self._note(place, one.name, "add", "is back", _Lands(current.column, _type(current.kind)))
-        if slot is None and (met := _fitting_of_another(one, self._others(place, one, ids))):
+        if slot is None and (met := _fitting_of_another(one, self._named(place, one.name))):
             what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
             self._note(place, one.name, "incompatible", what, _Lands(met.slot.column, _type(one.kind)))
             self._join(place, one, met)
@@ -210,33 +210,34 @@ class _Walk:
         These are all columns of the other numberings' field that lies, or once lay, in the column of this name; a
         column with a made name goes by its field's. Columns that this numbering has already are left out.
         """
+        aliases = [] if self.policies.of("rename") == "add" else sorted(one.aliases - ids)
+        return next((met for name in [one.name, *aliases] if (met := self._named(place, name))), [])
+
+    def _named(self, place: _Place, name: str) -> list[_Met]:
+        """Return the columns of other numberings by a name."""
         known = place.level.of(self.numbering)
         own = place.used | {slot.column for slots in known.slots.values() for slot in slots}
-        aliases = [] if self.policies.of("rename") == "add" else sorted(one.aliases - ids)
-        for name in [one.name, *aliases]:
-            met = [
-                _Met(other, name, slot)
-                for other, fields in place.level.numberings.items()
-                if other != self.numbering
-                for slots in fields.slots.values()
-                if any(_goes_by(slot, name) for slot in slots)
-                for slot in slots
-                if slot.column not in own
-            ]
-            if met:
-                return met
-        return []
+        return [
+            _Met(other, name, slot)
+            for other, fields in place.level.numberings.items()
+            if other != self.numbering
+            for slots in fields.slots.values()
+            if any(_goes_by(slot, name) for slot in slots)
+            for slot in slots
+            if slot.column not in own
+        ]
 
     def _meet(self, place: _Place, one: Field, others: list[_Met]) -> None:
         """Put a new field into a column of another numbering, or beside it when it does not fit."""
         fitting = _fitting_of_another(one, others)
-        met = fitting or max(others, key=lambda each: each.slot.turn)
+        narrower = [each for each in others if one.kind.follows(each.slot.kind)]
+        met = fitting or max(narrower or others, key=lambda each: each.slot.turn)
         lands = _Lands(met.slot.column, _type(one.kind))
         theirs, ours = met.numbering.beside(self.numbering), self.numbering.beside(met.numbering)
         if met.by != one.name:
             self._note(place, one.name, "rename", f"its alias {met.by} is a column of {theirs}", lands)
         what = f"its type changed from {met.slot.kind.text} in {theirs} to {one.kind.text} in {ours}"
-        change = "incompatible" if fitting is None else "widen"
+        change = "widen" if narrower else "incompatible"
         if fitting is None or (met.slot.kind.values != one.kind.values and self.policies.of("widen") == "side-column"):
             self._beside(place, one, tuple(each.slot for each in others), change, what)
             return

@@ -1,5 +1,6 @@
 """Event types: which schemas are versions of each other, and what becomes of those that are not."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.evolution import evolve
+from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.plans import render_plan
 from pipeline.contracts.policies import DEFAULTS, parse_policies
 from pipeline.contracts.registry import LocalRegistry
@@ -216,3 +218,36 @@ def test_a_version_that_waits_on_is_shown_and_is_breaking(engine: Engine, regist
     assert "needs a person" in str(waits.placement.quarantined)
     assert set(waits.steps) & set(plan.breaking)
     assert "  all rows of this schema go to quarantine; the table stays unchanged" in list(render_plan(plan))
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("message M { uint32 n = 1; }", "message M { uint64 n = 1; }"),
+        ("message M { N n = 1; message N {} }", "message M { N n = 1; message N { int32 x = 1; } }"),
+        ("message M { int32 n = 1; }", "message M { int64 n = 1; }"),
+        ("message M { int32 n = 1; }", "message M { string n = 1; }"),
+    ],
+)
+def test_a_next_package_widens_as_a_next_version_does(one: str, two: str) -> None:
+    """What follows without a person within one full name does so from acme.v1 to acme.v2, too."""
+    each = [evolve(grown(proto(one, "acme.v1")), proto(two, package), DEFAULTS) for package in ("acme.v1", "acme.v2")]
+    assert each[0][1] == each[1][1]
+    kinds = [
+        [(step.kind, step.policy, step.column) for step in steps if step.kind not in {"format", "remove"}]
+        for steps, _ in each
+    ]
+    assert kinds[0] == kinds[1]
+
+
+def test_a_known_name_meets_no_column_by_its_alias() -> None:
+    """A retyped field that the format knows never lands in another field's column that only its alias names."""
+    other = proto("message M { string c = 2; int64 x = 5; }")
+    avro = [record("acme.M", c="string"), record("acme.M", c="long")]
+    given = json.loads(avro[1].definition)
+    given["fields"][0]["aliases"] = ["x"]
+    avro[1] = replace(avro[1], definition=format_of("avro").canonical("acme.M", json.dumps(given).encode()))
+    held = grown(avro[0], other)
+    assert reported(evolve(held, avro[1], parse_policies(["incompatible=side-column"]))[0]) == [
+        ("c", "incompatible: side-column", "c__v2")
+    ]
