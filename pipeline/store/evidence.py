@@ -10,6 +10,7 @@ from listeners.sample import Lane
 from pipeline.health.condition import MOST_DEATHS
 from pipeline.health.liveness import Driver
 from pipeline.health.reported import ReportedStream
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Load
 from pipeline.signals.evidence import (
     GameSeen,
@@ -31,6 +32,7 @@ from pipeline.store.database.tables import (
     operations,
     placements,
     registrations,
+    schemas,
     stream_control,
     streams,
 )
@@ -39,6 +41,7 @@ from pipeline.store.schema_needs import count_needs, read_states
 
 _COMMITS: Final = 600  # of bronze: a gap between the newest of them is usual
 _ARRIVAL_SECONDS: Final = 60.0
+_MOST_TYPES: Final = 5  # named in one sentence
 _KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 
 
@@ -216,16 +219,34 @@ def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, 
             )
             .outerjoin(placements, placements.c.registration_id == registrations.c.registration_id)
         )
-        of_others = (
-            select(registrations.c.game_key, placements.c.quarantined)
-            .join(placements, placements.c.registration_id == registrations.c.registration_id)
-            .where(registrations.c.game_key.in_(part), placements.c.other_type == 1)
-            .order_by(registrations.c.registration_id)
-        )
-        others = {row.game_key: row.quarantined for row in connection.execute(of_others)}
+        others = _other_types(connection, part)
         for row in connection.execute(query):
             by, other = row.actor or row.registry, others.get(row.game_key)
             found[row.game_key] = NewestSchema(row.version, row.created_at, by, row.quarantined, row.first_at, other)
+    return found
+
+
+def _other_types(connection: Connection, keys: Collection[str]) -> dict[str, str]:
+    """Return why rows of other event types wait, by game, with the names of all types that wait now."""
+    query = (
+        select(
+            registrations.c.game_key, registrations.c.schema_id, schemas.c.message, placements.c.other_type,
+            placements.c.quarantined,
+        )
+        .join(schemas, schemas.c.schema_id == registrations.c.schema_id)
+        .outerjoin(placements, placements.c.registration_id == registrations.c.registration_id)
+        .where(registrations.c.game_key.in_(keys))
+        .order_by(registrations.c.registration_id)
+    )  # fmt: skip
+    last = {(row.game_key, row.schema_id): row for row in connection.execute(query)}
+    waiting: dict[str, dict[str, str]] = {}
+    for row in last.values():
+        if row.other_type:
+            waiting.setdefault(row.game_key, {})[row.message] = row.quarantined
+    found = {}
+    for key, texts in waiting.items():
+        several = f"{join_limited(sorted(texts), _MOST_TYPES)} wait. " if len(texts) > 1 else ""
+        found[key] = several + list(texts.values())[-1]
     return found
 
 

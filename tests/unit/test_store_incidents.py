@@ -13,6 +13,7 @@ from sqlalchemy import Engine, create_engine, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import GameResult, Lane
+from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.errors import Refused
 from pipeline.health.status import StreamFacts
@@ -23,7 +24,7 @@ from pipeline.signals.causes import Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.evidence import read_evidence
+from pipeline.store.evidence import _newest_schemas, read_evidence
 from pipeline.store.fleet import read_fleet
 from pipeline.store.incidents import KEPT_SECONDS, incident_looks, incidents, keep_look, read_incidents, read_last_look
 from pipeline.store.operations import Intent, submit
@@ -32,6 +33,7 @@ from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, w
 from pipeline.store.stream_control import StreamControl, record_failures, submit_control
 from tests.browser.seed import Seeded, seed
 from tests.unit.incident_world import FINDING, OPEN
+from tests.unit.registering_world import KEY, from_a_registry, proto, registration
 
 
 def kept(engine: Engine, *wanted: Incident, now: float | None = None) -> tuple[Incident, ...]:
@@ -273,3 +275,20 @@ def test_a_look_at_a_thousand_games_is_cheap(tmp_path: Path) -> None:
     sys.stdout.write(f"CPU of a look at 1,000 games: {min(spent) * 1000:.0f} ms\n")
     assert len([each for each in read_incidents(engine) if each.ended_at is None]) == 10
     assert min(spent) < 0.4
+
+
+def test_an_incident_names_the_types_that_wait_now(engine: Engine) -> None:
+    """A type that was confirmed as the new name waits no more; of several that do, each is named."""
+    text = "message {} {{ string player = 1; }}"
+    joined, left, entered = (proto(text.format(name)) for name in ("Joined", "Left", "Entered"))
+    from_a_registry(engine, joined, left, entered)
+    with engine.connect() as connection:
+        why = _newest_schemas(connection, [KEY])[KEY].other_type
+    assert why is not None
+    assert why.startswith("acme.Entered, acme.Left wait. acme.Entered is another event type than acme.Joined")
+    confirmed = registration(entered, continues="acme.Joined", actor="ann")
+    LocalRegistry(engine).register_many([confirmed])
+    with engine.connect() as connection:
+        why = _newest_schemas(connection, [KEY])[KEY].other_type
+    assert why is not None
+    assert why.startswith("acme.Left is another event type")
