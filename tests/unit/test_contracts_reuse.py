@@ -278,7 +278,8 @@ def require_owners(
         if name in renamed:
             for old in [old for old, last in numbers.items() if last == number]:
                 before[name] |= {old} | before[old]
-        assert not earlier or earlier & ({name} | before[name]), (name, column, earlier)
+        same = {name} | before[name] | {other for other, old in before.items() if name in old}
+        assert not earlier or earlier & same, (name, column, earlier)
         assert not (earlier and name in apart), (name, column, earlier)
         now[name] = number
         owners[column].add(name)
