@@ -112,8 +112,14 @@ class Balance:
 
     @property
     def complete(self) -> bool:
-        """No faults, nothing pending, and ingest has run: otherwise nothing can be complete."""
-        return self.ok and self.is_ingested and self.totals.pending == 0 and self.totals.ahead == 0
+        """No faults, nothing pending, ingest has run, and brokers gave what was to be compared."""
+        rests = self.is_ingested and self.totals.pending == 0 and self.totals.ahead == 0
+        return self.ok and rests and not self.not_compared
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """What the comparison with brokers left out, one sentence each."""
+        return () if self.held is None else self.held.not_compared
 
 
 def verify(

@@ -6,7 +6,7 @@ client of its own; shares no code with ingest.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -82,6 +82,7 @@ class Held:
     lacked: int  # records that ingest has passed, the broker holds and bronze lacks
     problems: tuple[str, ...]
     not_compared: tuple[str, ...]  # one sentence each
+    by_file: bool = False  # a landing table is read, whose rows are compared by file alone
 
     @property
     def faults(self) -> int:
@@ -97,7 +98,7 @@ def compare_held(database: Database, bronze: readings.TableSnapshot, settings: S
     sources = sorted(settings.every_source.values(), key=lambda each: each.kind)
     for source in sources:
         if source.kind != "kafka":
-            found = _add(found, not_compared=("A landing table is no broker: its rows are compared by file alone.",))
+            found = replace(found, by_file=True)
             continue
         connection = translate(source.kafka_options)
         if connection.unreported:
@@ -130,7 +131,7 @@ def _add(
 ) -> Held:  # fmt: skip
     return Held(
         to.compared + compared, to.other + other, to.lacked + lacked, to.problems + problems,
-        to.not_compared + not_compared,
+        to.not_compared + not_compared, to.by_file,
     )  # fmt: skip
 
 

@@ -13,6 +13,9 @@ from pipeline.verify.held import Held
 from pipeline.verify.sources import Lagging
 from pipeline.verify.values import Values
 
+NOT_COMPARED: Final = 3
+"""The exit code where no fault was found, but something that `--source` asks for could not be compared."""
+
 _GAMES_SHOWN: Final = 20
 _SHOWN: Final = ("bronze_rows", "landed", "quarantined", "pending", *FAULTS)
 _NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "accepted_gaps", "retired")
@@ -21,7 +24,7 @@ _NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "accepted_gaps", "
 def run(
     balance: Balance, *, as_json: bool = False, complete: bool = False, repairable: Collection[str] | None = None
 ) -> int:
-    """Print a balance and return the exit code: 0 without faults, 1 with faults.
+    """Print a balance and return the exit code: 0 without faults, 1 with faults, 3 if brokers were not compared.
 
     Args:
         balance: the result of `balance.verify`.
@@ -33,6 +36,8 @@ def run(
         say(json.dumps(as_dict(balance)))
     else:
         say_lines(render_balance(balance, complete=complete, repairable=repairable))
+    if balance.ok and balance.not_compared:
+        return NOT_COMPARED
     return 0 if (balance.complete if complete else balance.ok) else 1
 
 
@@ -164,6 +169,7 @@ def _held_lines(held: Held) -> list[str]:
         f"{'other records':<18}{held.other:>14,}",
         f"{'lacked records':<18}{held.lacked:>14,}",
         *(f"  {plain(each)}" for each in held.problems),
+        *(["  A landing table is no broker: its rows are compared by file alone."] if held.by_file else []),
         *(f"  not compared: {plain(each)}" for each in held.not_compared),
     ]
 
@@ -232,6 +238,8 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
     if not balance.is_ingested:
         verdict = "NOT COMPLETE" if complete else "OK, but nothing is proved"
         return f"{verdict}: nothing was ingested, bronze has no commit. Start ingest, then verify again."
+    if balance.not_compared:
+        return "NOT COMPARED: no faults in the tables, but brokers did not give all records: see above. Verify again."
     if complete and not balance.complete:
         return "NOT COMPLETE: no faults, but rows are still pending. Let the streams run, then verify again."
     if balance.complete and balance.totals.retired:

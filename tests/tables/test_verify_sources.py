@@ -26,7 +26,8 @@ from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources
 from pipeline.verify.balance import Balance, verify
-from pipeline.verify.report import as_dict, render_balance
+from pipeline.verify.held import Held
+from pipeline.verify.report import as_dict, render_balance, run
 from pipeline.verify.sources import PassedOffsets, Probe, SourcePeriod, Sources, observe
 from tests.tables.value_world import ValueWorld, value_world, wrapped
 
@@ -112,6 +113,20 @@ def test_without_a_look_at_the_source_nothing_is_said_of_it(world: ValueWorld) -
     balance = check(world, known(OLD))
     assert as_dict(balance)["behind_source"] is None
     assert "not compared: The broker does not answer." in render_balance(balance)
+
+
+def test_brokers_that_are_away_prove_nothing(world: ValueWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown is not healthy: what `--source` could not compare is in the exit code, the last line and `complete`."""
+    arrive(world, 1)
+    balance = check(world, known(OLD))
+    balance = replace(balance, totals=replace(balance.totals, pending=0))
+    assert (run(balance), balance.complete) == (0, True)
+    away = replace(balance, held=Held(0, 0, 0, (), ("The broker of topic 't' does not give its records.",)))
+    assert (run(away), run(away, complete=True), away.complete) == (3, 3, False)
+    assert "NOT COMPARED" in capsys.readouterr().out.splitlines()[-1]
+    assert as_dict(away)["complete"] is False
+    assert run(replace(balance, held=Held(0, 0, 0, (), (), by_file=True))) == 0
+    assert "by file alone" in capsys.readouterr().out
 
 
 def offsets(following: int, probe: Probe | None, *accepted: tuple[int, int, int]) -> Sources:
