@@ -22,16 +22,26 @@ from pipeline.delta.log import exists
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import bronze_progress, checkpoint, generation_numbers, identity, parting, restored, source_checks
+from pipeline.ingest import checkpoint, generation_numbers, identity, parting, restored, source_checks
 from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.identity import Offsets, Position, SourceObservation, SourceProblem, SourceRecord
+from pipeline.ingest.evidence.marks import LastRecord
+from pipeline.ingest.identity import (
+    Commits,
+    Offsets,
+    Position,
+    Positions,
+    SourceObservation,
+    SourceProblem,
+    SourceRecord,
+)
 from pipeline.ingest.last_seqs import read_last_seqs
+from pipeline.ingest.lineage import generations_of, own_rows, same_source
+from pipeline.ingest.parting import COMMIT
 from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
-from pipeline.source_settings import named_topic
 from pipeline.store import sources
 from pipeline.store.games import reset_last_seqs
 from pipeline.store.processes.drivers import forget_commits
@@ -103,7 +113,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     if not recorded and not others and described in finding.known:
         # Read under another name before: verify compares by the id.
         sources.record_identity(engine, replace(finding.known[described], generation=number))
-    adopted = _replace(engine, paths, described, number, finding, bronze.table_id, seq, others)
+    adopted = _replace(engine, paths, source, number, finding, bronze.table_id, seq, others)
     held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
     return replace(adopted, rebuild=tuple(held))
 
@@ -151,8 +161,10 @@ def _find(
     ids = {source.description: None} if seen is None else {
         name: each.id for name, each in identity.each_source(source.description, seen).items()
     }  # fmt: skip
-    found = {name: _identity(settings, name, engine, number, bronze, source_id) for name, source_id in ids.items()}
-    known = {name: each for name, each in found.items() if each is not None}
+    losses, head = _losses(settings, bronze), bronze.cursor or 0
+    found = {name: generations_of(engine, name, number, each, head, losses) for name, each in ids.items()}
+    known = {name: each[0] for name, each in found.items() if each}
+    owns = {name: own_rows(each) for name, each in found.items() if each}
     if not source.is_several and not known:
         known = {source.description: sources.Identity(number, None, None, bronze.table_id, 0, None)}
     for each in known.values():
@@ -164,28 +176,55 @@ def _find(
     if seen is None:
         raise Refused(f"{_UNASKED} Add the missing options for the check (docs/kafka.md, Security).")
     _refuse_namesakes(settings, source, engine, bronze, seen)
-    position, seen = source.end_of_bronze(paths.bronze, known, seen, partial(_checkpointed, source, paths, number))
+    whole = known | _parted_tables(source, found)
+    position, seen = source.end_of_bronze(paths.bronze, whole, seen, partial(_checkpointed, source, paths, number))
     records = {name: SourceRecord(each.source_id, each.partitions) for name, each in known.items()}
     record = SourceRecord(of=records) if source.is_several else records[source.description]
     problem = source.judge(record, position, seen)
-    since = {name: each.since_seq for name, each in known.items()}
-    last = _last_records(paths, known, position, source)
+    # A landing table needs no last record: file names show where it parted.
+    last = {
+        name: source_checks.last_read(paths.bronze, name, owns[name], at)
+        for name, at in identity.each_position(source.description, position).items()
+        if isinstance(at, Offsets) and name in owns
+    }
     of = identity.each_source(source.description, seen)
     both = {name: (each.source_id, of[name].id) for name, each in known.items() if name in of}
     anew = [name for name, (before, now) in both.items() if None not in {before, now} and before != now]
-    problem = parting.judge(source, paths.bronze, since, last, position, seen, problem, anew)
+    problem = parting.judge(source, paths.bronze, owns, last, position, seen, problem, anew)
     return _Finding(known, seen, position, problem)
 
 
-def _last_records(
-    paths: Paths, known: Mapping[str, sources.Identity], position: Position, source: SourceKind
-) -> parting.Last:
-    """Return the last records of each topic in bronze. A landing table needs none: file names show where it parted."""
-    return {
-        name: bronze_progress.last_records(paths.bronze, named_topic(name), known[name].since_seq, set(at.next))
-        for name, at in identity.each_position(source.description, position).items()
-        if isinstance(at, Offsets) and name in known
-    }
+def _parted_tables(
+    source: SourceKind, generations: Mapping[str, Sequence[sources.Identity]]
+) -> dict[str, sources.Identity]:
+    """Return landing tables with another commit before the place where their generation began, each as first read.
+
+    Bronze's file names then tell the place, also those of earlier generations.
+    """
+    found = {}
+    for member in source.members:
+        of = generations.get(member.description)
+        start = identity.parse(of[0].start) if of and of[0].start else None
+        if not of or not isinstance(start, Commits) or start.before is None:
+            continue
+        witness = member.witness()
+        before = LastRecord((start.version or 0) - 1, None, None, start.before)
+        if witness is not None and parting.is_other_commit(witness, member.description, {COMMIT: before}):
+            oldest = same_source(of)[-1]
+            found[member.description] = replace(of[0], since_seq=oldest.since_seq, start=oldest.start)
+    return found
+
+
+def _with_last_commits(source: SourceKind, position: Position) -> Position:
+    """Return a position with what tells the last commit that was read of each landing table."""
+    of = dict(identity.each_position(source.description, position))
+    for member in source.members:
+        at = of.get(member.description)
+        witness = member.witness() if isinstance(at, Commits) and at.version else None
+        if isinstance(at, Commits) and at.version and witness is not None:
+            there = witness.records(member.description, {COMMIT: at.version - 1}).get(COMMIT)
+            of[member.description] = replace(at, before=None if there is None else there.value)
+    return Positions(of) if source.is_several else of[source.description]
 
 
 def _sharing(engine: Engine, source: SourceKind, number: int, seen: SourceObservation) -> list[int]:
@@ -204,30 +243,6 @@ def _sharing(engine: Engine, source: SourceKind, number: int, seen: SourceObserv
 
 def _apps(settings: Settings, numbers: Iterable[int]) -> list[str]:
     return [names.ingest_app_id(settings.environment, number) for number in numbers]
-
-
-def _identity(
-    settings: Settings, described: str, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
-) -> sources.Identity | None:
-    """Return the record of a source by the last generation with rows in bronze; None for a new one.
-
-    The source may have had another name, such as another broker address; its id identifies it. An older copy of bronze
-    may end before the last adoption: an earlier generation read its rows then.
-    """
-    numbers = {
-        each: text
-        for each, text, its_id in sources.sources_of(engine)
-        if each <= number and (sources.is_of(text, described) or (its_id is not None and its_id == source_id))
-    }
-    recorded = [(text, sources.identity(engine, each)) for each, text in sorted(numbers.items(), reverse=True)]
-    known = [identity.alone(each, text) for text, each in recorded if each is not None]
-    losses = _losses(settings, bronze)
-    reached = [
-        each
-        for each in known
-        if each.since_seq <= (bronze.cursor or 0) and not any(each.since_seq in lost for lost in losses)
-    ]
-    return next(iter(reached or known[-1:]), None)
 
 
 def _refuse_loss(problem: SourceProblem | None, *, accept_loss: bool) -> None:
@@ -324,7 +339,7 @@ def _forget(
 def _replace(
     engine: Engine,
     paths: Paths,
-    described: str,
+    source: SourceKind,
     before: int,
     finding: _Finding,
     bronze_id: str,
@@ -332,9 +347,9 @@ def _replace(
     others: Sequence[int],
 ) -> Adopted:
     """Record the new generation, and the gaps before it."""
-    actor, now = current_user(), time.time()
+    actor, now, described = current_user(), time.time(), source.description
     problem = finding.problem
-    position = finding.position if problem is None else problem.onward
+    position = _with_last_commits(source, finding.position if problem is None else problem.onward)
     missing = () if problem is None else problem.gaps
     reason = "" if problem is None else problem.reason
     gaps = tuple(

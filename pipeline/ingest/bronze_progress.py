@@ -17,6 +17,7 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
+from pipeline.ingest.lineage import OwnRows, up_to
 from pipeline.storage.location import Location
 
 PLAN: Final = "sparkOffsets"
@@ -44,12 +45,14 @@ def last_offsets(bronze: Location, topic: str, since_seq: int, wanted: AbstractS
 
     Reads until it has found each wanted partition; offsets grow with seq, so older files cannot hold a later one.
     """
-    return {number: offset for number, (_, offset, _) in _ends(bronze, topic, since_seq, wanted).items()}
+    return {number: offset for number, (_, offset, _) in _ends(bronze, topic, OwnRows(since_seq), wanted).items()}
 
 
-def last_records(bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, LastRecord]:
-    """Return the last record of each partition of a topic among the rows above a seq, as `last_offsets` finds it."""
-    ends = _ends(bronze, topic, since_seq, wanted)
+def last_records(
+    bronze: Location, topic: str, own: OwnRows, wanted: AbstractSet[int], at_most: Mapping[int, int] | None = None
+) -> dict[int, LastRecord]:
+    """Return the last record of each wanted partition of a topic, up to some offset; absent where bronze has none."""
+    ends = _ends(bronze, topic, own, wanted, at_most or {}) if wanted else {}
     found: dict[int, LastRecord] = {}
     for file in {str(file): file for _, _, file in ends.values()}.values():
         rows = read_file(file, RECORD_COLUMNS)
@@ -62,16 +65,16 @@ def last_records(bronze: Location, topic: str, since_seq: int, wanted: AbstractS
 
 
 def _ends(
-    bronze: Location, topic: str, since_seq: int, wanted: AbstractSet[int]
+    bronze: Location, topic: str, own: OwnRows, wanted: AbstractSet[int], at_most: Mapping[int, int] | None = None
 ) -> dict[int, tuple[int, int, Location]]:
     """Return seq, offset and file of the last row of each partition."""
     by_partition: dict[int, tuple[int, int, Location]] = {}
-    for newest, file in newest_first(bronze, since_seq):
+    for newest, file in newest_first(bronze, own.since):
         if wanted <= by_partition.keys() and all(seq > newest for seq, _, _ in by_partition.values()):
             break
         rows = read_file(file, ["seq", "topic", "partition", "offset"])
         of_topic = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
-        rows = rows.filter(pc.and_(of_topic, pc.greater(rows["seq"], since_seq)))
+        rows = up_to(own.of(rows.filter(of_topic)), at_most or {})
         last = rows.group_by("partition").aggregate([("seq", "max"), ("offset", "max")])
         for row in last.to_pylist():
             before = by_partition.get(row["partition"], (0, -1, file))

@@ -36,10 +36,12 @@ class Commits:
 
     version: int | None  # None: a snapshot of the table, because its log does not reach back to the beginning
     skip: frozenset[str] = frozenset()  # file names
+    before: str | None = field(default=None, compare=False)  # a digest of the commit before, where it is known
 
     def render(self) -> str:
         """Return it as text for `parse`."""
-        return json.dumps({"version": self.version, "skip": sorted(self.skip)})
+        known = {} if self.before is None else {"before": self.before}
+        return json.dumps({"version": self.version, "skip": sorted(self.skip), **known})
 
     def describe(self) -> str:
         """Return it for a person."""
@@ -268,7 +270,7 @@ def parse(text: str) -> Position:
 def _parsed(kept: Mapping[str, Any]) -> Offsets | Commits:
     if "offsets" in kept:
         return Offsets({int(number): offset for number, offset in kept["offsets"].items()})
-    return Commits(kept["version"], frozenset(kept["skip"]))
+    return Commits(kept["version"], frozenset(kept["skip"]), kept.get("before"))
 
 
 def judge_topic(known: SourceRecord, position: Offsets, seen: TopicObservation) -> SourceProblem | None:

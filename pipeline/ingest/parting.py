@@ -4,20 +4,24 @@ Called at each start, by `adopt`, and before a commit behind an election. The la
 differs, bronze is read backwards until both agree.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.delta.files import read_file
-from pipeline.ingest import identity
+from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.bronze_progress import newest_first
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.identity import Commits, Offsets, Position, SourceObservation, SourceProblem, TopicObservation
+from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.kind import SourceKind, Witness
+from pipeline.source_settings import named_topic
 from pipeline.storage.location import Location
 
 COMMIT: Final = -1
@@ -28,20 +32,68 @@ ADOPT: Final = "Run `turnout ingest adopt`: it goes on behind the last record th
 Last = Mapping[str, Mapping[int, LastRecord]]
 """By the description of a source and by partition, the last record in bronze."""
 
+_COMPARED: Final = 20  # records of bronze, backwards, until the source has one of them
+_ALL: Final = OwnRows(0)
 
-def differing(witness: Witness, described: str, last: Mapping[int, LastRecord]) -> list[int]:
-    """Return the partitions that have another record in the place of bronze's last one.
 
-    One that has none there lost it to retention or compaction, which is no difference.
+class From(Protocol):
+    """Finds records of one topic."""
+
+    @property
+    def ends(self) -> Mapping[int, int]:
+        """The offset after the last one, by partition."""
+
+    def __call__(self, number: int, offset: int) -> LastRecord | None:
+        """Return the first record at or after an offset of a partition; None where there is none."""
+
+
+def differing(
+    witness: Witness, described: str, last: Mapping[int, LastRecord], bronze: Location, own: OwnRows
+) -> dict[int, int]:
+    """Return by partition an offset at which the source has another record than bronze.
+
+    Where it has none in the place of bronze's last one, the newest one before decides: retention and compaction remove
+    records, and so does a log that was cut and has a transaction's marker there. Without one before, nothing differs.
     """
-    there = witness.records(described, {number: record.offset for number, record in last.items()})
-    return sorted(number for number, record in last.items() if number in there and record.is_other(there[number]))
+    found: dict[int, int] = {}
+    for _ in range(_COMPARED):
+        there = witness.onward(described, {number: record.offset for number, record in last.items()})
+        absent: dict[int, int] = {}
+        for number, record in last.items():
+            at = there.get(number)
+            if at is None or at.offset != record.offset:
+                absent[number] = record.offset
+            elif record.is_other(at):
+                found[number] = record.offset
+        newest = _newest_before(witness, described, absent)
+        newest = {number: at for number, at in newest.items() if at >= own.begun.get(number, 0)}
+        if not newest:
+            break
+        # Bronze lacks records of aborted transactions: its own before them is compared next.
+        last = bronze_progress.last_records(bronze, named_topic(described), own, set(newest), newest)
+    return found
+
+
+def _newest_before(witness: Witness, described: str, absent: Mapping[int, int]) -> dict[int, int]:
+    """Return by partition the offset of the source's newest record before one that it lacks, if it has any there."""
+    first = witness.onward(described, dict.fromkeys(absent, 0)) if absent else {}
+    found = {number: each.offset for number, each in first.items() if each.offset < absent[number]}
+    high = {number: absent[number] for number in found}  # no record lies from there to the absent one
+    while middles := {number: (at + high[number]) // 2 for number, at in found.items() if at + 1 < high[number]}:
+        there = witness.onward(described, middles)
+        for number, middle in middles.items():
+            each = there.get(number)
+            if each is None or each.offset > absent[number]:
+                high[number] = middle
+            else:
+                found[number] = each.offset
+    return found
 
 
 def judge(
     source: SourceKind,
     bronze: Location,
-    since: Mapping[str, int],
+    owns: Mapping[str, OwnRows],
     last: Last,
     position: Position,
     seen: SourceObservation,
@@ -50,7 +102,7 @@ def judge(
 ) -> SourceProblem | None:
     """Compare the last records with each source, and join what is lost with a `problem` that was found before.
 
-    `since` gives the seq above which bronze has the rows of each source. The topics `anew` have another id: all their
+    `owns` gives the rows of each source in bronze. The topics `anew` have another id: all their
     records are others, except those that an ingest has read of the new one without noticing.
 
     Raises:
@@ -65,31 +117,35 @@ def judge(
         witness = member.witness() if own else None
         if witness is None:
             continue
-        for name, of in own.items():
-            at, there = positions.get(name), observed[name]
-            if isinstance(at, Offsets) and isinstance(there, TopicObservation):
-                if name in anew:
-                    read[name] = _read_already(witness, name, there, bronze, since.get(name, 0), of)
-                elif parted := _parted(witness, name, there, bronze, since.get(name, 0), of):
-                    found[name] = _lost(there, at, parted)
-            elif isinstance(at, Commits) and differing(witness, name, of):
-                found[name] = _older_copy(member.landing, of[COMMIT], at)
+        with closing(witness):
+            for name, of in own.items():
+                at, there = positions.get(name), observed[name]
+                rows = owns.get(name, _ALL)
+                if isinstance(at, Offsets) and isinstance(there, TopicObservation):
+                    if name in anew:
+                        read[name] = _read_already(witness, name, there, bronze, rows, of)
+                    elif parted := _parted(witness, name, there, bronze, rows, of):
+                        found[name] = _lost(there, at, parted)
+                elif isinstance(at, Commits) and is_other_commit(witness, name, of):
+                    found[name] = _older_copy(member.landing, of[COMMIT], at)
     return _joined(source, found, _behind(source, problem, read), position)
 
 
+def is_other_commit(witness: Witness, described: str, of: Mapping[int, LastRecord]) -> bool:
+    """Return whether a landing table has another commit in the place of the last one that was read."""
+    there = witness.records(described, {COMMIT: of[COMMIT].offset}).get(COMMIT)
+    return there is not None and of[COMMIT].is_other(there)
+
+
 def _read_already(
-    witness: Witness, described: str, seen: TopicObservation, bronze: Location, since: int, of: Mapping[int, LastRecord]
-) -> dict[int, tuple[int, int]]:
+    witness: Witness, described: str, seen: TopicObservation, bronze: Location, own: OwnRows,
+    of: Mapping[int, LastRecord],
+) -> dict[int, tuple[int, int]]:  # fmt: skip
     """Return by partition the first offset of a new topic in bronze, and the next one to read; where it has any."""
-
-    def is_same(number: int, record: LastRecord) -> bool | None:
-        if not seen.earliest.get(number, 0) <= record.offset < seen.latest.get(number, 0):
-            return None
-        found = witness.records(described, {number: record.offset}).get(number)
-        return None if found is None else not record.is_other(found)
-
-    last = {number: record.offset for number, record in of.items() if is_same(number, record)}
-    firsts = walk(bronze, seen.name, since, last, is_same)
+    there = witness.records(described, {number: each.offset for number, each in of.items() if number in seen.latest})
+    last = {number: of[number].offset for number, each in there.items() if not of[number].is_other(each)}
+    at = _From(witness, described, seen.latest)
+    firsts = walk(bronze, seen.name, own, last, at, lambda record, found: not _differs(record, found))
     return {number: (first, last[number] + 1) for number, first in firsts.items()}
 
 
@@ -119,24 +175,20 @@ def _behind(
 
 
 def _parted(
-    witness: Witness, described: str, seen: TopicObservation, bronze: Location, since: int, of: Mapping[int, LastRecord]
-) -> dict[int, int]:
+    witness: Witness, described: str, seen: TopicObservation, bronze: Location, own: OwnRows,
+    of: Mapping[int, LastRecord],
+) -> dict[int, int]:  # fmt: skip
     """Return by partition the first offset in bronze that is another record in the topic, or none any more."""
-    gone = {number: at for number, at in of.items() if number in seen.latest and at.offset >= seen.latest[number]}
-    there = {number: at for number, at in of.items() if number in seen.latest and number not in gone}
-    suspects = {*gone, *differing(witness, described, there)}
-    if not suspects:
-        return {}
+    ends = seen.latest
+    gone = {number: at.offset for number, at in of.items() if number in ends and at.offset >= ends[number]}
+    there = {number: at for number, at in of.items() if number in ends and number not in gone}
+    suspects = {**gone, **differing(witness, described, there, bronze, own)}
+    at = _From(witness, described, ends)
+    return walk(bronze, seen.name, own, suspects, at, _differs)
 
-    def differs(number: int, record: LastRecord) -> bool | None:
-        if record.offset >= seen.latest[number]:
-            return True
-        if record.offset < seen.earliest[number]:
-            return None
-        found = witness.records(described, {number: record.offset}).get(number)
-        return None if found is None else record.is_other(found)
 
-    return walk(bronze, seen.name, since, {number: of[number].offset for number in suspects}, differs)
+def _differs(record: LastRecord, found: LastRecord | None) -> bool:
+    return found is None or record.is_other(found)
 
 
 @dataclass(slots=True)
@@ -148,47 +200,72 @@ class _Between:
     low_seq: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class _From:
+    """Asks one topic for its first record at or after an offset; None where there is none."""
+
+    witness: Witness
+    described: str
+    ends: Mapping[int, int]  # by partition, the offset after the last one
+
+    def __call__(self, number: int, offset: int) -> LastRecord | None:
+        return self.witness.onward(self.described, {number: offset}).get(number)
+
+
 def walk(
     bronze: Location,
     topic: str,
-    since: int,
+    own: OwnRows,
     suspects: Mapping[int, int],
-    differs: Callable[[int, LastRecord], bool | None],
+    source: From,
+    differs: Callable[[LastRecord, LastRecord | None], bool],
 ) -> dict[int, int]:
     """Return the first differing offset of each partition; `suspects` gives some differing offset of each.
 
     Bronze's files are read from the newest on, until a record agrees whose seq no older file reaches; within a file the
-    place is bisected. A record that the source no longer has says nothing.
+    place is bisected. A record that the source no longer has says nothing, unless it lies behind the end: `differs`
+    gets None for it.
     """
     found = {number: _Between(offset) for number, offset in suspects.items()}
-    for newest, file in newest_first(bronze, since):
+    for newest, file in newest_first(bronze, own.since) if found else ():
         unsure = [number for number, each in found.items() if each.low_seq <= newest]
         if not unsure:
             break
-        rows = _rows(read_file(file, ["seq", *RECORD_COLUMNS]), topic, since, unsure)
+        rows = own.of(_rows(read_file(file, ["seq", *RECORD_COLUMNS]), topic, unsure))
         for number in unsure:
-            _bisect(rows.filter(pc.equal(rows.column("partition"), number)), number, found[number], differs)
+            _bisect(rows.filter(pc.equal(rows.column("partition"), number)), number, found[number], source, differs)
     return {number: each.high for number, each in found.items()}
 
 
-def _rows(rows: pa.Table, topic: str, since: int, partitions: Collection[int]) -> pa.Table:
+def _rows(rows: pa.Table, topic: str, partitions: Collection[int]) -> pa.Table:
     of_topic = pc.and_(pc.equal(rows["topic"], topic), pc.is_in(rows["partition"], pa.array(partitions, pa.int32())))
-    return rows.filter(pc.and_(of_topic, pc.greater(rows["seq"], since)))
+    return rows.filter(of_topic)
 
 
-def _bisect(rows: pa.Table, number: int, between: _Between, differs: Callable[[int, LastRecord], bool | None]) -> None:
+def _bisect(
+    rows: pa.Table, number: int, between: _Between, source: From,
+    differs: Callable[[LastRecord, LastRecord | None], bool],
+) -> None:  # fmt: skip
+    """Narrow the place down; records that the source lacks are passed in one step."""
     offsets, seqs = rows.column("offset").to_pylist(), rows.column("seq").to_pylist()
     places = sorted(range(rows.num_rows), key=offsets.__getitem__)
     places = [at for at in places if between.low < offsets[at] < between.high]
     while places:
-        middle = len(places) // 2
+        first = middle = len(places) // 2
+        found = None
+        if offsets[places[middle]] < source.ends.get(number, 0):
+            found = source(number, offsets[places[middle]])
+            if found is None:
+                places = places[:middle]
+                continue
+            middle = bisect_left(places, found.offset, middle, key=offsets.__getitem__)
+            if middle == len(places) or offsets[places[middle]] != found.offset:
+                places = places[:first] + places[middle:]
+                continue
         at = places[middle]
         _, _, record = next(records_of(rows.slice(at, 1)))
-        verdict = differs(number, record)
-        if verdict is None:
-            del places[middle]
-        elif verdict:
-            between.high, places = record.offset, places[:middle]
+        if differs(record, found):
+            between.high, places = record.offset, places[:first]
         else:
             between.low, between.low_seq, places = record.offset, seqs[at], places[middle + 1 :]
 

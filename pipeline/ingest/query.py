@@ -148,7 +148,7 @@ class Ingest:
         self._begin, self._checks = begin, None
         if begin.seen is not None:
             kept = KeptMarks(self._checkpoint)
-            self._checks = BatchChecks(self._source, self._paths.bronze, kept, landed.bronze, begin.last)
+            self._checks = BatchChecks(self._source, self._paths.bronze, kept, landed.bronze, begin)
             self._checks.learn(identity(self._engine, self._generation))
         self._give_up_others()
         self._read_last_seqs()
@@ -199,14 +199,16 @@ class Ingest:
             # Another source was ingested meanwhile, or the last commit succeeded without its report.
             self._read_last_seqs()
         job = self._job(batch_id, (expected or 0) + 1)
+        if self._checks is not None:
+            self._checks.begin(self._source.passed(self._offset(batch_id)))
         reports = self._reports(frame, batch_id, partial(_landed, rows_of=self._rows_of, task=partial(land, job=job)))
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
             return
         if self._checks is not None and self.place is not None:  # the rows were read: what they are of stands by now
-            before, end = self._source.passed(self.place.offset) or self.place.begin, self._offset(batch_id)
+            before = self._source.passed(self.place.offset) or self.place.begin
             last = [record for report in reports for record in report["last"]]
-            self._checks.require_same(batch_id, before, self._source.passed(end), last)
+            self._checks.require_same(batch_id, before, last)
         self._commit(reports, batch_id, expected, plan)
         for report in reports:
             self._remember(report, report["seq"], started)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Engine
 
 from pipeline import names
+from pipeline.delta import lost_seqs
 from pipeline.delta.log import exists, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
@@ -24,8 +25,9 @@ from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.evidence.kept import KeptMarks
 from pipeline.ingest.evidence.marks import LastRecord, Mark
-from pipeline.ingest.identity import Offsets, Position, SourceObservation, SourceProblem
-from pipeline.ingest.parting import Last
+from pipeline.ingest.identity import Commits, Offsets, Position, SourceObservation, SourceProblem
+from pipeline.ingest.lineage import OwnRows, generations_of, own_rows
+from pipeline.ingest.parting import COMMIT, Last
 from pipeline.ingest.sources.kind import Begin, SourceKind
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.settings import Paths, Settings
@@ -78,10 +80,9 @@ def verify_source(
     seen = source.observe(position or source.beginning)
     kept = KeptMarks(query.parent).read(landed.bronze)
     last: Last = {}
+    owns = _owns(settings, engine, generation, bronze, source, known, seen)
     if known is None and landed.bronze is None and seen is not None:
-        for each in identity.each_source(source.description, seen).values():
-            if each.id is not None:
-                _refuse_known_elsewhere(engine, generation, each.id)
+        _refuse_known_elsewhere(engine, generation, source, seen)
     if position is None and landed.bronze is None:
         start = position = source.first(seen)
     if seen is not None and position is not None:
@@ -89,8 +90,8 @@ def verify_source(
         recorded = identity.with_ids(identity.record_of(known), source.description, ids)
         problem = source.judge(recorded, position, seen)
         if problem is None:
-            last = _last_records(source, kept, bronze.path, since_of(source, known), start, position)
-            problem = parting.judge(source, bronze.path, since_of(source, known), last, position, seen)
+            last = _last_records(source, kept, bronze.path, owns, start, position)
+            problem = parting.judge(source, bronze.path, owns, last, position, seen)
         if problem is not None:
             raise refusal(problem)
         source.require_readable(position, seen)
@@ -103,7 +104,7 @@ def verify_source(
     sources.record_identity(engine, _identity(generation, known, seen, bronze.table_id, since, start))
     resumes = read is not None or _begin_at_the_end(query, source, start, seen)
     checkpoint.keep_bronze(query, bronze.table_id)
-    return Begin(start, seen, resumes=resumes, last=last)
+    return Begin(start, seen, resumes=resumes, last=last, owns=owns)
 
 
 def refusal(problem: SourceProblem) -> Refused:
@@ -111,34 +112,47 @@ def refusal(problem: SourceProblem) -> Refused:
     return Refused(f"{problem.sentence} {WAY_OUT if problem.gaps else parting.ADOPT}")
 
 
-def since_of(source: SourceKind, known: sources.Identity | None) -> Mapping[str, int]:
-    """Return for each source the seq above which bronze has its generation's rows."""
-    if known is None:
+def _owns(
+    settings: Settings, engine: Engine, generation: int, bronze: CursorTable, source: SourceKind,
+    known: sources.Identity | None, seen: SourceObservation | None,
+) -> dict[str, OwnRows]:  # fmt: skip
+    """Return for each recorded source its rows in bronze."""
+    if known is None or seen is None:
         return {}
-    return dict.fromkeys([part.source for part in known.parts] or [source.description], known.since_seq)
+    losses = lost_seqs.read(bronze.transaction_version, settings.environment)
+    ids = {name: each.id for name, each in identity.each_source(source.description, seen).items()}
+    return {
+        name: own_rows(generations_of(engine, name, generation, ids.get(name), bronze.cursor or 0, losses))
+        for name in [part.source for part in known.parts] or [source.description]
+    }
 
 
 def _last_records(
     source: SourceKind,
     kept: Mapping[str, Mark],
     bronze: Location,
-    since: Mapping[str, int],
+    owns: Mapping[str, OwnRows],
     start: Position | None,
     position: Position,
 ) -> Last:
-    """Return the last records of this generation: those kept, or where none are, what bronze has."""
+    """Return the last records of each source: those kept, or where none are, what bronze or an adoption knows."""
     begun = identity.each_position(source.description, start)
     found: dict[str, Mapping[int, LastRecord]] = {}
     for described, at in identity.each_position(source.description, position).items():
         mark, before = kept.get(described), begun.get(described)
         if mark is not None and mark.last:
             found[described] = mark.last
-        elif isinstance(at, Offsets) and described in since:
-            first = before.next if isinstance(before, Offsets) else {}
-            read = {number for number, offset in at.next.items() if offset > first.get(number, 0)}
-            topic = named_topic(described)
-            found[described] = bronze_progress.last_records(bronze, topic, since[described], read) if read else {}
+        elif isinstance(at, Offsets) and described in owns:
+            found[described] = last_read(bronze, described, owns[described], at)
+        elif isinstance(before, Commits) and before.before is not None:
+            found[described] = {COMMIT: LastRecord((before.version or 0) - 1, None, None, before.before)}
     return found
+
+
+def last_read(bronze: Location, described: str, own: OwnRows, at: Offsets) -> dict[int, LastRecord]:
+    """Return the last record in bronze of each partition of a topic of which something was read."""
+    read = {number for number, offset in at.next.items() if offset > own.begun.get(number, 0)}
+    return bronze_progress.last_records(bronze, named_topic(described), own, read)
 
 
 def record_parts(engine: Engine, generation: int, source: SourceKind) -> SourceObservation | None:
@@ -165,12 +179,13 @@ def _begin_at_the_end(
     return offset is not None
 
 
-def _refuse_known_elsewhere(engine: Engine, generation: int, source_id: str) -> None:
+def _refuse_known_elsewhere(engine: Engine, generation: int, source: SourceKind, seen: SourceObservation) -> None:
     """Refuse a source that another generation has read under another name: bronze would get it twice."""
+    ids = {each.id for each in identity.each_source(source.description, seen).values()} - {None}
     for number, text, known in sources.sources_of(engine):
-        if number < generation and known == source_id:
+        if number < generation and known in ids:
             raise Refused(
-                f"Ingest generation {number} has already read this source as {text!r}: its id is {source_id}. Set the "
+                f"Ingest generation {number} has already read this source as {text!r}: its id is {known}. Set the "
                 f"source back to that, or run `turnout ingest adopt` to continue from the end of bronze."
             )
 

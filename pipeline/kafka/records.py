@@ -16,6 +16,7 @@ _SMALL_FETCH: Final = {
     "fetch.message.max.bytes": 65_536,
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1_024,
+    "auto.offset.reset": "earliest",
 }
 
 
@@ -34,8 +35,8 @@ class RecordReader:
         """Close the connections."""
         self._consumer.close()
 
-    def at(self, wanted: Mapping[TopicPlace, int]) -> dict[TopicPlace, Message | None]:
-        """Return the record at an offset of each partition; None where the broker has none there.
+    def onward(self, wanted: Mapping[TopicPlace, int]) -> dict[TopicPlace, Message | None]:
+        """Return the first record at or after an offset of each partition; None where the broker has none there.
 
         Raises:
             KafkaException: a broker does not answer.
@@ -67,12 +68,8 @@ class RecordReader:
         if place in found or place not in wanted:
             return
         error = message.error()
-        if error is not None and error.code() not in _NOTHING_THERE:
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
             raise KafkaException(error)
-        found[place] = message if error is None and message.offset() == wanted[place] else None
+        # An offset that is not in the log leads to its first record, also one above its end.
+        found[place] = message if error is None and (message.offset() or 0) >= wanted[place] else None
         self._consumer.pause([TopicPartition(*place)])
-
-
-_NOTHING_THERE: Final = frozenset({
-    KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
-})  # fmt: skip

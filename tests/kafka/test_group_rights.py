@@ -75,7 +75,7 @@ def test_records_are_read_without_a_right_on_groups(
     (rows,) = topic_again._read(iter(()), denied, "read_committed", ranges)
     assert rows.column("value").to_pylist() == [b"%d" % at for at in (0, 2, 4, 1, 3, 5)]
     reader = RecordReader(denied)
-    assert [each and each.value() for each in reader.at({(topic, 0): 1, (topic, 1): 2}).values()] == [b"2", b"5"]
+    assert [each and each.value() for each in reader.onward({(topic, 0): 1, (topic, 1): 2}).values()] == [b"2", b"5"]
     reader.close()
     consumer = refused_consumer(denied, "verify", "read_committed")
     (chunk,) = held._chunks(consumer, TopicPartition(topic, 0, 0), 3)

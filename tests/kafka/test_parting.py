@@ -4,7 +4,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,13 @@ from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import parting
 from pipeline.ingest.batch_checks import BatchChecks
+from pipeline.ingest.evidence.kept import KeptMarks
+from pipeline.ingest.evidence.marks import LastRecord, Mark
 from pipeline.ingest.identity import Offsets
+from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources import topic_observation
+from pipeline.ingest.sources.kind import Begin
+from pipeline.ingest.sources.supported import configured_source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
 from pipeline.verify.balance import verify
@@ -80,6 +85,14 @@ def other_log(world: TopicWorld) -> str:
     raise AssertionError("the topic is not there")
 
 
+def forget_ids(world: TopicWorld, *, kept: bool) -> None:
+    """Let the marks have no ids of topics; or remove them."""
+    for file in (world.paths.ingest / "1").files():
+        if file.name.startswith("marks-"):
+            place = world.paths.ingest / "1" / file.name
+            place.put(place.read().replace(b'"id": "', b'"id": null, "was": "')) if kept else place.delete()
+
+
 def places(world: TopicWorld) -> Counter[tuple[int, int]]:
     return Counter((record.partition, record.offset) for record in world.bronze())
 
@@ -100,10 +113,7 @@ def test_a_log_that_was_cut_and_has_grown_is_refused(world: TopicWorld, kept: bo
     new = other_log(world)
     send(world, 0, *texts(0, 6, "a"), *texts(6, 20, "b"))
     send(world, 1, *texts(0, 5, "a"))
-    for file in (world.paths.ingest / "1").files():
-        if file.name.startswith("marks-"):
-            place = world.paths.ingest / "1" / file.name
-            place.put(place.read().replace(b'"id": "', b'"id": null, "was": "')) if kept else place.delete()
+    forget_ids(world, kept=kept)
     for attempt in (world.ingest, world.adopt):
         with pytest.raises(Refused, match=r"has lost records: instead of partition 0 offsets 6 to 11, .*accept-loss"):
             attempt()
@@ -142,6 +152,105 @@ def test_verify_finds_what_was_read_on_in_another_log(
 
 
 @pytest.mark.long
+@pytest.mark.proves("G16")
+def test_a_log_that_was_cut_behind_an_adoption_is_refused(world: TopicWorld) -> None:
+    """Law L1: a generation without a row knows the last records of those before, also where one was cut before."""
+    send(world, 0, *texts(0, 10, "a"))
+    send(world, 1, *texts(0, 3, "a"))
+    world.ingest()
+    shutil.rmtree(str(world.paths.ingest / "1"))
+    assert world.adopt().position == Offsets({0: 10, 1: 3})
+    world.ingest()  # without new records
+    other_log(world)
+    send(world, 0, *texts(0, 6, "a"), *texts(6, 20, "b"))
+    send(world, 1, *texts(0, 3, "a"))
+    for attempt in (world.ingest, world.adopt):
+        with pytest.raises(Refused, match=r"instead of partition 0 offsets 6 to 9, .*accept-loss"):
+            attempt()
+    for accept_loss in (True, False):  # the second one finds the same end, without a row of the first
+        adopted = adoption.adopt(world.settings, world.paths, world.engine, accept_loss=accept_loss)
+        assert adopted.position == Offsets({0: 6, 1: 3})
+    other_log(world)  # cut again, below where the last adoption went on
+    send(world, 0, *texts(0, 4, "a"), *texts(4, 20, "c"))
+    send(world, 1, *texts(0, 3, "a"))
+    with pytest.raises(Refused, match=r"instead of partition 0 offsets 4 to 5, .*accept-loss"):
+        world.ingest()
+    assert adoption.adopt(world.settings, world.paths, world.engine, accept_loss=True).position == Offsets({0: 4, 1: 3})
+    world.ingest()
+    log = [*texts(0, 10, "a"), *texts(4, 20, "c"), *texts(0, 3, "a")]
+    assert values(world) == Counter(text.encode() for text in log)
+    assert held(world).faults == 0
+
+
+@pytest.mark.long
+@pytest.mark.proves("G16")
+def test_a_marker_in_the_place_of_the_last_record_hides_no_cut(world: TopicWorld) -> None:
+    """Law L1: where the broker has no record at bronze's last offset, the newest before decides; markers are none."""
+    send(world, 0, *texts(0, 10, "a"))
+    world.ingest()
+    other_log(world)
+    send(world, 0, *texts(0, 6, "a"))
+    producer = world.producer("x")
+    for number in range(6, 12):  # offset 6 a record, 7 its marker, and so on: 9 is a marker
+        producer.begin_transaction()
+        producer.produce(world.topic, f"b{number}".encode(), b"k", partition=0)
+        producer.commit_transaction(30)
+    forget_ids(world, kept=True)
+    with pytest.raises(Refused, match=r"has lost records: instead of partition 0 offsets 6 to 9, "):
+        world.ingest()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("committed", [True, False])
+def test_markers_and_aborted_records_are_no_difference(world: TopicWorld, committed: bool) -> None:
+    """Law L1: no false alarm: the last record of bronze is gone, and what lies before it is what it was."""
+    producer = world.producer("x")
+    send(world, 0, *texts(0, 4, "a"))
+    producer.begin_transaction()
+    producer.produce(world.topic, b"x", b"k", partition=0)
+    assert producer.flush(30) == 0
+    (producer.commit_transaction if committed else producer.abort_transaction)(30)
+    send(world, 0, *texts(6, 10, "a"))
+    world.ingest()
+    source, rows = configured_source(world.settings, world.paths), OwnRows(0)
+    witness = source.witness()
+    assert witness is not None
+    last = LastRecord(5, None, None, "gone")  # the marker's offset, as if compaction had removed a record there
+    with closing(witness):
+        found = parting.differing(witness, source.description, {0: last}, world.paths.bronze, rows)
+    assert found == {}
+    shutil.rmtree(str(world.paths.ingest / "1"))
+    world.adopt()
+    world.ingest()
+    assert held(world).faults == 0
+
+
+@pytest.mark.proves("G16")
+def test_records_that_a_batch_read_before_an_election_do_not_land_where_they_are_gone(
+    world: TopicWorld,
+) -> None:
+    """Law L1: behind an election the batch's own last records are the broker's, or nothing of it lands."""
+    send(world, 0, *texts(0, 5, "a"))
+    source = configured_source(world.settings, world.paths)
+    witness = source.witness()
+    assert witness is not None
+    name = source.description
+    there, now = witness.records(name, {0: 4})[0], witness.look([name])[name]
+    witness.close()
+    kept = KeptMarks(world.paths.ingest / "1")
+    before = Offsets({0: 2})
+    last = [[world.topic, 0, *there.as_list()]]
+    for epochs, other in (({0: -1}, "b"), ({0: -1}, None), (dict(now.epochs), "b")):
+        kept.write(0, {name: Mark(now.id, epochs)})
+        checks = BatchChecks(source, world.paths.bronze, kept, 0, Begin(before, None, resumes=True))
+        checks.learn(None)
+        reported = last if other is None else [[*last[0][:-1], other]]
+        raised = pytest.raises(Transient, match="without records that this batch has read")
+        with raised if other and epochs != now.epochs else nullcontext():
+            checks.require_same(1, before, reported)
+
+
+@pytest.mark.long
 def test_a_last_record_that_retention_removed_is_no_difference(world: TopicWorld) -> None:
     """Law L1: a broker that no longer has bronze's last record says nothing about it."""
     send(world, 0, *texts(0, 10, "a"))
@@ -151,9 +260,7 @@ def test_a_last_record_that_retention_removed_is_no_difference(world: TopicWorld
     admin = AdminClient(world.connection)
     place = TopicPartition(world.topic, 0, 10)
     admin.delete_records([place])[place].result()
-    for file in (world.paths.ingest / "1").files():
-        if file.name.startswith("marks-"):
-            (world.paths.ingest / "1" / file.name).delete()
+    forget_ids(world, kept=False)
     world.ingest()
     assert places(world) == Counter((0, at) for at in range(15))
 

@@ -4,7 +4,7 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -21,6 +21,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity, parting
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
+from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources import landing_log
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.kafka import connection
@@ -432,8 +433,41 @@ def test_the_place_where_a_log_parted_is_found_in_bronze(tmp_path: Path, seed: i
     bronze_of(tmp_path, [each for each in commits if each])
     unknown = {at for at in range(60) if chance.random() < 0.3} - {parted[0]}
 
-    def differs(number: int, record: LastRecord) -> bool | None:
-        return None if record.offset in unknown else record.offset >= parted[number]
+    class Log:
+        """The source's log: other records than bronze's from the parting on, without those that compaction removed."""
+
+        ends: ClassVar = {0: 64, 1: 64}
+        asked = 0
+
+        def __call__(self, number: int, offset: int) -> LastRecord | None:
+            self.asked += 1
+            there = next((at for at in range(offset, 64) if at not in unknown), None)
+            return None if there is None else LastRecord(there, None, None, str(there >= parted[number]))
+
+    def differs(_: LastRecord, found: LastRecord | None) -> bool:
+        return found is None or found.value == str(True)
 
     last = {number: end - 1 for number, end in offsets.items()}
-    assert parting.walk(located(tmp_path), "t", 0, {0: last[0]}, differs) == {0: parted[0]}
+    log = Log()
+    assert parting.walk(located(tmp_path), "t", OwnRows(0), {0: last[0]}, log, differs) == {0: parted[0]}
+    assert log.asked < 60, "places are bisected"
+
+
+def test_a_compacted_log_is_asked_for_few_records(tmp_path: Path) -> None:
+    """Where compaction has left one record of 200, one question passes all that are gone."""
+    bronze_of(tmp_path, [[{"topic": "t", "partition": 0, "offset": at} for at in range(20_000)]])
+    asked: list[int] = []
+
+    class Log:
+        ends: ClassVar = {0: 20_000}
+
+        def __call__(self, number: int, offset: int) -> LastRecord | None:
+            asked.append(offset)
+            there = min(-(-offset // 200) * 200, 19_999)
+            return LastRecord(there, None, None, str(there >= 12_000))
+
+    found = parting.walk(
+        located(tmp_path), "t", OwnRows(0), {0: 19_999}, Log(), lambda _, each: each is None or each.value == "True"
+    )
+    assert found == {0: 12_000}
+    assert len(asked) < 25, "one by one it were a hundred times as many"

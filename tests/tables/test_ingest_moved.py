@@ -101,3 +101,35 @@ def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: 
     with pytest.raises(Refused, match=r"older copy that has grown again: its commit 2 is not .*turnout ingest adopt`"):
         start(world, ingest)
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(2)
+
+
+@pytest.mark.proves("G16")
+def test_an_older_copy_behind_an_adoption_is_refused(tmp_path: Path) -> None:
+    """Law L1: an adoption keeps the last commit that was read; adopted again, ingest goes on where both agree."""
+    world = World(tmp_path / "env")
+    ingest = world.ingest()
+    landing = Path(world.paths.landing)
+
+    def append(text: bytes) -> None:
+        rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([text] * 3)}
+        write_deltalake(landing, pa.table(rows), mode="append")
+
+    append(b"x")
+    start(world, ingest)
+    shutil.copytree(landing, tmp_path / "older")
+    append(b"y")
+    names = [uri.rsplit("/", 1)[-1] for uri in DeltaTable(landing).file_uris()]
+    for number, name in enumerate(reversed(names)):
+        landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])
+        ingest._batch(landed, number)
+    shutil.rmtree(str(world.paths.ingest / "1"))
+    assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(3)
+    assert start(world, world.ingest()).position == Commits(3)
+    shutil.rmtree(landing)
+    shutil.copytree(tmp_path / "older", landing)
+    append(b"z")
+    append(b"z")
+    with pytest.raises(Refused, match=r"older copy that has grown again: its commit 2 is not .*turnout ingest adopt`"):
+        start(world, world.ingest())
+    assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(2)
+    assert start(world, world.ingest()).position == Commits(2)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.ingest.evidence.marks import LastRecord, Mark
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
+from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source
@@ -55,6 +56,7 @@ class Begin:
     seen: SourceObservation | None
     resumes: bool  # its checkpoint holds a later place, which wins
     last: Mapping[str, Mapping[int, LastRecord]] = field(default_factory=dict)  # in bronze, of each source by partition
+    owns: Mapping[str, OwnRows] = field(default_factory=dict)  # the rows of each source in bronze
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,12 @@ class Witness(Protocol):
 
     def records(self, described: str, offsets: Mapping[int, int]) -> Mapping[int, LastRecord]:
         """Return the record at an offset of each partition; absent where the source has none. Raises `Transient`."""
+
+    def onward(self, described: str, offsets: Mapping[int, int]) -> Mapping[int, LastRecord]:
+        """Return the first record at or after an offset of each partition, as `records`; of a table, the commit."""
+
+    def close(self) -> None:
+        """Close the connection that reads records; the next call opens another one."""
 
 
 class ArrivalTimes(Protocol):

@@ -34,6 +34,7 @@ class TopicWitness:
     def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
         """Ask by a client with these options."""
         self._source, self._options, self._admin = source, options, AdminClient(dict(options))
+        self._reader: RecordReader | None = None
 
     def look(self, described: Collection[str]) -> Mapping[str, Mark]:
         """Return what each topic is now; none of them where one is gone.
@@ -71,15 +72,24 @@ class TopicWitness:
         Raises:
             Transient: the broker does not answer.
         """
+        found = self.onward(described, offsets)
+        return {number: each for number, each in found.items() if each.offset == offsets[number]}
+
+    def onward(self, described: str, offsets: Mapping[int, int]) -> Mapping[int, LastRecord]:
+        """Return the first record at or after an offset of each partition of a topic; absent where there is none.
+
+        Records of open and aborted transactions count. The connection stays open until `close`.
+
+        Raises:
+            Transient: the broker does not answer.
+        """
         topic = topic_of(described, self._source)
         if topic is None:
             return {}
         try:
-            reader = RecordReader(self._options)
-            try:
-                found = reader.at({(topic, number): at for number, at in offsets.items()})
-            finally:
-                reader.close()
+            if self._reader is None:
+                self._reader = RecordReader(self._options)
+            found = self._reader.onward({(topic, number): at for number, at in offsets.items()})
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             raise Transient(
@@ -87,6 +97,12 @@ class TopicWitness:
                 f"{reason.str()}."
             ) from error
         return {number: _last(message) for (_, number), message in found.items() if message is not None}
+
+    def close(self) -> None:
+        """Close the connection that reads records."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def _last(message: Message) -> LastRecord:
