@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
+from math import isinf
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -222,19 +224,26 @@ def walk(
 ) -> dict[int, int]:
     """Return the first differing offset of each partition; `suspects` gives some differing offset of each.
 
-    Bronze's files are read from the newest on, until a record agrees whose seq no older file reaches; within a file the
-    place is bisected. A record that the source no longer has says nothing, unless it lies behind the end: `differs`
-    gets None for it.
+    Bronze's files are read from the newest on, until a record agrees whose seq no older file reaches. Within the files
+    of one commit the place is bisected. A record that the source no longer has says nothing, unless it lies behind the
+    end: `differs` gets None for it.
     """
     found = {number: _Between(offset) for number, offset in suspects.items()}
-    for newest, file in newest_first(bronze, own.since) if found else ():
+    for (newest, _), files in groupby(newest_first(bronze, own.since) if found else (), _of_one_seq):
         unsure = [number for number, each in found.items() if each.low_seq <= newest]
         if not unsure:
             break
-        rows = own.of(_rows(read_file(file, ["seq", *RECORD_COLUMNS]), topic, unsure))
+        parts = [own.of(_rows(read_file(file, ["seq", *RECORD_COLUMNS]), topic, unsure)) for _, file in files]
+        rows = pa.concat_tables(parts)
         for number in unsure:
             _bisect(rows.filter(pc.equal(rows.column("partition"), number)), number, found[number], source, differs)
     return {number: each.high for number, each in found.items()}
+
+
+def _of_one_seq(file: tuple[float, Location]) -> tuple[float, str]:
+    """Return what files of one commit share: the records of a partition lie in several, by game."""
+    newest, path = file
+    return newest, str(path) if isinf(newest) else ""
 
 
 def _rows(rows: pa.Table, topic: str, partitions: Collection[int]) -> pa.Table:
