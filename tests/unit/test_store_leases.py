@@ -18,7 +18,9 @@ from sqlalchemy import Engine, Row, StaticPool, create_engine, delete, func, sel
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
+from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import drivers, leases
+from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, LeaseLost, Process, leased, store_now
 from pipeline.store.processes.runs import active_drivers
@@ -354,8 +356,29 @@ def test_leases_can_be_turned_off(engine: Engine, tmp_path: Path) -> None:
         load(tmp_path, {"TURNOUT_STORE__LEASES": "off"})
 
 
+@pytest.mark.parametrize("kind", ["ingest", "group"])
+def test_a_store_that_never_had_the_lease_gets_it(engine: Engine, kind: ProcessKind) -> None:
+    """A standby from before this driver's start lacks the row: nobody holds it, so the driver goes on; one alone."""
+    register_group(engine, "a")
+    one, other = (Lease(engine, kind, "a", SECONDS, elsewhere(number)) for number in (77, 78))
+    one.acquire()
+    with engine.begin() as connection:
+        connection.execute(delete(leases))
+    one.renew()
+    assert one.epoch == 2
+    with pytest.raises(Refused, match="process 77"):
+        other.acquire()
+    with engine.begin() as connection:
+        connection.execute(delete(leases))
+    other.acquire()
+    one.renew()  # it may be one from before the copy, which does not live
+    other.renew()
+    with pytest.raises(LeaseLost, match="process 78"):
+        one.renew()
+
+
 def test_a_lease_whose_row_is_gone_is_lost(engine: Engine) -> None:
-    """Somebody who empties the table ends the driver with a sentence, not with a guess."""
+    """With a group its lease is removed, and its driver ends with a sentence."""
     lease = group_lease(engine, "a")
     with engine.begin() as connection:
         connection.execute(delete(leases))

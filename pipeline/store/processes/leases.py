@@ -25,7 +25,7 @@ from pipeline.moments import in_utc
 from pipeline.settings import Store
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind
-from pipeline.store.database.tables import leases
+from pipeline.store.database.tables import groups, leases
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
@@ -187,8 +187,8 @@ class Lease:
         """Renew the lease for its whole time, also after it expired if no other process has taken it.
 
         A store that is an older copy, such as a standby after a failover, names an earlier holder. A lease of another
-        process that has run out has no owner: it is taken again. One that an earlier holder does not renew is waited
-        for, without an error.
+        process that has run out has no owner: it is taken again, as is one that such a copy lacks, but that of a group
+        which was removed. One that an earlier holder does not renew is waited for, without an error.
 
         Raises:
             LeaseLost: another process has it.
@@ -198,6 +198,9 @@ class Lease:
             if connection.execute(query).rowcount:
                 return
         seen = self.read_holding()
+        if seen is None and self.epoch and self._has_subject() and self._insert():
+            _log.warning("the store had no lease on %s: taken again", self.what)
+            return
         if seen is not None and self.epoch:
             if self._replace(seen):
                 _log.warning("the lease on %s was of %s, which lives no more: taken again", self.what, seen)
@@ -252,11 +255,19 @@ class Lease:
     def _insert(self) -> bool:
         try:
             with writing(self._engine) as connection:
-                connection.execute(leases.insert().values(kind=self._kind, name=self.name, **self._values(1)))
+                row = {"kind": self._kind, "name": self.name, **self._values(self.epoch + 1)}
+                connection.execute(leases.insert().values(row))
         except IntegrityError:  # another process was the first, just now
             return False
-        self.epoch = 1
+        self.epoch += 1
         return True
+
+    def _has_subject(self) -> bool:
+        """Return whether there is what it is a lease on: with a group its lease is removed."""
+        if self._kind != "group":
+            return True
+        with self._engine.connect() as connection:
+            return connection.execute(select(groups.c.name).where(groups.c.name == self.name)).first() is not None
 
     def _replace(self, seen: Holding) -> bool:
         is_free = seen.token == self._token or seen.process.is_dead()
