@@ -93,6 +93,19 @@ def require_cursor(table: Location, environment: str, key: GameKey, reported: in
         raise cursor_lost(table, reported)
 
 
+def warn_of_older(table: Location, cursor: int, before: int) -> None:
+    """Say in the log that a table ends before it did: a power cut took commits, or it was put back from a copy."""
+    _log.warning(
+        "%s: its table ends at seq %d, and ended at seq %d before: bronze is read again from there. If the table was "
+        "put back from an older copy, rows that a replay landed since are missing: `turnout verify` names them, and "
+        "`turnout repair rebuild %s` brings them",
+        table.name,
+        cursor,
+        before,
+        table.name,
+    )
+
+
 def refuse_again(bronze: Location, quarantine: Location, environment: str, key: GameKey, game: str) -> int:
     """Put a game's rows from before it was known back into quarantine; return how many were not there.
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.foreign import ForeignChange
-from pipeline.delta.remade import require_bronze, require_cursor
+from pipeline.delta.remade import require_bronze, require_cursor, warn_of_older
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import reported_cursors
@@ -230,9 +230,7 @@ class Roster:
                     opened[stream.game_key] = stream
                     if failure is not None:
                         failures[stream.game_key] = failure
-            failures |= self._removed(
-                {key: each for key, each in opened.items() if not each.cursor and key not in failures}
-            )
+            failures |= self._removed({key: each for key, each in opened.items() if key not in failures})
             held.update(opened)
         for key, assignment in assignments.items():
             stream = held[key]
@@ -247,11 +245,15 @@ class Roster:
         # A parked stream stays parked, with its original reason.
         return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
-    def _removed(self, empty: Mapping[str, Stream]) -> dict[str, Failure]:
+    def _removed(self, opened: Mapping[str, Stream]) -> dict[str, Failure]:
         """Find those whose table, or its cursor, was there and is gone; return why some do not go on."""
         failures: dict[str, Failure] = {}
-        reported = reported_cursors(self._engine) if empty else {}
-        for key, stream in empty.items():
+        reported = reported_cursors(self._engine) if opened else {}
+        for key, stream in opened.items():
+            if stream.cursor:
+                if stream.cursor < reported.get(key, 0):
+                    warn_of_older(stream.path, stream.cursor, reported[key])
+                continue
             before = self.streams.get(key)
             known = 0 if before is None else max(before.cursor, before.removed_at)
             stream.removed_at = max(stream.removed_at, known, reported.get(key, 0))

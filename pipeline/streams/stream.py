@@ -207,7 +207,9 @@ class Stream:
             self._follow_rebuild(self.table)
             app_id = names.remade_app_id(self.environment, self.game_key)  # another process may have made it again
             self.removed_at = max(self.removed_at, self.table.transaction_version(app_id) or 0)
-        self.cursor = (self.table.cursor if self.table else None) or 0
+        before, self.cursor = self.cursor, (self.table.cursor if self.table else None) or 0
+        if self.table is not None and 0 <= self.cursor < before:
+            remade.warn_of_older(self.path, self.cursor, before)
         self.complete_through = max(self.complete_through, self.cursor)
 
     def _follow_rebuild(self, table: GameTable) -> None:

@@ -408,6 +408,34 @@ def test_a_replay_makes_no_removed_table(early: World, driven: Callable[[World],
     assert early.verify().ok
 
 
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_table_put_back_from_an_older_copy_is_named(
+    near: World,
+    driven: Callable[[World], Driver],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    starts: bool,
+) -> None:
+    """Law L5: bronze brings the rows again, but not those of a replay, so the log says what to look at."""
+    driver = driven(near)
+    folder = Path(near.paths.table(KEY))
+    shutil.copytree(folder, tmp_path / "copy")
+    near.ingest(good(4))
+    driver.run()
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    near.ingest(good(5))
+    with caplog.at_level(logging.WARNING, "turnout"):
+        if starts:
+            driven(near)
+        else:
+            driver.run()
+            driver.retry()
+    assert near.rows() == [*ROWS, (5, 0)]
+    told = "its table ends at seq 3, and ended at seq 4 before"
+    assert len([each for each in caplog.records if told in each.getMessage()]) == 1
+
+
 @pytest.mark.proves("G156")
 def test_a_driver_adds_nothing_to_a_table_that_was_rebuilt_under_it(
     near: World, driven: Callable[[World], Driver]
