@@ -7,6 +7,8 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.contracts.ages import UNKNOWN, Ages
+from pipeline.contracts.catalogue.differences import table_steps
+from pipeline.contracts.catalogue.versions import read_versions
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.game_types import joined_types
 from pipeline.contracts.layout import Registered, layout
@@ -158,3 +160,15 @@ def test_types_are_joined_by_aliases_in_any_order() -> None:
         joined = joined_types(order)
         assert len({joined[f"acme.{each}"] for each in "ABC"}) == 1
         assert joined["acme.D"] == "acme.D"
+
+
+def test_a_version_is_shown_as_it_was_planned(engine: Engine) -> None:
+    """What the table got from a version is told by its placement, although ages are known by now, or no longer."""
+    from_a_registry(engine, VERSIONS[1], VERSIONS[2], versions=(1, 2))
+    from_a_registry(engine, VERSIONS[4], policies=SIDE)
+    from_a_registry(engine, proto("message M { int64 hp = 1; int64 magic = 2; }"), versions=(3,))
+    found, schemas = read_versions(engine)[KEY], LocalRegistry(engine).snapshot().schemas
+    told = [table_steps(found, found.version(number), schemas) for number in (2, 3, 4)]
+    assert [(step.path, step.kind, step.column) for steps in told for step in steps if step.kind != "remove"] == [
+        ("mana", "add", "mana"), ("gold", "reuse", "gold"), ("magic", "reuse", None)
+    ]  # fmt: skip
