@@ -55,7 +55,9 @@ def preview_registration(environment: Environment, registration: Registration) -
             control store cannot be read.
     """
     with services.reading():
-        proposal = proposals.propose(environment.settings, services.engine(environment), registration)
+        proposal = proposals.propose(
+            environment.settings, services.engine(environment), environment.paths.bronze, registration
+        )
     plan = proposal.plan
     if not plan.new:
         raise Refused(f"Nothing to register: it is version {plan.version} of this game already.")
@@ -87,7 +89,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         wanted = requests.request(store, request_id)
         if is_self(environment.settings.access, wanted.requester, services.actor()):
             raise Refused("You cannot approve your own request; ask another person.")
-        review = proposals.review(store, wanted)
+        review = proposals.review(store, environment.paths.bronze, wanted)
     if review.stale is not None:
         raise Refused("\n".join([review.stale, *_steps(review.lines)]))
     intent = Intent(DirectAct.APPROVE_SCHEMA, _target(wanted.game), services.actor())

@@ -49,7 +49,7 @@ def plan_schema(env_dir: Path, as_json: bool, **schema: Any) -> None:
     from pipeline.control.registering.proposals import propose
 
     context = CommandContext(env_dir)
-    proposal = propose(context.settings, context.engine, _registration(**schema))
+    proposal = propose(context.settings, context.engine, context.paths.bronze, _registration(**schema))
     plan = proposal.plan
     if as_json:
         say_json({
@@ -140,7 +140,7 @@ def approve_schema(env_dir: Path, request: str, reason: str | None, dry_run: boo
 
     context = CommandContext(env_dir)
     wanted = find(context.engine, request)
-    looked = review(context.engine, wanted)
+    looked = review(context.engine, context.paths.bronze, wanted)
     _say_all(looked.lines)
     if dry_run:
         _say_all([looked.stale] if looked.stale else [])

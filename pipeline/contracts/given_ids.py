@@ -7,18 +7,28 @@ taken here, once, before the store has it. Called by what registers schemas, and
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.contracts.kept_registrations import (
+    NOTHING,
+    PREFIX,
+    Kept,
+    KeptRegistrations,
+    as_line,
+    of_line,
+    stored_registrations,
+)
 from pipeline.errors import Conflict, Refused, Transient
 from pipeline.failpoints import effect
 from pipeline.lists import join_limited
-from pipeline.names import shown
+from pipeline.names import GameKey, shown
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import schemas
@@ -63,6 +73,8 @@ class GivenIds:
         self.by_fingerprint: Mapping[str, GivenId] = {}
         self.highest = 0
         """The highest number that is taken."""
+        self.kept = KeptRegistrations()
+        """What games registered, in files beside those of the numbers."""
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
@@ -73,14 +85,12 @@ class GivenIds:
             OSError: the place cannot be read.
         """
         with self._lock:
-            names = {int(each.name) for each in self.folder.files() if each.name.isascii() and each.name.isdigit()}
-            new = sorted(names - self._files.keys())
-            if self.folder.is_far and len(new) > 1:
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    found = list(pool.map(self._read, new))
-            else:
-                found = [self._read(name) for name in new]
-            self._adopt({**self._files, **dict(zip(new, found, strict=True))})
+            names = [each.name for each in self.folder.files() if each.name.isascii()]
+            new = {int(each) for each in names if each.isdigit()} - self._files.keys()
+            placed = {each.removeprefix(PREFIX) for each in names if each.startswith(PREFIX)}
+            new_placed = {int(each) for each in placed if each.isdigit()} - self.kept.files.keys()
+            self._adopt({**self._files, **self._read_all("", new, _of_json)})
+            self.kept.adopt(self._read_all(PREFIX, new_placed, of_line))
 
     def take(self, new: Iterable[GivenId]) -> None:
         """Take numbers, all or none, durably. Nothing is taken without any.
@@ -94,20 +104,42 @@ class GivenIds:
             return
         with self._lock:
             name = self.highest + 1
-            lines = (json.dumps(_as_json(each), ensure_ascii=True) for each in taken)
-            file, content = self.folder / str(name), "".join(f"{line}\n" for line in lines).encode()
-            with effect("make_folder"):
-                self.folder.make()
-            # A lost reply is no lost race, nor is another process that took the same numbers for the same schemas.
-            if not file.put_if_absent(content, drafted="draft_id", published="publish_id") and file.read() != content:
-                raise IdTaken(f"{file} was written by another process")
+            self._put(str(name), (json.dumps(_as_json(each), ensure_ascii=True) for each in taken))
             self._adopt({**self._files, name: taken})
 
-    def _read(self, name: int) -> tuple[GivenId, ...]:
-        file = self.folder / str(name)
+    def keep(self, registrations: Iterable[Kept]) -> None:
+        """Keep registrations, all or none, durably; those that are kept like this already change nothing.
+
+        Raises:
+            IdTaken: another process kept some since the last `refresh`.
+            OSError: the place cannot be written.
+        """
+        with self._lock:
+            if new := self.kept.new(registrations):
+                number = self.kept.next_file
+                self._put(f"{PREFIX}{number}", map(as_line, new))
+                self.kept.adopt({number: new})
+
+    def _put(self, name: str, lines: Iterable[str]) -> None:
+        file, content = self.folder / name, "".join(f"{line}\n" for line in lines).encode()
+        with effect("make_folder"):
+            self.folder.make()
+        # A lost reply is no lost race, nor is another process that took the same numbers for the same schemas.
+        if not file.put_if_absent(content, drafted="draft_id", published="publish_id") and file.read() != content:
+            raise IdTaken(f"{file} was written by another process")
+
+    def _read_all(self, prefix: str, numbers: Iterable[int], parsed: Callable[[str], _T]) -> dict[int, tuple[_T, ...]]:
+        new, read = sorted(numbers), partial(self._read, prefix, parsed)
+        if self.folder.is_far and len(new) > 1:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                return dict(zip(new, pool.map(read, new), strict=True))
+        return {each: read(each) for each in new}
+
+    def _read(self, prefix: str, parsed: Callable[[str], _T], number: int) -> tuple[_T, ...]:
+        file = self.folder / f"{prefix}{number}"
         try:
-            return tuple(_of_json(line) for line in file.read_text().split("\n") if line)
-        except (ValueError, KeyError, TypeError) as error:
+            return tuple(parsed(line) for line in file.read_text().split("\n") if line)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(
                 f"{file} is damaged, so which schemas have which ids is not known ({error}). Put it back from a backup."
             ) from error
@@ -131,6 +163,7 @@ class NewIds:
         self._stored: dict[int, str] | None = None  # fingerprints by id; None: not read yet
         self._highest = 0 if given is None else given.highest
         self._new: list[GivenId] = []
+        self._registered: list[Kept] = []
 
     def of(self, fingerprint: str, format_name: str, message: str) -> int:
         """Return the id of a schema that the store lacks: the one it once had, or the next free one."""
@@ -146,8 +179,16 @@ class NewIds:
         self._stored[schema_id] = fingerprint
         return schema_id
 
+    def kept(self, key: GameKey) -> Mapping[str, Kept]:
+        """Return what a game ever registered, by fingerprint, also where the store has lost it."""
+        return NOTHING if self._given is None else self._given.kept.by_game.get(key, NOTHING)
+
+    def keep(self, registration: Kept) -> None:
+        """Note a registration; `take` keeps it."""
+        self._registered.append(registration)
+
     def take(self) -> None:
-        """Take the new ids; call it last, right before the commit: what is refused takes none.
+        """Take ids and keep registrations; call it last, right before the commit: what is refused takes none.
 
         Raises:
             IdTaken: another process was first; read what is given, and repeat the transaction.
@@ -157,28 +198,33 @@ class NewIds:
             new = {each.schema_id for each in self._new}
             earlier = (each for each in untaken(self._connection, self._given) if each.schema_id not in new)
             self._given.take([*earlier, *self._new])
+        if self._given is not None:
+            self._given.keep(self._registered)
 
 
 def with_ids(
-    engine: Engine, given: GivenIds | None, fingerprints: Collection[str], act: Callable[[Connection, NewIds], _T]
+    engine: Engine,
+    given: GivenIds | None,
+    is_new: Callable[[Connection], bool],
+    act: Callable[[Connection, NewIds], _T],
 ) -> _T:
     """Run a transaction that may add schemas, under the lock of the store's numbers, and take the ids of new ones.
 
     Args:
         engine: the control store.
-        given: where ids are taken; it is read before the store is locked, and only where one of the schemas is new.
-        fingerprints: of the schemas that may be new.
+        given: where ids are taken; it is read before the store is locked, and only where something is new.
+        is_new: whether the store lacks one of the schemas or registrations.
         act: the transaction's work; it is repeated where another process was first.
 
     Raises:
         OSError: the place where ids are taken cannot be used; nothing was written.
         Transient: other processes were first each time.
     """
-    for _ in range(_ATTEMPTS):
-        if given is not None and fingerprints:
+    for attempt in range(_ATTEMPTS):
+        if given is not None:
             with engine.connect() as connection:
-                is_new = not set(fingerprints) <= set(stored_ids(connection).values())
-            if is_new:
+                reads = attempt > 0 or is_new(connection)
+            if reads:
                 given.refresh()
         try:
             with writing(engine) as connection:
@@ -225,9 +271,11 @@ def _take_stored(engine: Engine, given: GivenIds) -> None:
     for _ in range(_ATTEMPTS):
         given.refresh()
         with engine.connect() as connection:
-            missing = untaken(connection, given)
+            missing, stored = untaken(connection, given), stored_registrations(connection)
+        kept = given.kept.by_game
         try:
             given.take(missing)
+            given.keep(each for each in stored if each.fingerprint not in kept.get(each.game_key, NOTHING))
         except IdTaken:
             continue
         return
@@ -255,6 +303,12 @@ def shown_lost(ids: Mapping[int, str]) -> str:
         f"the control store is older than bronze by {number} registration{'' if number == 1 else 's'}: "
         f"restore its newest copy, or register again schema {named}"
     )
+
+
+def lacks_schemas(connection: Connection, fingerprints: Iterable[str]) -> bool:
+    """Return whether the store lacks one of these schemas."""
+    wanted = set(fingerprints)
+    return bool(wanted) and not wanted <= set(stored_ids(connection).values())
 
 
 def stored_ids(connection: Connection) -> dict[int, str]:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select
@@ -20,6 +20,7 @@ from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import fingerprint, format_of, message
 from pipeline.contracts.game_types import Typed, judged, names_of, other_type, refusal, rename
 from pipeline.contracts.given_ids import NewIds
+from pipeline.contracts.kept_registrations import REMARK, Kept, in_older_store
 from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies, lands
@@ -169,8 +170,17 @@ class RegistrationBatch:
             return RegistrationPlan(
                 checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
             )
-        typed = self._typed(checked)
         version = self._newest.get(checked.key, 0) + 1
+        notes = tuple(remarks(message(checked.schema)))
+        kept, unattended = self._new_ids.kept(checked.key), checked.unattended
+        if (
+            settled := in_older_store(checked.game, checked.fingerprint, kept, held, unattended=unattended)
+        ) is not None:
+            new, notes = before is None or settled.quarantined is None, (*notes, REMARK)
+            return RegistrationPlan(
+                checked.game, checked.message, checked.fingerprint, version, new, (), settled, notes
+            )
+        typed = self._typed(checked)
         with_it: list[RegistrationPlan] = []
         if typed.is_other:
             steps, placement = other_type(self._types(checked.key), checked.message)
@@ -193,7 +203,6 @@ class RegistrationBatch:
                 typed = replace(typed, continues=before.continues)
         placement = replace(placement, continues=typed.continues)
         new = before is None or placement.quarantined is None or is_other != placement.other_type
-        notes = tuple(remarks(message(checked.schema)))
         return RegistrationPlan(
             checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes, tuple(with_it)
         )
@@ -204,9 +213,11 @@ class RegistrationBatch:
         A name that one of its schemas had before, as an alias says, is one of them, whichever came first.
         """
         held = self._held.get(key, {})
-        named = [self._schemas[each].message for each, at in held.items() if at.continues is not None]
-        if held:
-            named.insert(0, self._schemas[next(iter(self._began[key]))].message)
+        began = (
+            each for each in self._began.get(key, {}) if not held[each].other_type and held[each].continues is None
+        )
+        named = [self._schemas[each].message for each in islice(began, 1)]
+        named += [self._schemas[each].message for each, at in held.items() if at.continues is not None]
         before = [message(self._schemas[each]).aliases for each, at in held.items() if not at.other_type]
         return tuple(dict.fromkeys(event_type(each) for each in [*sorted({*chain(*before)}), *named]))
 
@@ -326,6 +337,7 @@ class RegistrationBatch:
         held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
+        self._new_ids.keep(Kept(checked.key, schema_id, plan.fingerprint, plan.message, plan.placement))
         self._began.setdefault(checked.key, {}).setdefault(schema_id, checked.registry)
         self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
 

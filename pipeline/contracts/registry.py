@@ -6,16 +6,19 @@ function of its version, so a pass can pin one by its number.
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.given_ids import GivenIds, NewIds, lost, stored_ids, with_ids
+from pipeline.contracts.kept_registrations import lacks_any
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.profile import SourceProfile, dumps, loads
 from pipeline.contracts.registrations import (
+    CheckedRegistration,
     Registered,
     Registration,
     RegistrationBatch,
@@ -62,11 +65,12 @@ class LocalRegistry:
         """Return what a registration would do now; writes nothing, and the plan may have refused changes.
 
         Raises:
-            Refused: a name, or a definition that no table can hold.
+            Refused: a name, or a definition that no table can hold; or the store has lost schemas of the game; or the
+                place beside bronze cannot be reached, where registrations are kept.
         """
         registrations = ready([registration])
-        with self._engine.connect() as connection:
-            return RegistrationBatch(connection, registrations).plan(registrations[0])
+        with self._planning(registrations) as batch:
+            return batch.plan(registrations[0])
 
     def require_possible(self, registration: Registration) -> RegistrationPlan:
         """Return what a registration would do now, where it can be done; writes nothing.
@@ -75,8 +79,18 @@ class LocalRegistry:
             Refused: as of `register_many`.
         """
         registrations = ready([registration])
+        with self._planning(registrations) as batch:
+            return batch.require_possible(registrations[0])
+
+    @contextmanager
+    def _planning(self, registrations: list[CheckedRegistration]) -> Iterator[RegistrationBatch]:
         with self._engine.connect() as connection:
-            return RegistrationBatch(connection, registrations).require_possible(registrations[0])
+            if self._given is not None and _lacks(registrations)(connection):
+                try:
+                    self._given.refresh()
+                except OSError as error:
+                    raise self._no_place(error) from error
+            yield RegistrationBatch(connection, registrations, NewIds(connection, self._given))
 
     def register(self, game: str, message: str, definition: bytes, policies: Policies = DEFAULTS) -> Registered:
         """Register one schema; see `register_many`."""
@@ -95,8 +109,9 @@ class LocalRegistry:
         policies by which its rows land from then on.
 
         Raises:
-            Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown; or
-                the place beside bronze cannot be reached, where the ids of new schemas are taken.
+            Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown; the
+                store has lost schemas of the game; or the place beside bronze cannot be reached, where the ids of new
+                schemas are taken.
             Transient: the control store is busy or away, or others kept registering the same.
         """
         registrations = ready(registering)
@@ -108,14 +123,17 @@ class LocalRegistry:
             return done
 
         try:
-            return with_ids(self._engine, self._given, {each.fingerprint for each in registrations}, register)
+            return with_ids(self._engine, self._given, _lacks(registrations), register)
         except STORE_AWAY as error:
             raise Transient(f"the control store did not take the registration: {first_line(error)}") from error
         except OSError as error:
-            raise Refused(
-                f"A new schema gets its id in {self._given and self._given.folder}, which does not serve "
-                f"({first_line(error)}), so nothing was registered. Make it reachable, then register again."
-            ) from error
+            raise self._no_place(error) from error
+
+    def _no_place(self, error: OSError) -> Refused:
+        return Refused(
+            f"A new schema gets its id in {self._given and self._given.folder}, which does not serve "
+            f"({first_line(error)}), so nothing was registered. Make it reachable, then register again."
+        )
 
     def latest_version(self) -> int:
         """Return the version of the newest schema set; 0 when nothing is registered."""
@@ -198,6 +216,11 @@ class LocalRegistry:
             writer = Writer(row.schema_id, row.refused, row.indexed)
             found[sys.intern(row.registry), row.writer] = self._meanings.setdefault(writer, writer)
         return found
+
+
+def _lacks(registrations: list[CheckedRegistration]) -> Callable[[Connection], bool]:
+    wanted = {(each.key, each.fingerprint) for each in registrations}
+    return lambda connection: lacks_any(connection, wanted)
 
 
 def number_of_profile(engine: Engine, profile: SourceProfile) -> int:

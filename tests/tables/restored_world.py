@@ -3,7 +3,17 @@
 import shutil
 from typing import Any
 
+from google.protobuf.message_factory import GetMessageClass
+from sqlalchemy import Connection
+
+from pipeline.contracts.formats.protobuf.messages import describe
+from pipeline.contracts.formats.supported import format_of
+from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
+from pipeline.contracts.policies import DEFAULTS, Policies
+from pipeline.contracts.registrations import RegistrationBatch, unattended
+from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import Schema
 from pipeline.delta.opening import open_table
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
@@ -50,9 +60,34 @@ def restored_world(root: Any) -> RestoredWorld:
     return made
 
 
-def third(number: int, schema_id: int) -> Event:
-    return Event(CHESS, schema_id, THIRD.payload(points=number, sword=f"sword {number}"))
-
-
 def by_points(world: RestoredWorld) -> dict[int, tuple[Any, ...]]:
     return {row["points"]: (row.get("player"), row.get("sword")) for row in world.contents()}
+
+
+def empty_world(root: Any) -> RestoredWorld:
+    """Return a world without a schema."""
+    paths, settings = Paths(root / "env"), Settings()
+    return RestoredWorld(paths, settings, open_store(settings, paths))
+
+
+def proto(text: str) -> Schema:
+    """Return a schema without an id, of a message such as `M { int64 points = 1; }`."""
+    name = f"acme.{text.split(maxsplit=1)[0]}"
+    content = descriptor_set(f'syntax = "proto3"; package acme; message {text}', {}).SerializeToString()
+    return Schema(0, "protobuf", name, format_of("protobuf").canonical(name, content))
+
+
+def resolve(world: RestoredWorld, *schemas: Schema, policies: Policies = DEFAULTS) -> list[int]:
+    """Register schemas for chess as the resolution registers what a registry gave; return their ids."""
+    batch = [unattended(CHESS.name, CHESS.key, each, policies, registry="main") for each in schemas]
+
+    def act(connection: Connection, ids: NewIds) -> list[int]:
+        return [done.schema_id for done in RegistrationBatch(connection, batch, ids).write()]
+
+    return with_ids(world.engine, GivenIds(world.paths.bronze), lambda _: True, act)
+
+
+def sent(schema: Schema, schema_id: int, **values: Any) -> Event:
+    """Return an event of chess."""
+    payload = GetMessageClass(describe(schema.message, schema.definition))(**values)
+    return Event(CHESS, schema_id, payload.SerializeToString())

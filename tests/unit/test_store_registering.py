@@ -59,7 +59,7 @@ def approve(settings: Settings, engine: Engine, *what: Any) -> Registered:
 def second_version(engine: Engine) -> SchemaRequest:
     """Return a breaking registration that waits for a second person."""
     register(TWO, engine, FIRST, "ann")
-    waiting = register(TWO, engine, propose(TWO, engine, BREAKING).registration, "ann", "typo")
+    waiting = register(TWO, engine, propose(TWO, engine, PLACES["bronze"], BREAKING).registration, "ann", "typo")
     assert isinstance(waiting, SchemaRequest)
     return waiting
 
@@ -76,7 +76,7 @@ def acts(engine: Engine) -> Sequence[tuple[str, str, str, str | None]]:
 
 def test_a_registration_is_shown_then_done_and_audited(engine: Engine) -> None:
     """The preview writes nothing; the write is audited before and after, and the version keeps who registered it."""
-    shown = propose(ALONE, engine, FIRST)
+    shown = propose(ALONE, engine, PLACES["bronze"], FIRST)
     assert (shown.possible, shown.needs_approval, shown.lines[-1]) == (True, False, f"plan {shown.plan.hash}")
     assert (versions(engine), acts(engine)) == ([], [])
     done = register(ALONE, engine, shown.registration, "ann", "new game")
@@ -94,7 +94,7 @@ def test_a_registration_is_shown_then_done_and_audited(engine: Engine) -> None:
 def test_a_plan_that_changed_since_it_was_shown_is_not_applied(engine: Engine) -> None:
     """Another version that was registered between makes it another plan, which nobody has seen."""
     register(ALONE, engine, FIRST, "ann")
-    shown = propose(ALONE, engine, BREAKING)
+    shown = propose(ALONE, engine, PLACES["bronze"], BREAKING)
     register(ALONE, engine, GENTLE, "bob")
     with pytest.raises(Refused, match="Review the plan again"):
         register(ALONE, engine, shown.registration, "ann")
@@ -131,7 +131,7 @@ def test_a_breaking_change_waits_for_a_second_person(engine: Engine, second_vers
     )
     with pytest.raises(Refused, match="cannot approve your own request"):
         approve(TWO, engine, second_version, "ann")
-    assert review(engine, second_version).stale is None
+    assert review(engine, PLACES["bronze"], second_version).stale is None
     (listed,) = list_requests(engine)
     done = approve(TWO, engine, listed, "max", "agreed")
     assert (done.version, done.new) == (2, True)
@@ -195,7 +195,7 @@ def test_a_registration_that_became_breaking_meanwhile_is_not_done(
 def test_a_request_is_approved_as_shown_or_not_at_all(engine: Engine, second_version: SchemaRequest) -> None:
     """A version that was registered since the request makes its plan another one: the request stays open for a no."""
     register(TWO, engine, GENTLE, "bob")
-    stale = review(engine, second_version).stale
+    stale = review(engine, PLACES["bronze"], second_version).stale
     assert stale is not None
     assert "Review the plan again" in stale
     with pytest.raises(Refused, match="Review the plan again"):

@@ -86,7 +86,7 @@ def test_a_need_waits_while_its_schema_gets_no_id(world: World, tmp_path: Path) 
     writer = world.writer()
     assert writer is not None
     assert (writer.schema_id, world.needs) == (1, [])
-    assert [file.name for file in place.iterdir()] == ["1"]
+    assert sorted(file.name for file in place.iterdir()) == ["1", "placed-1"]
 
 
 def test_a_known_writer_takes_no_registry(world: World) -> None:

@@ -135,6 +135,7 @@ def record(connection: Connection, ids_of_new: NewIds, registry: str, schema: Un
 
 def settle(
     connection: Connection,
+    ids: NewIds,
     registry: str,
     keys: Collection[GameKey],
     policies: Policies,
@@ -172,7 +173,7 @@ def settle(
         registrations = (
             unattended(need.game, need.game_key, schema, policies, registry=registry) for need, _, schema in ordered
         )
-        RegistrationBatch(connection, [*registrations]).write()
+        RegistrationBatch(connection, [*registrations], ids).write()
 
 
 def _answered(

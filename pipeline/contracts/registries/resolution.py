@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine
 
 from pipeline.contracts.decoded import one_line
-from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
+from pipeline.contracts.given_ids import GivenIds, NewIds, lacks_schemas, with_ids
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.registries.answers import (
     Absent,
@@ -32,6 +32,7 @@ from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.errors import Transient, first_line
 from pipeline.failpoints import hit
+from pipeline.names import GameKey
 from pipeline.registry_settings import split_key
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY, writing
@@ -305,11 +306,9 @@ class Resolution:
 
         new = {each.fingerprint for each in schema.meanings if each.fingerprint is not None}
         try:
-            contradiction = with_ids(self._engine, self._given, new, keep)
-        except (OSError, Transient) as error:  # its games wait, and it is asked for again
-            where = "" if self._given is None else f" in {self._given.folder}"
-            _log.warning("schema %s of %s gets no id%s: %s", shown_writer(writer), registry, where, first_line(error))
-            self._asking[registry].retry_at = self._steady() + _STORE_SECONDS
+            contradiction = with_ids(self._engine, self._given, lambda store: lacks_schemas(store, new), keep)
+        except (OSError, Transient) as error:
+            self._note_no_place(registry, f"schema {shown_writer(writer)} of {registry} gets no id", error)
             return None
         if contradiction is None:
             return {writer, schema.writer, *(schema.writer + each.path for each in schema.meanings)}
@@ -338,10 +337,22 @@ class Resolution:
             keys = sorted({need.game_key for need in needs_of(connection, registry, writers)})
         policies = self._policies.get(split_key(registry)[0], DEFAULTS)
         for start in range(0, len(keys), _GAMES_TOGETHER):
-            with writing(self._engine) as connection:
-                lock(connection)
-                part = keys[start : start + _GAMES_TOGETHER]
-                settle(connection, registry, part, policies, self._clock(), asked)
+            part, now = keys[start : start + _GAMES_TOGETHER], self._clock()
+
+            def register(connection: Connection, ids: NewIds, part: list[GameKey] = part, now: float = now) -> None:
+                settle(connection, ids, registry, part, policies, now, asked)
+
+            try:
+                with_ids(self._engine, self._given, lambda _: True, register)
+            except (OSError, Transient) as error:
+                self._note_no_place(registry, f"schemas of {registry} are not registered", error)
+                return
+
+    def _note_no_place(self, registry: str, what: str, error: Exception) -> None:
+        """Let games wait where nothing can be taken or kept beside bronze; it is tried again."""
+        where = "" if self._given is None else f" in {self._given.folder}"
+        _log.warning("%s%s: %s", what, where, first_line(error))
+        self._asking[registry].retry_at = self._steady() + _STORE_SECONDS
 
     def _is_final(self, needs: Collection[OpenNeed], now: float) -> bool:
         """Return whether a registry said often and long enough that it has no such schema."""

@@ -61,13 +61,13 @@ class Review:
     stale: str | None  # why it cannot be approved any more, a sentence; None: it can
 
 
-def propose(settings: Settings, engine: Engine, registration: Registration) -> SchemaProposal:
+def propose(settings: Settings, engine: Engine, bronze: Location, registration: Registration) -> SchemaProposal:
     """Plan a registration; writes nothing, and the plan may have refused changes.
 
     Raises:
-        Refused: a name, or a definition that no table can hold.
+        Refused: a name, or a definition that no table can hold; or the control store has lost schemas of the game.
     """
-    plan = LocalRegistry(engine).plan(registration)
+    plan = LocalRegistry(engine, bronze).plan(registration)
     needs_approval = _needs_approval(settings, plan)
     lines = [*render_plan(plan)]
     if needs_approval:
@@ -100,7 +100,7 @@ def register(
     act = _act(given, actor, str(DirectAct.REGISTER_SCHEMA), reason)
     gate.permit(settings, engine, actor, DirectAct.REGISTER_SCHEMA)
     try:
-        plan = LocalRegistry(engine).require_possible(given)
+        plan = LocalRegistry(engine, bronze).require_possible(given)
     except Refused:
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             raise  # the attempt is in the audit log, too
@@ -114,13 +114,13 @@ def register(
         return requests.submit(engine, given, plan.hash, tuple(render_plan(plan)), actor, reason)
 
 
-def review(engine: Engine, request: SchemaRequest) -> Review:
+def review(engine: Engine, bronze: Location, request: SchemaRequest) -> Review:
     """Return what an open request would do now."""
     request, stale = requests.request(engine, request.request_id), None
     try:
         if request.state != "asked":
             raise requests.already_decided(request)
-        LocalRegistry(engine).require_possible(request.registration)
+        LocalRegistry(engine, bronze).require_possible(request.registration)
     except Refused as refused:
         stale = str(refused)
     return Review(request, request.plan, stale)

@@ -222,7 +222,7 @@ class Breaker:
         """Return a schema of the game that turnout refuses by its default policies, and the change that it refuses."""
         for conflict in conflicts(format_name, family(game), self._world.versions):
             registration = Registration(game, conflict.message, conflict.definition, format=format_name)
-            plan = proposals.propose(self._settings, self._engine, registration).plan
+            plan = proposals.propose(self._settings, self._engine, self._paths.bronze, registration).plan
             if plan.new and plan.refused:
                 return registration, conflict, str(plan.refused[0])
         raise Refused(f"{shown(game)} has had every breaking release that the demo knows. Choose another game.")
