@@ -4,14 +4,13 @@ Called by the registry only. Rows are added, never changed: a repeated registrat
 in every later schema set.
 """
 
-import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Row, Select, insert, select
+from sqlalchemy import Connection, insert
 
 from pipeline.contracts.ages import UNKNOWN, Age, Ages, after
 from pipeline.contracts.decoded import one_line
@@ -25,6 +24,7 @@ from pipeline.contracts.model import remarks
 from pipeline.contracts.plans import RegistrationPlan, Step
 from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
 from pipeline.errors import Refused
 from pipeline.lists import first_lines
@@ -33,21 +33,6 @@ from pipeline.store.database.tables import placements, registrations
 from pipeline.store.writers import latest_number
 
 _SHOWN_REASONS: Final = 10
-
-_REGISTERED: Final[Select[Any]] = (
-    select(
-        registrations.c.game_key,
-        registrations.c.version,
-        registrations.c.schema_id,
-        registrations.c.registry,
-        placements.c.names,
-        placements.c.quarantined,
-        placements.c.other_type,
-        placements.c.continues,
-    )
-    .join(placements, isouter=True)
-    .order_by(registrations.c.registration_id)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +100,6 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
         registrations.append(replace(checked, plan_hash=each.plan_hash, actor=each.actor, continues=each.continues))
     return registrations
-
-
-def read_placed(
-    connection: Connection, above: int, up_to: int, before: Callable[[GameKey], dict[int, FieldPlacement]]
-) -> dict[GameKey, dict[int, FieldPlacement]]:
-    """Return the games with a registration in (above, up_to], each with all its schema ids and their placements.
-
-    They are in the order of their last registration. `before` gives what a game had up to `above`.
-    """
-    games: dict[GameKey, dict[int, FieldPlacement]] = {}
-    number = registrations.c.registration_id
-    for row in connection.execute(_REGISTERED.where(number > above, number <= up_to)):
-        key = GameKey(row.game_key)
-        if key not in games:
-            games[key] = before(key)
-        _take_up(games[key], row)
-    return games
 
 
 class RegistrationBatch:
@@ -333,7 +301,9 @@ class RegistrationBatch:
         origin = {"actor": checked.actor, "registry": checked.registry}
         self._connection.execute(query.values(created_at=self._now, **origin))
         if plan.placement != PLAIN or checked.policies.chosen:
-            self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, checked.policies)))
+            self._connection.execute(
+                insert(placements).values(registration_id=number, **placement_values(plan, checked.policies))
+            )
         held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
@@ -346,9 +316,9 @@ class RegistrationBatch:
 
         Two statements would see two states of an SQLite store, and take a used version for free.
         """
-        query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
+        query = REGISTERED if key is None else REGISTERED.where(registrations.c.game_key == key)
         for row in self._connection.execute(query):
-            _take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
+            take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
             self._began.setdefault(GameKey(row.game_key), {}).setdefault(row.schema_id, row.registry)
             self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
 
@@ -368,30 +338,6 @@ def unattended(
     mark = fingerprint(schema.format, schema.message, schema.definition)
     given = (schema.format, schema.message, schema.definition, mark)
     return CheckedRegistration(game, key, *given, policies, actor=actor, registry=registry, unattended=True)
-
-
-def _take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
-    """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
-    held.pop(row.schema_id, None)
-    held[row.schema_id] = _placement(row)
-
-
-def _placement(row: Row[Any]) -> FieldPlacement:
-    if row.names is None:
-        return PLAIN
-    names = tuple(sorted(json.loads(row.names).items()))
-    return FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
-
-
-def _row(plan: RegistrationPlan, policies: Policies) -> Mapping[str, str | int | None]:
-    return {
-        "names": json.dumps(dict(plan.placement.names)),
-        "quarantined": plan.placement.quarantined,
-        "other_type": int(plan.placement.other_type),
-        "continues": plan.placement.continues,
-        "policies": json.dumps(dict(policies.chosen)),
-        "plan_hash": plan.hash,
-    }
 
 
 def _check_game(game: str) -> None:

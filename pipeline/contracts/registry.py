@@ -22,10 +22,10 @@ from pipeline.contracts.registrations import (
     Registered,
     Registration,
     RegistrationBatch,
-    read_placed,
     ready,
 )
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
+from pipeline.contracts.stored_registrations import read_placed
 from pipeline.contracts.stored_schemas import read_schemas
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.errors import TableNotFoundError
