@@ -27,8 +27,7 @@ NEVER: Final = "interval 36500 days"
 def newest_metadata(table: Location, version: int) -> Action | None:
     """Return a version's metadata as its log spells it, None where the log says it in a way that is not ours.
 
-    Raises:
-        DeltaError: a commit is damaged.
+    A damaged commit raises as in `read_commits`.
     """
     last = newest_checkpoint(table, version)
     oldest = 0 if last is None else last + 1
@@ -50,8 +49,7 @@ def with_properties(metadata: Action, properties: Mapping[str, str]) -> Action:
 def set_properties(table: Location, properties: Mapping[str, str], note: str) -> None:
     """Set properties in a commit of their own, again behind other writers; `note` says what it does.
 
-    Raises:
-        DeltaError: the log is damaged, or the commit of a table that is not plain failed.
+    A damaged log raises as in `open_table`, and so does a failed commit of a table that is not plain.
     """
     while True:
         opened = open_table(table)
