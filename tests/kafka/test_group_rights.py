@@ -53,6 +53,7 @@ def wait_for_denial(options: dict[str, Any]) -> None:
     consumer.close()
 
 
+@pytest.mark.long
 def test_records_are_read_without_a_right_on_groups(
     denied: dict[str, Any], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
