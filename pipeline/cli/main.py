@@ -106,6 +106,7 @@ _COMMANDS: Final = (
         LazyCommand("reject", "pipeline.cli.registering:reject_schema"),
         LazyCommand("trust", "pipeline.cli.registering:trust_registry"),
         LazyCommand("give-up", "pipeline.cli.registering:give_up_registry"),
+        LazyCommand("accept-loss", "pipeline.cli.registering:accept_lost_schemas"),
         LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
         LazyCommand("show", "pipeline.cli.schemas:show_schema"),
         LazyCommand("diff", "pipeline.cli.schemas:diff_schemas"),

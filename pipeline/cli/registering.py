@@ -1,4 +1,4 @@
-"""The commands that act on schemas: `turnout schemas plan | register | requests | approve | reject | trust`."""
+"""The commands that act on schemas: `turnout schemas plan | register | requests | approve | reject | trust | ...`."""
 
 import sys
 from collections.abc import Iterable
@@ -197,6 +197,25 @@ def give_up_registry(env_dir: Path, registry: str, reason: str | None, dry_run: 
     _say_all(proposal.lines)
     if not dry_run:
         say(give_up(context.settings, context.engine, proposal, context.actor, reason or ""))
+
+
+@click.command("accept-loss")
+@click.argument("game")
+@click.option("--reason", help="Why nobody can register them again; required, kept in the audit log.")
+@click.option("--dry-run", is_flag=True, help="Show which schemas are lost, and change nothing.")
+def accept_lost_schemas(env_dir: Path, game: str, reason: str | None, dry_run: bool) -> None:
+    """Accept that the control store has lost schemas of GAME (its exact name) for good.
+
+    For a store that was restored from an older copy, where nobody has their definitions. Further schemas of the game
+    can be registered then. See docs/repair.md.
+    """
+    from pipeline.control.registering.lost_schemas import accept_loss, propose
+
+    context = CommandContext(env_dir)
+    proposal = propose(context.engine, context.paths.bronze, game)
+    _say_all(proposal.lines)
+    if not dry_run:
+        say(accept_loss(context.settings, context.engine, context.paths.bronze, proposal, context.actor, reason or ""))
 
 
 def _registration(

@@ -121,7 +121,8 @@ def shown_lost_of(game: str, lost: Collection[Kept]) -> str:
     named = join_limited([f"{each.schema_id} ({shown(each.message)})" for each in lost], _MOST_SHOWN)
     return (
         f"the control store has lost schema {named} of the game {shown(game)}, so the columns of a further one are not "
-        f"known: restore its newest copy, or register the lost again, then this one"
+        f"known: restore its newest copy, or register the lost again, then this one. If nobody has them, run "
+        f"`turnout schemas accept-loss` for the game first"
     )
 
 

@@ -26,6 +26,7 @@ class DirectAct(StrEnum):
     REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True
     TRUST_REGISTRY = "trust a registry", Role.OPERATOR, True
     GIVE_UP_REGISTRY = "give up a registry", Role.OPERATOR, True
+    ACCEPT_LOSS = "accept lost schemas", Role.OPERATOR, True
     SET_OWN_QUERY = "set an own query", Role.OPERATOR
     ADOPT_SOURCE = "adopt a source", Role.OPERATOR
     ACCEPT_GAP = "accept a gap", Role.OPERATOR, True

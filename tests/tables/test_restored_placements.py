@@ -9,7 +9,9 @@ from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registration
 from pipeline.contracts.schemas import Schema
+from pipeline.control.registering.lost_schemas import accept_loss, propose
 from pipeline.errors import Refused
+from pipeline.store import audit
 from tests.tables.repair_world import CHESS
 from tests.tables.restored_world import RestoredWorld, empty_world, proto, resolve, sent
 
@@ -60,7 +62,8 @@ def test_a_lost_schema_does_not_follow_one_that_came_after_the_restore(world: Re
     (why,) = world.details()
     assert why == (
         "needs a person: the control store has lost schema 2 ('acme.M') of the game 'Chess', so the columns of a "
-        "further one are not known: restore its newest copy, or register the lost again, then this one"
+        "further one are not known: restore its newest copy, or register the lost again, then this one. If nobody has "
+        "them, run `turnout schemas accept-loss` for the game first"
     )
     require_clean(world)
 
@@ -156,3 +159,26 @@ def test_a_person_is_named_what_the_store_has_lost(world: RestoredWorld) -> None
         world.registry.register_many([new])
     world.registry.register(CHESS.name, TWO.message, TWO.definition)
     world.registry.plan(new)
+
+
+@pytest.mark.proves("G260")
+def test_a_person_accepts_that_schemas_are_lost_for_good(world: RestoredWorld) -> None:
+    """Without their definitions the game's further schemas need a person's word, once; a lost one keeps its columns."""
+    by_hand(world, ONE)
+    world.back_up()
+    by_hand(world, TWO)
+    world.restore()
+    with pytest.raises(Refused, match="accept-loss"):
+        by_hand(world, OTHER)
+    place = world.paths.bronze
+    proposal = propose(world.engine, place, CHESS.name)
+    with pytest.raises(Refused, match="reason"):
+        accept_loss(world.settings, world.engine, place, proposal, "ann", "")
+    accept_loss(world.settings, world.engine, place, proposal, "ann", "the producer's team is gone")
+    with pytest.raises(Refused, match="has lost no schema"):
+        propose(world.engine, place, CHESS.name)
+    assert by_hand(world, OTHER) == 3
+    assert resolve(world, TWO) == [2]
+    assert world.registry.snapshot().placement(CHESS.key, 2).quarantined is None
+    (act,) = [each for each in audit.entries(world.engine) if each.action == "accept lost schemas"][-1:]
+    assert act.detail["schemas"] == [2]

@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 from docs.generate import commands
 from pipeline.cli.main import cli
+from pipeline.contracts.given_ids import GivenIds
+from pipeline.contracts.kept_registrations import Kept
+from pipeline.contracts.schemas import PLAIN
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, load
@@ -52,6 +55,7 @@ ACTS = {
     "schemas reject": ((REQUEST, "--reason", "no"), "reject a schema"),
     "schemas trust": (("main", "--reason", "rebuilt"), "trust a registry"),
     "schemas give-up": (("old", "--reason", "rebuilt"), "give up a registry"),
+    "schemas accept-loss": (("Go", "--reason", "gone"), "accept lost schemas"),
     "ingest adopt": ((), "adopt a source"),
     "stream own-query": (("Go", "on"), "set an own query"),
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
@@ -121,6 +125,9 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
     "schemas reject": ("reject a schema", f"game:{game_key('Go')}", {**ASKED, "reason": "no"}),
     "schemas give-up": ("give up a registry", "registry:old", {"reason": "rebuilt", "writers": ["0000000007"]}),
+    "schemas accept-loss": (
+        "accept lost schemas", f"game:{game_key('Go')}", {"reason": "gone", "game": "Go", "schemas": [7]}
+    ),
     "schemas trust": ("trust a registry", "registry:main", {"reason": "rebuilt", "seen": "7 changed", "since": 1.0}),
 }  # fmt: skip
 FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
@@ -146,6 +153,10 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
             definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
         ))  # fmt: skip
         write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
+    lost = Kept(game_key("Go"), 7, "0" * 64, "m.M", PLAIN)
+    given = GivenIds(load(folder)[1].bronze)
+    given.refresh()
+    given.keep([lost])
     write_needs(engine, [OpenNeed("old", b"\0\0\0\0\7", game_key("Go"), "Go", 1.0, 1, 0)])
     before = len(list(audit.entries(engine)))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])

@@ -28,8 +28,8 @@ NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
 REPAIRS = {
     "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
     "approve a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
-    "trust a registry", "give up a registry", "set an own query", "accept a gap", "adopt a source",
-    "break the demo",
+    "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
+    "adopt a source", "break the demo",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
