@@ -95,14 +95,17 @@ class Place:
         return any(row.kind == "group" and (row.frontier_seq or 0) >= seq for row in rows)
 
     def is_at_rest(self, group: str) -> bool:
-        """Tell whether a group's driver has passed all of bronze and says that each of its games runs in the pass."""
+        """Tell whether a group's driver has passed all of bronze, and each of its games runs in the pass.
+
+        A game that is level rejoins the pass with the next batch: that counts, too, as no batch may come any more.
+        """
         carried = {each.game_key for each in assigned(self.engine, group)}
+        last = self._last_seq()
         with self.engine.connect() as connection:
-            reported = select(streams.c.game_key, streams.c.lane).where(streams.c.group_name == group)
-            lanes = dict(connection.execute(reported).all())
-        return (
-            self.passed(group, self._last_seq()) and bool(carried) and all(lanes.get(key) == "RUN" for key in carried)
-        )
+            reported = select(streams.c.game_key, streams.c.lane, streams.c.cursor_seq)
+            rows = connection.execute(reported.where(streams.c.group_name == group)).all()
+        in_pass = {row.game_key for row in rows if row.lane == "RUN" or row.cursor_seq >= last}
+        return self.passed(group, last) and bool(carried) and carried <= in_pass
 
     def give_all_to(self, group: str) -> None:
         self.give({game_key(name) for name in self.simulator.games}, group)
@@ -187,11 +190,17 @@ class Drivers:
         wait_for(is_at_rest, "group a does not come to rest")
 
     def stop(self) -> None:
-        """End both in order."""
+        """End both in order, once each has taken its signals up: before, a signal ends any program at once."""
+        wait_for(self._have_begun, "a driver does not take up its work")
         for process in self._running.values():
             process.terminate()
         for kind in list(self._running):
             self.wait(kind, 0)
+
+    def _have_begun(self) -> bool:
+        with self.place.engine.connect() as connection:
+            begun = set(connection.execute(select(drivers.c.pid)).scalars())
+        return {process.pid for process in self._running.values()} <= begun
 
     def force(self) -> None:
         """Leave nothing behind, however the test ended."""
