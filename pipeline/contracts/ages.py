@@ -44,7 +44,7 @@ class Ages:
 
 
 def in_order(count: int) -> Ages:
-    """Return the ages of schemas that came to be in the order in which they are given, the new one last."""
+    """Return the ages of schemas whose order is the one in which they are given, the new one last."""
     return Ages(tuple(frozenset({("", turn)}) for turn in range(count)), frozenset({("", count)}))
 
 

@@ -34,7 +34,7 @@ def evolve(
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
     `held` are the game's schemas of its event type; quarantined ones have no columns, but show what was removed.
-    Without `ages` they came to be in their order, the new one last.
+    Without `ages` they are in the order of their ages, and the new one is the newest.
 
     Fields of two formats, or of two full names in protobuf, meet by their names. Names of inner messages and files,
     comments, the order of declarations and moves into a oneof do not matter: they affect neither the bytes nor the

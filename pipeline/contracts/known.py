@@ -150,7 +150,7 @@ class Known:
         return list(dict.fromkeys([self.ids[known_id], *(each for each in turns if each is not None)]))
 
     def _kept(self, one: Field, known_id: FieldId, first: FieldId, order: Order) -> bool:
-        """Return whether a field has had its id in all schemas between one that has it and the new one."""
+        """Return whether a field has had its id in all schemas from the first that has it to the new one."""
         having = {turn for turn, fields in self.seen.items() if _has(fields.get(known_id), first, one.name)}
         return order.ages.joined(having, order.turns)
 

@@ -82,7 +82,7 @@ def require_bronze(table: Location, bronze: Location, environment: str, through:
 
 
 def require_cursor(table: Location, environment: str, key: GameKey, reported: int) -> None:
-    """Check that a table without a cursor, of which one was reported, is one that is made again and has no rows yet.
+    """Check that a table without a cursor, of which one was reported, is being made again and has no rows yet.
 
     Raises:
         ForeignChange: its log has lost the cursor.

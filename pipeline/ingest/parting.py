@@ -77,7 +77,7 @@ def differing(
 
 
 def _newest_before(witness: Witness, described: str, absent: Mapping[int, int]) -> dict[int, int]:
-    """Return by partition the offset of the source's newest record before one that it lacks, if it has any there."""
+    """Return by partition the offset of the source's newest record before the offset that it lacks, if it has any."""
     first = witness.onward(described, dict.fromkeys(absent, 0)) if absent else {}
     found = {number: each.offset for number, each in first.items() if each.offset < absent[number]}
     high = {number: absent[number] for number in found}  # no record lies from there to the absent one
@@ -134,7 +134,7 @@ def judge(
 
 
 def is_other_commit(witness: Witness, described: str, of: Mapping[int, LastRecord]) -> bool:
-    """Return whether a landing table has another commit in the place of the last one that was read."""
+    """Return whether a landing table has another commit in the place of the last commit that ingest read."""
     there = witness.records(described, {COMMIT: of[COMMIT].offset}).get(COMMIT)
     return there is not None and of[COMMIT].is_other(there)
 

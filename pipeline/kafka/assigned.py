@@ -13,10 +13,8 @@ from confluent_kafka import Consumer, Message
 def consumer_of(options: Mapping[str, Any], name: str, isolation: str, **more: Any) -> Consumer:
     """Return a client that reports ends of partitions, and an offset that its broker lacks as an error.
 
-    Its messages come by `received`. `name` ends the group id that the client must have.
-
-    Raises:
-        KafkaException: the options cannot be used.
+    Its messages come by `received`. `name` ends the group id that the client must have. The
+    client itself refuses options that it does not know.
     """
     return Consumer({
         **options, "group.id": f"turnout-{name}", "enable.auto.commit": False, "enable.partition.eof": True,

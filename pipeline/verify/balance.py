@@ -112,7 +112,7 @@ class Balance:
 
     @property
     def complete(self) -> bool:
-        """No faults, nothing pending, ingest has run, and brokers gave what was to be compared."""
+        """No faults, nothing pending, ingest has run, and brokers gave what verify compares."""
         rests = self.is_ingested and self.totals.pending == 0 and self.totals.ahead == 0
         return self.ok and rests and not self.not_compared
 

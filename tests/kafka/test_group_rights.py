@@ -42,7 +42,7 @@ def denied(broker: Broker) -> Iterator[dict[str, Any]]:
 
 
 def wait_for_denial(options: dict[str, Any]) -> None:
-    """Return when a client that began now was refused: so was one that began before."""
+    """Return when a client that began now was refused: so was any that began before."""
     consumer = Consumer({**options, "group.id": "turnout-test"})
     deadline = time.monotonic() + 30
     while (message := consumer.poll(0.1)) is None:

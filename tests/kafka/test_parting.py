@@ -154,7 +154,7 @@ def test_verify_finds_what_was_read_on_in_another_log(
 @pytest.mark.long
 @pytest.mark.proves("G16")
 def test_a_log_that_was_cut_behind_an_adoption_is_refused(world: TopicWorld) -> None:
-    """Law L1: a generation without a row knows the last records of those before, also where one was cut before."""
+    """Law L1: a generation without rows keeps the last records of those before, also where one was cut before."""
     send(world, 0, *texts(0, 10, "a"))
     send(world, 1, *texts(0, 3, "a"))
     world.ingest()

@@ -23,7 +23,7 @@ from pipeline.storage.places import located
 
 @pytest.fixture
 def topic(broker: Broker) -> Source:
-    """A topic with ten records, a transaction of two with its marker, and one that was aborted, with its marker."""
+    """A topic with ten records, a transaction of two with its marker, and an aborted one, with its marker."""
     name = f"probe-{uuid.uuid4().hex[:8]}"
     ensure_topic(broker.address, name, 1)
     plain = Producer({"bootstrap.servers": broker.address, "acks": "all"})

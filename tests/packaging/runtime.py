@@ -1,4 +1,4 @@
-"""What a Databricks runtime has."""
+"""The packages of a Databricks runtime."""
 
 import re
 from pathlib import Path

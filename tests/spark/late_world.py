@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from sqlalchemy import select
-
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.store.database.tables import schemas
+from pipeline.contracts.stored_schemas import read_schemas
 
 LATE = "neznámá hra"
 """A game the simulator sends and does not register."""
 
 
-def _register_late(world: Any) -> None:
+def register_late(world: Any) -> None:
     """Give the game the schema its rows name."""
     with world.engine.connect() as connection:
-        row = connection.execute(select(schemas).where(schemas.c.schema_id == 1)).one()
-    LocalRegistry(world.engine).register(LATE, row.message, row.definition)
+        schema = read_schemas(connection, {1})[1]
+    LocalRegistry(world.engine).register(LATE, schema.message, schema.definition)

@@ -11,7 +11,7 @@ import pytest
 from pipeline.failpoints import ENVIRON
 from pipeline.names import game_key
 from tests import repairing
-from tests.spark.late_world import LATE, _register_late
+from tests.spark.late_world import LATE, register_late
 
 
 def _replay(world: Any, failpoints: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -33,7 +33,7 @@ def test_a_game_that_was_not_known_gets_its_past_back_though_the_replay_is_kille
     before = world.verify()
     assert before.complete
     assert before.by_reason["unknown_game"] > 100
-    _register_late(world)
+    register_late(world)
     folder = tmp_path / "failpoints"
     folder.mkdir()
     (folder / "armed").write_text("in_replay crash 1\nin_replay crash 3\n")

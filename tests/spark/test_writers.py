@@ -36,8 +36,7 @@ from pipeline.store.games import Assignment, Game, known_games
 from pipeline.streams.stream import stream_of
 from pipeline.streams.writing.spark_writer import SparkTable
 from pipeline.streams.writing.writers import writer_for
-from tests.spark.late_world import LATE
-from tests.spark.late_world import _register_late as register_late
+from tests.spark.late_world import LATE, register_late
 
 GAME = "chess"
 KEY = game_key(GAME)

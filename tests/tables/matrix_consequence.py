@@ -1,4 +1,4 @@
-"""What a change of the matrix does to the table of its game."""
+"""The effect of each change of the matrix on the table of its game."""
 
 from collections.abc import Mapping
 from itertools import zip_longest

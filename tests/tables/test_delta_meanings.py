@@ -1,4 +1,4 @@
-"""What schema ids mean is noted by the commit of the first rows that need it."""
+"""The commit of the first rows that need a schema id notes its meaning."""
 
 import re
 from pathlib import Path

@@ -51,7 +51,7 @@ def test_a_change_does_what_it_says(matrix_with: Callable[[str], Matrix], world:
 
 
 def test_ordinary_cases_lack_no_change_and_no_way() -> None:
-    """What the ordinary run omits is another way of rows with the same change, formats and policies."""
+    """The ordinary run omits only other ways of rows with the same change, formats and policies."""
     for seen in (lambda case: case.way.name, lambda case: (case.change.name, case.formats, case.bending)):
         assert {seen(case) for case in CASES if case.is_of_its_way} == {seen(case) for case in ORDINARY}
 

@@ -203,7 +203,7 @@ def by_new_driver(driver: Driver, start: Callable[[World], Driver]) -> None:
 WAYS = [by_retry, by_rebuild, by_new_driver]
 
 
-@pytest.mark.proves("G260", "A31")
+@pytest.mark.proves("G262", "A31")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_removed_table_is_made_again(
     world: World, driven: Callable[[World], Driver], way: Callable[[Driver, Callable[[World], Driver]], None]
@@ -230,7 +230,7 @@ def test_a_removed_table_is_made_again(
     assert world.verify().ok
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 def test_a_driver_that_starts_makes_a_table_again(near: World, driven: Callable[[World], Driver]) -> None:
     """Law L7: the table went while no driver ran; a game that was rebuilt before begins with its first generation."""
     driven(near)
@@ -248,7 +248,7 @@ def test_a_driver_that_starts_makes_a_table_again(near: World, driven: Callable[
     assert near.verify().ok
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_that_bronze_no_longer_holds_are_named(
     near: World,
@@ -274,7 +274,7 @@ def test_rows_that_bronze_no_longer_holds_are_named(
     assert sum("bronze no longer holds" in note for note in notes) == 2
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 def test_a_disk_that_is_not_mounted_is_no_removed_table(
     near: World, driven: Callable[[World], Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +313,7 @@ def test_a_disk_that_is_not_mounted_is_no_removed_table(
     assert (again.streams[KEY].unreadable, again.streams[KEY].cursor) == (False, 3)
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 def test_a_bronze_that_is_not_the_tables_makes_no_table(near: World, driven: Callable[[World], Driver]) -> None:
     """Law L1: where bronze ends before the table did, it is another one or an older copy: nothing is made of it."""
     driver = driven(near)
@@ -328,7 +328,7 @@ def test_a_bronze_that_is_not_the_tables_makes_no_table(near: World, driven: Cal
     assert not Path(near.paths.table(KEY)).exists()
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 def test_a_retired_game_is_never_made_again(near: World, driven: Callable[[World], Driver]) -> None:
     """A person may remove the table of a game that is retired: no plan, no rebuild and no driver brings it back."""
     driver = driven(near)
@@ -359,7 +359,7 @@ def early(tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.proves("G260")
+@pytest.mark.proves("G262")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_from_before_a_game_was_known_are_not_lost_with_its_table(
     early: World,
@@ -388,7 +388,7 @@ def test_rows_from_before_a_game_was_known_are_not_lost_with_its_table(
     assert early.verify().ok
 
 
-@pytest.mark.proves("G151", "G260")
+@pytest.mark.proves("G151", "G262")
 def test_a_replay_makes_no_removed_table(early: World, driven: Callable[[World], Driver]) -> None:
     """Law L4: the driver still holds the old table: rows stay in quarantine until it has made the table again."""
     driver = driven(early)

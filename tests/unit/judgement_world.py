@@ -1,4 +1,4 @@
-"""What a judgement of health is given."""
+"""The facts that a judgement of health gets."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a sketch of names costs, for any number of them."""
+"""The cost of a sketch of names, for any number of them."""
 
 import gc
 import json

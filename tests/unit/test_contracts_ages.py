@@ -163,7 +163,7 @@ def test_types_are_joined_by_aliases_in_any_order() -> None:
 
 
 def test_a_version_is_shown_as_it_was_planned(engine: Engine) -> None:
-    """What the table got from a version is told by its placement, although ages are known by now, or no longer."""
+    """The plan of a version follows its placement, even where its age is known later, or no longer."""
     from_a_registry(engine, VERSIONS[1], VERSIONS[2], versions=(1, 2))
     from_a_registry(engine, VERSIONS[4], policies=SIDE)
     from_a_registry(engine, proto("message M { int64 hp = 1; int64 magic = 2; }"), versions=(3,))

@@ -241,8 +241,10 @@ def test_steps_are_documented_by_the_names_that_people_see() -> None:
 
 def test_every_promise_names_its_law_and_a_test() -> None:
     """A promise without a test that proves it is not one."""
-    laws = dict(re.findall(r"^- \*\*(G\d+)\*\*(.*?): ", page("guarantees.md"), re.MULTILINE))
+    promises = re.findall(r"^- \*\*(G\d+)\*\*(.*?): ", page("guarantees.md"), re.MULTILINE)
+    laws = dict(promises)
     assert laws
+    assert len(laws) == len(promises), "one id for two promises"
     assert all(re.fullmatch(r"( \(L\d+(, L\d+)*\))?", each) for each in laws.values())
     assert sorted(laws) == sorted(each for each in generate.proven(ROOT / "tests") if each.startswith("G"))
 
