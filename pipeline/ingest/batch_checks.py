@@ -47,7 +47,7 @@ class BatchChecks:
             self._marks[name] = Mark(each.source_id or before.id, before.epochs, before.first, before.last)
             self._owns.setdefault(name, OwnRows(0 if known is None else known.since_seq))
 
-    def begin(self, end: Position | None) -> None:
+    def note_commits(self, end: Position | None) -> None:
         """Note the last commit of each landing table in a batch before its rows are read: a table may be put back."""
         self._commits = {
             name: dict(witness.records(name, {COMMIT: at.version - 1}))

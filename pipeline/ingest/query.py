@@ -200,7 +200,7 @@ class Ingest:
             self._read_last_seqs()
         job = self._job(batch_id, (expected or 0) + 1)
         if self._checks is not None:
-            self._checks.begin(self._source.passed(self._offset(batch_id)))
+            self._checks.note_commits(self._source.passed(self._offset(batch_id)))
         reports = self._reports(frame, batch_id, partial(_landed, rows_of=self._rows_of, task=partial(land, job=job)))
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)

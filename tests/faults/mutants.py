@@ -94,8 +94,8 @@ def catches_up_in_chunks(life: Life) -> None:
 def no_txn(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = CursorTable._publish
 
-    def without(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
-        publish(self, files, note, {} if self.path.parent.name == "tables" else transactions, expected)
+    def without(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, *more: Any) -> None:
+        publish(self, files, note, {} if self.path.parent.name == "tables" else transactions, *more)
 
     monkeypatch.setattr(CursorTable, "_publish", without)
 
@@ -103,9 +103,9 @@ def no_txn(monkeypatch: pytest.MonkeyPatch) -> None:
 def constant_version(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = CursorTable._publish
 
-    def constant(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
+    def constant(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, *more: Any) -> None:
         game = self.path.parent.name == "tables"
-        publish(self, files, note, dict.fromkeys(transactions, 1) if game else transactions, expected)
+        publish(self, files, note, dict.fromkeys(transactions, 1) if game else transactions, *more)
 
     monkeypatch.setattr(CursorTable, "_publish", constant)
 
@@ -176,10 +176,10 @@ def a_changed_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is in its place, and one of its columns holds something else."""
     publish = CursorTable._publish
 
-    def changing(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
+    def changing(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, *more: Any) -> None:
         if self.path.parent.name == "tables":
             files = [_with_a_changed_value(self.path, file) for file in files]
-        publish(self, files, note, transactions, expected)
+        publish(self, files, note, transactions, *more)
 
     monkeypatch.setattr(CursorTable, "_publish", changing)
 
