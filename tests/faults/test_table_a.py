@@ -52,17 +52,17 @@ def is_clean(life: Life) -> bool:
 # ------------------------------------------------------------------------------------------- A1 to A7: one batch, cut
 
 
-@pytest.mark.parametrize("module", [demux, ingest_query])
+@pytest.mark.parametrize(("module", "pins"), [(demux, "pin_set"), (ingest_query, "pin")])
 @pytest.mark.proves("A1")
 def test_a1_a_batch_that_was_only_planned_is_run_once(
-    world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, module: Any
+    world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, module: Any, pins: str
 ) -> None:
     """A1: the driver dies when Spark has planned a batch and nothing is written, also at the very first batch."""
     life = Life(world, faults, PLENTY)
     for _ in range(2):
         life.produce(EVENTS)
         with monkeypatch.context() as patch:
-            patch.setattr(module, "pin", _die)
+            patch.setattr(module, pins, _die)
             assert not life.attempt()
         life.produce(EVENTS)
         assert is_clean(life)
