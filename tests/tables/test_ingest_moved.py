@@ -68,25 +68,31 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     assert not verified.observe(world.settings, world.paths, world.engine).mixed
 
 
-@pytest.mark.proves("G16")
-def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: Path) -> None:
-    """Law L1: the last commit that was read is the table's, or the start says so; adoption goes on where both agree."""
+def _append(landing: Path, text: bytes) -> None:
+    rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([text] * 3)}
+    write_deltalake(landing, pa.table(rows), mode="append")
+
+
+def _with_an_older_landing_table(tmp_path: Path) -> tuple[World, Any, Path]:
+    """Read two commits of a table, of which `older` keeps a copy from between; return world, ingest, table."""
     world = World(tmp_path / "env")
     ingest = world.ingest()
     landing = Path(world.paths.landing)
-
-    def append(text: bytes) -> None:
-        rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([text] * 3)}
-        write_deltalake(landing, pa.table(rows), mode="append")
-
-    append(b"x")
+    _append(landing, b"x")
     start(world, ingest)
     shutil.copytree(landing, tmp_path / "older")
-    append(b"y")
+    _append(landing, b"y")
     names = [uri.rsplit("/", 1)[-1] for uri in DeltaTable(landing).file_uris()]
     for number, name in enumerate(reversed(names)):
         landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])
         ingest._batch(landed, number)
+    return world, ingest, landing
+
+
+@pytest.mark.proves("G16")
+def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: Path) -> None:
+    """Law L1: the last commit that was read is the table's, or the start says so; adoption goes on where both agree."""
+    world, ingest, landing = _with_an_older_landing_table(tmp_path)
     known = LandingWitness(world.paths.landing).records("", {parting.COMMIT: 2})
     KeptMarks(ingest._checkpoint).write(1, {"landing table": Mark(last=known)})
     query = ingest._checkpoint / "query"
@@ -96,8 +102,8 @@ def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: 
     start(world, ingest)
     shutil.rmtree(landing)
     shutil.copytree(tmp_path / "older", landing)
-    append(b"z")
-    append(b"z")
+    _append(landing, b"z")
+    _append(landing, b"z")
     with pytest.raises(Refused, match=r"older copy that has grown again: its commit 2 is not .*turnout ingest adopt`"):
         start(world, ingest)
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(2)
@@ -106,29 +112,14 @@ def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: 
 @pytest.mark.proves("G16")
 def test_an_older_copy_behind_an_adoption_is_refused(tmp_path: Path) -> None:
     """Law L1: an adoption keeps the last commit that was read; adopted again, ingest goes on where both agree."""
-    world = World(tmp_path / "env")
-    ingest = world.ingest()
-    landing = Path(world.paths.landing)
-
-    def append(text: bytes) -> None:
-        rows = {"key": pa.nulls(3, pa.binary()), "value": pa.array([text] * 3)}
-        write_deltalake(landing, pa.table(rows), mode="append")
-
-    append(b"x")
-    start(world, ingest)
-    shutil.copytree(landing, tmp_path / "older")
-    append(b"y")
-    names = [uri.rsplit("/", 1)[-1] for uri in DeltaTable(landing).file_uris()]
-    for number, name in enumerate(reversed(names)):
-        landed: Any = Rows([batch_of([("Chess", 40)] * 3, 0, [name] * 3)])
-        ingest._batch(landed, number)
+    world, _, landing = _with_an_older_landing_table(tmp_path)
     shutil.rmtree(str(world.paths.ingest / "1"))
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(3)
     assert start(world, world.ingest()).position == Commits(3)
     shutil.rmtree(landing)
     shutil.copytree(tmp_path / "older", landing)
-    append(b"z")
-    append(b"z")
+    _append(landing, b"z")
+    _append(landing, b"z")
     with pytest.raises(Refused, match=r"older copy that has grown again: its commit 2 is not .*turnout ingest adopt`"):
         start(world, world.ingest())
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(2)
