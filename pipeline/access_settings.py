@@ -42,6 +42,11 @@ class Access:
     themselves. E-mail addresses compare without case. Except with the embedded catalog, a user without an entry
     whose own name is not in the catalog may neither grant nor approve."""
 
+    operators_see_values: bool = False
+    """Where roles are set: whether the dashboard shows operators the values of rows of every game. Without it landed
+    rows show values to people who may read that game's table in the catalog, and refused rows to nobody. Each look is
+    in the audit log."""
+
     members_file: str = ""
     """With `unity`: a YAML file with the members of groups, since an open-source server has no groups."""
 

@@ -153,6 +153,17 @@ def read_access(environment: Environment) -> AccessState:
         )
 
 
+def known_catalog(environment: Environment) -> ResolvedCatalog | None:
+    """Return the newest snapshot of the catalog; None where it was never read.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    with reading():
+        read_at, _ = _newest(engine(environment))
+        return None if read_at is None else _known(environment, read_at)
+
+
 @st.cache_resource(
     ttl=5,
     max_entries=2,

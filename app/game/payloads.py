@@ -67,6 +67,12 @@ def decode(rows: Sequence[Mapping[str, Any]], key: str, schema_set: SchemaSet) -
     return [_one(row, key, schema_set) for row in rows]
 
 
+def shape(payload: Payload) -> Payload:
+    """Return what is known of a payload without any value of it: names of fields, and whether more follow."""
+    named = tuple((name, "…") for name, _ in payload.fields)
+    return replace(payload, fields=named, stopped=None if payload.stopped is None else "no further field", begin=b"")
+
+
 def _one(row: Mapping[str, Any], key: str, schema_set: SchemaSet) -> Payload:
     raw = row["raw"]
     if raw is None:

@@ -1,26 +1,26 @@
-"""Reads the last rows of a game, landed or refused: few, newest first, from few files, payloads for operators only.
+"""Reads the last rows of a game, landed or refused: few, newest first, no deeper than the viewer may see.
 
-Whether who looks may see payloads is decided here, before anything is read: without the role no payload leaves its
-table. A reading is kept for some seconds, for those with the role and those without it apart.
+`sight.py` decides that before anything is read: no value leaves its table for people who may not see it. A reading is
+kept for some seconds, for each depth apart.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from app.game.payloads import MOST_RECORD, SHOWN_BYTES, Payload, decode
+from app.game.payloads import MOST_RECORD, SHOWN_BYTES, Payload, decode, shape
+from app.game.sight import Depth, Kind, Sight, note_look, sight
 from app.gate import Person
 from app.state import services
 from app.state.services import BY_STORE, Environment
 from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.roles import Role, may
 from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.errors import DeltaError, TableNotFoundError
@@ -32,8 +32,6 @@ from pipeline.errors import Refused, first_line
 from pipeline.repair.places import PLACES, landed
 from pipeline.store.games import Game, find, known_names
 from pipeline.streams.writing.split import OWN_COLUMNS
-
-Kind = Literal["landed", "refused"]
 
 MOST_ROWS: Final = 20
 
@@ -52,8 +50,8 @@ class LastRow:
     reason: str | None  # why it was refused; None: it landed
     landed_since: bool | None  # a refused row is in the game's table now; None: nobody knows
     size: int | None  # bytes of the record; None: it has no value, or nobody knows
-    detail: str | None  # of the reason, for operators
-    payload: Payload | None  # None: who looks may not see it
+    detail: str | None  # of the reason, with values
+    payload: Payload | None  # as deep as the viewer may see; None: nothing of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class LastRows:
     rows: tuple[LastRow, ...]
     complete: bool  # False: older files may hold more and were not read
     files: int  # that were read
-    shows_payloads: bool
+    sight: Sight
     read_at: float
 
 
@@ -71,45 +69,39 @@ def last_rows(environment: Environment, key: str, kind: Kind, limit: int, actor:
     """Read the last rows of a game for a person who looks, at most 10 s old.
 
     Raises:
-        Refused: no such game is known, or its rows or the control store cannot be read.
+        Refused: no such game is known, its rows or the control store cannot be read, or a look at values cannot be
+            written into the audit log.
     """
-    return _read(environment, key, kind, min(limit, MOST_ROWS), may_see_payloads(environment, actor))
-
-
-def may_see_payloads(environment: Environment, actor: Person) -> bool:
-    """Return whether a person may see payloads: an operator, or on a laptop without any roles everybody."""
-    known = services.roles(environment)
-    if services.only_look(known, actor):
-        return False
-    return may(known, actor.name, Role.OPERATOR)
+    seen = sight(environment, key, kind, actor)
+    note_look(environment, key, kind, actor, seen)
+    return replace(_read(environment, key, kind, min(limit, MOST_ROWS), seen.depth), sight=seen)
 
 
 @st.cache_data(ttl=10, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
-def _read(environment: Environment, key: str, kind: Kind, limit: int, with_payloads: bool) -> LastRows:
+def _read(environment: Environment, key: str, kind: Kind, limit: int, depth: Depth) -> LastRows:
     with services.reading():
         game = find(key, known_names(services.engine(environment)))
     label = "Quarantine" if kind == "refused" else f"The table of {game.key}"
     try:
         read = _read_refused if kind == "refused" else _read_landed
-        rows, newest = read(environment, game, limit, with_payloads)
+        rows, newest = read(environment, game, limit, depth)
     except TableNotFoundError:
-        return LastRows((), complete=True, files=0, shows_payloads=with_payloads, read_at=time.time())
+        return LastRows((), complete=True, files=0, sight=Sight(depth), read_at=time.time())
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise Refused(f"{label} cannot be read: {first_line(error)}. Streams are not affected.") from error
-    return LastRows(rows, newest.complete, newest.files, with_payloads, time.time())
+    return LastRows(rows, newest.complete, newest.files, Sight(depth), time.time())
 
 
 # --------------------------------------------------------------------------------------------------------------- landed
 
 
-def _read_landed(
-    environment: Environment, game: Game, limit: int, with_payloads: bool
-) -> tuple[tuple[LastRow, ...], Newest]:
+def _read_landed(environment: Environment, game: Game, limit: int, depth: Depth) -> tuple[tuple[LastRow, ...], Newest]:
     folder = environment.paths.table(game.key)
     table = open_table(folder)
     columns = pa.schema(table.schema().to_arrow())
     fields = [each.name for each in columns if each.name not in OWN_COLUMNS.names][:MAX_EXCERPT_FIELDS]
-    values = [(f"field {place}", _text_of(name)) for place, name in enumerate(fields)] if with_payloads else []
+    with_values = depth == "values"
+    values = [(f"field {place}", _text_of(name)) for place, name in enumerate(fields)] if with_values else []
     query = Query(
         "_seq", "_pos", [("schema_id", "_schema_id"), ("at", "epoch_us(_source_time)"), *values],
         empty=columns.empty_table(),
@@ -118,10 +110,10 @@ def _read_landed(
     newest = newest_rows(newest_files(table, folder, "_seq", label), query, limit, label)
     rows = []
     for row in newest.rows:
-        held = [(name, row[f"field {place}"]) for place, name in enumerate(fields)] if with_payloads else []
+        held = [(name, row[f"field {place}"]) for place, name in enumerate(fields)] if with_values else []
         more = "more columns follow" if len(columns) > len(OWN_COLUMNS) + len(fields) else None
         shown = Payload(tuple((name, value) for name, value in held if value is not None), more, b"")
-        payload = shown if with_payloads else None
+        payload = shown if with_values else None
         rows.append(
             LastRow(_seconds(row["at"]), row["seq"], row["pos"], row["schema_id"], None, None, None, None, payload)
         )
@@ -137,26 +129,28 @@ def _text_of(name: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- refused
 
 
-def _read_refused(
-    environment: Environment, game: Game, limit: int, with_payloads: bool
-) -> tuple[tuple[LastRow, ...], Newest]:
+def _read_refused(environment: Environment, game: Game, limit: int, depth: Depth) -> tuple[tuple[LastRow, ...], Newest]:
     folder = environment.paths.quarantine
     table = open_table(folder)
     small = ["game_key", "reason", "schema_id"]
     columns = [(name, name) for name in small]
     columns += [("at", "epoch_us(quarantined_at)"), ("size", "octet_length(raw)")]
-    if with_payloads:
+    if depth == "values":
+        columns.append(("detail", "detail"))
+    if depth != "places":
         # Of a larger record only the beginning: it is not opened.
         raw = f"CASE WHEN octet_length(raw) <= {MOST_RECORD} THEN raw ELSE raw[:{SHOWN_BYTES}] END"
-        columns += [("detail", "detail"), ("raw", raw)]
+        columns.append(("raw", raw))
     query = Query("seq", "pos", columns, "game = $game", {"game": game.name}, QUARANTINE.empty_table())
     files = newest_files(table, folder, "seq", "Quarantine", game.bronze_keys)
     newest = newest_rows(files, query, limit, "Quarantine")
     rows = [_as_set(list(copies)) for _, copies in groupby(newest.rows, lambda row: (row["seq"], row["pos"]))]
     payloads: list[Payload | None] = [None] * len(rows)
-    if with_payloads:
+    if depth != "places":
         schema_set = _schemas(environment)
         payloads = [*decode(_with_profiles(environment, game, rows, bool(schema_set.profiles)), game.key, schema_set)]
+    if depth == "shapes":
+        payloads = [None if each is None else shape(each) for each in payloads]
     since = _landed_since(environment, game, rows)
     found = [
         LastRow(

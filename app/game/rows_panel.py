@@ -1,5 +1,6 @@
-"""Draws the last rows of a game, landed or refused: what they held, as far as it decodes, for operators."""
+"""Draws the last rows of a game, landed or refused: what they held, as far as it decodes and the viewer may see it."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -9,7 +10,8 @@ import streamlit as st
 from app import formatting
 from app.components import links
 from app.game import figures
-from app.game.rows import MOST_ROWS, Kind, LastRow, LastRows, last_rows
+from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
+from app.game.sight import Depth, Kind
 from app.game.signals import GameSignals, short
 from app.look import parts
 from app.state import identity
@@ -20,6 +22,10 @@ from pipeline.moments import in_utc
 _KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
 _CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
+_VALUES: Final = "Decoded as far as it goes"
+_HIDDEN: Final[Mapping[Depth, frozenset[str]]] = {
+    "values": frozenset(), "shapes": frozenset({"Bytes"}), "places": frozenset({_VALUES, "Producer", "Bytes"}),
+}  # fmt: skip
 _WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Producer": 130, "Bytes": 250, "Size": 80}
 
 
@@ -52,11 +58,11 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             st.html(parts.silence(none, _left(found)))
             return
         numbers = {each.schema_id: each.version for each in signals.versions or ()}
-        columns = ["At, UTC", "Seq", "Schema", "Reason", "Producer", "Decoded as far as it goes", "Bytes", "Size"]
+        columns = ["At, UTC", "Seq", "Schema", "Reason", "Producer", _VALUES, "Bytes", "Size"]
         if kind == "landed":
             columns = [each for each in columns if each not in {"Reason", "Producer", "Bytes", "Size"}]
-        if not found.shows_payloads:
-            columns = [each for each in columns if not each.startswith("Decoded") and each not in {"Producer", "Bytes"}]
+        hidden = _HIDDEN[found.sight.depth]
+        columns = [each for each in columns if each not in hidden]
         rows = [_row(each, numbers, signals.now) for each in found.rows]
         st.dataframe(
             pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns}),
@@ -75,8 +81,11 @@ def _label(signals: GameSignals, kind: Kind) -> str:
 
 
 def _about(found: LastRows) -> str:
-    role = "" if found.shows_payloads else ", a role that you do not have"
-    said = ["newest first", f"payloads are shown to operators{role}"]
+    said = ["newest first"]
+    if found.sight.why_not is not None:
+        said.append(formatting.shown(found.sight.why_not, 200))
+    elif found.sight.by is not None:
+        said.append(f"values by {found.sight.by}; this look is in the audit log")
     if found.rows and not found.complete:
         said.append(_left(found))
     return " · ".join(said)
@@ -99,7 +108,7 @@ def _row(row: LastRow, numbers: dict[int, int], now: float) -> dict[str, str]:
         "Schema": str(version) if version is not None else unnumbered,
         "Reason": reason,
         "Producer": "" if payload is None or payload.producer is None else formatting.shown(payload.producer, 60),
-        "Decoded as far as it goes": "" if payload is None else _decoded(row),
+        _VALUES: "" if payload is None else _decoded(row),
         "Bytes": "" if payload is None else payload.begin.hex(" "),
         "Size": formatting.count(row.size),
     }

@@ -17,7 +17,8 @@ CONTROLLER: Final = "(controller)"
 _GROUP: Final = "group:"
 """Begins a name in the settings that is a group of the catalog."""
 
-_FRESH_SECONDS: Final = 60.0
+FRESH_SECONDS: Final = 60.0
+"""What the catalog showed counts for this time after two looks of the controller were due."""
 
 
 class Role(StrEnum):
@@ -44,7 +45,7 @@ def current(settings: Settings, engine: Engine) -> Roles:
     groups = groups_of(roles)
     if not groups:
         return roles
-    by_group = members(engine, groups, _FRESH_SECONDS + 2 * settings.access.refresh_seconds)
+    by_group = members(engine, groups, FRESH_SECONDS + 2 * settings.access.refresh_seconds)
     actors: dict[str, list[str]] = {}
     for actor, principal in settings.access.identities.items():
         actors.setdefault(principal.casefold(), []).append(actor)

@@ -247,7 +247,7 @@ def test_rows_that_a_link_asked_for_stand_above_the_charts(failing: str, opening
 
     def places(app: AppTest) -> tuple[int, int]:
         drawn = [each.value for each in app.html]
-        rows = next(at for at, each in enumerate(drawn) if "payloads are shown to operators" in each)
+        rows = next(at for at, each in enumerate(drawn) if "newest first" in each)
         return rows, next(at for at, each in enumerate(drawn) if "What can be done" in each)
 
     app = opening("game", game=failing)
@@ -264,9 +264,17 @@ def test_payloads_are_not_on_the_page_of_a_viewer(failing: str, opening: Opening
     name_roles(tmp_path, operators=["bob"])
     app = opening("game", game=failing)
     assert list(app.dataframe[0].value.columns) == ["At, UTC", "Seq", "Schema", "Reason", "Size"]
-    assert "a role that you do not have" in texts(app)
+    assert "shapes are shown to operators" in texts(app)
+    assert "values are hidden" in texts(opening("game", game=failing, rows="landed"))
     name_roles(tmp_path, operators=[current_user()])
-    assert "Bytes" in opening("game", game=failing).dataframe[0].value.columns
+    shapes = opening("game", game=failing)
+    assert "Bytes" not in shapes.dataframe[0].value.columns
+    assert shapes.dataframe[0].value["Decoded as far as it goes"][0] == "match_id=… move=… … no further field"
+    with (tmp_path / "turnout.toml").open("a") as settings:
+        settings.write("\n[access]\noperators_see_values = true\n")
+    values = opening("game", game=failing)
+    assert values.dataframe[0].value["Decoded as far as it goes"][0].startswith("match_id=25 move=e4 … the payload")
+    assert "this look is in the audit log" in texts(values)
 
 
 def test_a_part_that_cannot_be_read_leaves_the_others(

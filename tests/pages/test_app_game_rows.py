@@ -1,5 +1,6 @@
 """The last rows of a game: few and from few files, payloads for operators only, hostile bytes inert."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +11,23 @@ import streamlit as st
 
 from app.game import payloads, rows
 from app.game.rows import LastRows, last_rows
+from app.game.sight import ACTION, LOOK_SECONDS, Kind
 from app.gate import Person
 from app.state import services
 from app.state.services import Environment
+from grants.observing import snapshot
 from pipeline.contracts.schemas import Writer
 from pipeline.delta import newest
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
+from pipeline.store import audit
 from pipeline.store.database.engine import open_store
+from pipeline.store.processes.leases import store_time
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.foreign_world import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
 from tests.unit.app_world import name_roles
+from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
 
 OPERATOR, VIEWER = Person("ann", by_platform=False), Person("bob", by_platform=False)
 
@@ -40,7 +46,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture
 def world(made_once: World, tmp_path: Path) -> Iterator[World]:
     world = copied(made_once, tmp_path)
-    name_roles(world.paths.root, operators=[OPERATOR.name])
+    set_up(world, operators_see_values=True)
     st.cache_data.clear()
     st.cache_resource.clear()
     yield world
@@ -49,11 +55,29 @@ def world(made_once: World, tmp_path: Path) -> Iterator[World]:
     st.cache_resource.clear()
 
 
+def set_up(world: World, **access: object) -> None:
+    """Make ann an operator, and set what `[access]` says."""
+    name_roles(world.paths.root, operators=[OPERATOR.name])
+    with (world.paths.root / "turnout.toml").open("a") as settings:
+        settings.write("\n[access]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in access.items()))
+
+
+def catalog_seen(world: World, *readers: str, age_seconds: float = 0.0, **table: Any) -> None:
+    """Keep what the controller saw in the catalog: the game's table, and who may read it."""
+    key = str(CHESS.key)
+    uses = {CATALOG: {who: {"USE_CATALOG"} for who in readers}, SCHEMA: {who: {"USE_SCHEMA"} for who in readers}}
+    granted = {**uses, table_of(key): {who: {"SELECT"} for who in readers}}
+    seen = catalog_snapshot(granted, keys=(key,), people=(OPERATOR.name, VIEWER.name))
+    placed = {"location": world.paths.table(key).uri, **table}
+    tables = {key: replace(seen.tables[key], **placed)}
+    snapshot.keep(world.engine, replace(seen, tables=tables, read_at=store_time(world.engine) - age_seconds))
+
+
 def environment(world: World) -> Environment:
     return services.open_environment(["--env-dir", str(world.paths.root)], {})
 
 
-def read(world: World, kind: rows.Kind, limit: int = 20, actor: Person = OPERATOR) -> LastRows:
+def read(world: World, kind: Kind, limit: int = 20, actor: Person = OPERATOR) -> LastRows:
     st.cache_data.clear()
     return last_rows(environment(world), str(CHESS.key), kind, limit, actor)
 
@@ -105,17 +129,15 @@ def test_a_refused_row_names_its_producer(world: World) -> None:
 
 @pytest.mark.proves("G207")
 @pytest.mark.parametrize("kind", ["landed", "refused"])
-def test_a_person_without_the_role_gets_no_payload(
-    kind: rows.Kind, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_without_the_role_gets_no_payload(kind: Kind, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the role the reader opens no payload, also where an operator has just read the same rows."""
     st.cache_data.clear()
     seen = environment(world)
     full = last_rows(seen, str(CHESS.key), kind, 20, OPERATOR)
     monkeypatch.setattr(rows, "decode", None)  # nothing is decoded from here on
     bare = last_rows(seen, str(CHESS.key), kind, 20, VIEWER)
-    assert full.shows_payloads
-    assert not bare.shows_payloads
+    assert full.sight.depth == "values"
+    assert bare.sight.depth == "places"
     assert [replace(row, payload=None, detail=None) for row in full.rows] == list(bare.rows)
     assert all(row.payload is not None for row in full.rows)
 
@@ -123,8 +145,92 @@ def test_a_person_without_the_role_gets_no_payload(
 def test_in_a_workspace_without_roles_nobody_sees_payloads(world: World) -> None:
     """Law of the gate: no roles let everybody on a laptop, and nobody whom a platform signed in."""
     (world.paths.root / "turnout.toml").write_text("")
-    assert read(world, "landed", actor=VIEWER).shows_payloads
-    assert not read(world, "landed", actor=Person("bob@example.com", by_platform=True)).shows_payloads
+    assert read(world, "landed", actor=VIEWER).sight.depth == "values"
+    assert read(world, "landed", actor=Person("bob@example.com", by_platform=True)).sight.depth == "places"
+    assert not looks(world)
+
+
+def looks(world: World) -> list[tuple[str, dict[str, Any]]]:
+    return [(each.actor, dict(each.detail)) for each in audit.entries(world.engine) if each.phase == "begun"]
+
+
+@pytest.mark.proves("G272")
+def test_landed_values_follow_the_viewers_own_select(world: World) -> None:
+    """Where roles are set the catalog decides who sees values of landed rows, not the role."""
+    set_up(world)
+    catalog_seen(world, VIEWER.name)
+    assert read(world, "landed", actor=VIEWER).rows[0].payload is not None
+    hidden = read(world, "landed", actor=OPERATOR)
+    assert {row.payload for row in hidden.rows} == {None}
+    assert [(row.seq, row.pos) for row in hidden.rows] == [(2, 1), (1, 3), (1, 0)]
+    assert read(world, "refused", actor=VIEWER).sight.depth == "places"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        {"age_seconds": 1_000.0},
+        {"location": "file:///elsewhere"},
+        {"is_managed": True},
+        {"has_row_filter": True},
+        {"masked_columns": ("points",)},
+    ],
+)
+@pytest.mark.proves("G272")
+def test_landed_values_are_hidden_where_access_is_not_known(seen: dict[str, Any] | None, world: World) -> None:
+    """No catalog, an old look, another table under the name, and one that hides values show none to a reader."""
+    set_up(world)
+    if seen is not None:
+        catalog_seen(world, VIEWER.name, **seen)
+    found = read(world, "landed", actor=VIEWER)
+    assert {row.payload for row in found.rows} == {None}
+    assert found.sight.why_not
+    assert not looks(world)
+
+
+@pytest.mark.proves("G272")
+def test_operators_see_shapes_of_refused_rows(world: World) -> None:
+    """Without the setting an operator sees which fields a refused row has, and none of their values or bytes."""
+    set_up(world)
+    catalog_seen(world, OPERATOR.name)
+    world.register(message=SECOND)
+    late, bad, _ = (row.payload for row in read(world, "refused").rows)
+    assert late is not None
+    assert (late.fields, late.stopped, late.begin) == ((("points", "…"), ("player", "…")), None, b"")
+    assert bad is not None
+    assert (bad.fields, bad.stopped, bad.begin) == ((), "no further field", b"")
+    assert {row.detail for row in read(world, "refused").rows} == {None}
+    assert not looks(world)
+
+
+@pytest.mark.proves("G272")
+def test_each_look_at_values_is_in_the_audit_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tab writes one entry for the rows of a game, again after a quarter of an hour, and none for what it hides."""
+    tab: dict[str, Any] = {}
+    monkeypatch.setattr(st, "session_state", tab)
+    for _ in range(2):
+        assert read(world, "landed").sight.depth == "values"
+    setting = {"rows": "landed", "by": "the setting access.operators_see_values"}
+    assert looks(world) == [(OPERATOR.name, setting)]
+    tab["looks"] = {look: at - LOOK_SECONDS for look, at in tab["looks"].items()}
+    read(world, "landed")
+    assert len(looks(world)) == 2
+    catalog_seen(world, VIEWER.name)
+    read(world, "landed", actor=VIEWER)
+    read(world, "refused", actor=VIEWER)
+    assert looks(world)[2:] == [(VIEWER.name, {"rows": "landed", "by": "SELECT in the catalog"})]
+    assert {each.action for each in audit.entries(world.engine)} == {ACTION}
+
+
+@pytest.mark.proves("G272")
+def test_no_value_is_shown_that_the_audit_log_has_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the log takes no entry the rows are refused."""
+    monkeypatch.setattr(st, "session_state", {})
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE audit")
+    with pytest.raises(Refused):
+        read(world, "landed")
 
 
 def test_a_place_is_one_row_and_says_that_it_landed_since(world: World) -> None:
