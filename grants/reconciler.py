@@ -1,6 +1,6 @@
 """The controller's part of access: carries out operations, and reconciles the catalog round after round.
 
-A round registers the tables of new games, takes the snapshot that pages show, and asks for the end of what has run out.
+A round asks for the end of what has run out, registers the tables of new games, and takes the snapshot that pages show.
 It is due time and again, and as soon as changes of an operation were seen in the catalog: pages should show them. It
 runs in a thread of its own: a catalog that is slow or away holds up nobody.
 """
@@ -104,28 +104,32 @@ class AccessReconciler:
     def _round_of(self, catalog: Catalog) -> None:
         context = self._context
         schema = proposals.schema_of(context.settings.access)
+        open_ended = self._end_what_ran_out(catalog)  # first: what fails below must not leave access open
         refused = register_missing(context, catalog, schema)
         observed = snapshot.observe(catalog, schema, store_time(context.engine))
         blind = [*_blind(Resolver(observed), catalog.executor)]
         drift = None if blind else drift_store.in_snapshot(context.engine, observed).open_counts
-        snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
+        snapshot.keep(context.engine, observed, "; ".join([*open_ended, *refused, *blind]) or None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
-        self._end_what_ran_out(catalog)
 
-    def _end_what_ran_out(self, catalog: Catalog) -> None:
-        """Submit the end of expired access per principal, so that a blocked principal delays no other."""
+    def _end_what_ran_out(self, catalog: Catalog) -> list[str]:
+        """Submit the end of expired access per principal; return why some could not be, which delays no other."""
         context = self._context
         intents = expired(ledger.managed(context.engine).entitlements, store_time(context.engine))
+        problems: list[str] = []
         busy = open_by_target(context.engine, sorted({proposals.target(each.principal) for each in intents}))
         for who in sorted({each.cell[0] for each in intents}):
             of_principal = [each for each in intents if each.cell[0] == who]
             if proposals.target(of_principal[0].principal) in busy:
                 continue
-            prepared = proposals.prepare(context.engine, catalog, context.settings.access, of_principal)
-            if prepared.plan.is_empty:
-                continue
-            submit(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
+            try:
+                prepared = proposals.prepare(context.engine, catalog, context.settings.access, of_principal)
+                if not prepared.plan.is_empty:
+                    submit(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
+            except Refused as problem:
+                problems.append(f"Expired access of {of_principal[0].principal} could not be revoked: {problem}")
+        return problems
 
     def _report(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:

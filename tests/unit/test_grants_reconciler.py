@@ -167,6 +167,23 @@ def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
     assert len(list_operations(house.world.engine)) == 2
 
 
+@pytest.mark.proves("G265")
+def test_what_has_run_out_is_taken_though_the_rest_of_the_round_fails(house: House) -> None:
+    """Expiry comes first: what fails later in a round, here the count of drift, leaves no access open."""
+    house.make_table(CHESS)
+    house.rounds()
+    now = snapshot.read(house.world.engine).observed
+    assert now is not None
+    house.do(*[AccessIntent(who, CHESS, True, now.read_at + 3600, "numbers") for who in (ANN, BOB)])
+    with house.world.engine.begin() as connection:  # their time comes
+        connection.execute(update(entitlements).values(expires_at=now.read_at - 1))
+        connection.execute(text("ALTER TABLE ignored_drift RENAME TO ignored_away"))
+    house.rounds()
+    assert house.finish().state == "succeeded"
+    table = house.catalog.tables(house.schema)[CHESS]
+    assert [house.catalog.probe(who, table).reads for who in (ANN, BOB)] == [False, False]
+
+
 def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
     """A table is read only by a credential of the catalog; without the right that says 403 and what is missing."""
     house.make_table(CHESS)
