@@ -18,15 +18,18 @@ from typing import Any, Final
 
 import streamlit
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 from streamlit.starlette import App
 from streamlit.web.bootstrap import load_config_options
 
 from app.gate import Gate, Identity, LocalUser, platform
 from pipeline.actor import current_user
+from pipeline.control.processes.present import goes_on
 from pipeline.errors import Refused
-from pipeline.settings import Paths
+from pipeline.settings import Paths, load
 from pipeline.setup.shared import documents
 from pipeline.storage_settings import machine_folder
+from pipeline.store.database.engine import open_store, require_store
 
 _HERE: Final = Path(__file__).parent
 _LOOPBACK: Final = "127.0.0.1"
@@ -57,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _serve(identity, host, port)
     except KeyboardInterrupt:
         return 0
+    finally:
+        if given.port is not None:
+            _say_what_goes_on(env_dir)
     return 0
 
 
@@ -88,6 +94,18 @@ def _open(env_dir: Path, port: int | None, environ: Mapping[str, str]) -> tuple[
     if not token:
         raise Refused(f"{file} holds no token. Start the dashboard with `turnout dashboard`, which writes it.")
     return LocalUser(current_user(), token, port), _LOOPBACK, port
+
+
+def _say_what_goes_on(env_dir: Path) -> None:
+    """Name the environment's other processes: none of them ends with the dashboard."""
+    try:
+        settings, paths = load(env_dir)
+        require_store(settings, paths)
+        left = goes_on(open_store(settings, paths), paths)
+    except (Refused, SQLAlchemyError):
+        return  # the dashboard has ended; status says what is wrong
+    if left is not None:
+        print(f"The dashboard has ended. {left}", file=sys.stderr)  # noqa: T201 - a command's voice
 
 
 def _serve(identity: Identity, host: str, port: int) -> None:

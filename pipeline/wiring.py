@@ -24,6 +24,7 @@ from listeners.sample import PassResult
 from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.control.processes.present import goes_on
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.delta.errors import DeltaError
 from pipeline.errors import Refused, StorageError, Transient, first_line
@@ -98,7 +99,12 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
         _driving(settings, paths, "ingest", "main") as duty,
         driver_session(settings, paths, "turnout-ingest", light=once) as spark,
     ):
-        return _run_ingest(settings, paths, duty, spark, once=once)
+        code = _run_ingest(settings, paths, duty, spark, once=once)
+        if duty.stop.is_set():
+            with tolerate_store_outage("what else runs is not known"):
+                if (left := goes_on(duty.engine, paths)) is not None:
+                    _log.info("Ingest has ended. %s", left)
+        return code
 
 
 def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSession, *, once: bool) -> int:

@@ -22,13 +22,15 @@ _LOOK_SECONDS: Final = 0.2
 def serve(env_dir: Path) -> None:
     """Serve the embedded catalog on loopback, at the setting `access.port`, until it is stopped."""
     from grants.server.serving import serve as run
+    from pipeline.control.processes.present import noted
 
     settings, paths = load(env_dir)
     if settings.access.catalog != "embedded":
         raise Refused(
             f"The setting access.catalog is {settings.access.catalog!r}: only the embedded catalog can be served."
         )
-    run(paths.catalog, settings.access.port)
+    with noted(paths, "catalog serve"):
+        run(paths.catalog, settings.access.port)
 
 
 @click.command("add-user")

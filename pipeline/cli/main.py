@@ -189,6 +189,7 @@ _COMMANDS: Final = (
         LazyCommand("drain", "pipeline.cli.groups:drain"),
         LazyCommand("run", "pipeline.cli.groups:run_group"),
     ),
+    LazyCommand("stop", "pipeline.cli.steering:stop"),
     LazyCommand("move", "pipeline.cli.steering:move"),
     LazyCommand("pause", "pipeline.cli.steering:pause"),
     LazyCommand("resume", "pipeline.cli.steering:resume"),

@@ -20,7 +20,9 @@ def serve_metrics(env_dir: Path, port: int | None, bind: str) -> None:
     /metrics, without what is out of date. A Prometheus scrapes either the drivers or this. See docs/metrics.md.
     """
     from pipeline.bridge.serving import serve
+    from pipeline.control.processes.present import noted
     from pipeline.control.processes.signals import stop_on_signals
 
     settings, paths = load(env_dir)
-    serve(settings, paths, bind, settings.metrics.serve_port if port is None else port, stop_on_signals(), say)
+    with noted(paths, "metrics serve"):
+        serve(settings, paths, bind, settings.metrics.serve_port if port is None else port, stop_on_signals(), say)

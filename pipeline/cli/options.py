@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 
 import click
-from sqlalchemy import Engine
 
 from pipeline.cli.context import CommandContext
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import is_said, plain
 from pipeline.source_settings import Source
-from pipeline.store.database.states import OperationState
+from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.games import find
 from pipeline.store.operations import Operation, Step
 from pipeline.terminal import say, say_json
@@ -164,7 +163,7 @@ def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how:
     operation = submit(context.settings, context.engine, intent)
     say(f"operation {operation.operation_id[:8]}", err=how.as_json)
     try:
-        code = _follow(context.engine, context.settings.metrics.heartbeat_seconds, operation, how)
+        code = _follow(context, operation, how)
     except KeyboardInterrupt:
         name = operation.operation_id[:8]
         say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)
@@ -202,12 +201,13 @@ def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
     return {**asdict(operation), "steps": [asdict(each) for each in journal]}
 
 
-def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how: SubmitOptions) -> int:
+def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
     from pipeline.store.processes.liveness import judge_controller
 
+    engine, heartbeat_seconds = context.engine, context.settings.metrics.heartbeat_seconds
     printed: set[str] = set()
     warned = False
     while how.wait:
@@ -223,11 +223,21 @@ def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how:
             and not warned
             and not judge_controller(engine, heartbeat_seconds).is_live
         ):
-            say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
             warned = True
+            if operation.kind == OperationKind.STOP and _stops_groups(context, operation):
+                continue
+            say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
         time.sleep(_LOOK_SECONDS)
     if how.as_json:
         say_json(as_dict(operation, steps(engine, operation.operation_id)))
     elif how.wait:
         say(line(operation))
     return 0 if not how.wait or operation.state == OperationState.SUCCEEDED else 1
+
+
+def _stops_groups(context: CommandContext, operation: Operation) -> bool:
+    """Stop groups without a controller; return whether this command may."""
+    from pipeline.control.operations.definition import ControlContext
+    from pipeline.control.stopping import stop_groups
+
+    return stop_groups(ControlContext(context.settings, context.engine, context.paths), operation)

@@ -90,6 +90,7 @@ def simulate(
     Registers the sample schemas first, or lets the serializers register them in a registry, whose games it approves.
     May run beside ingest.
     """
+    from pipeline.control.processes.present import noted
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.demo.framings.supported import RegistryAddress
     from pipeline.demo.simulate import simulate as run
@@ -103,7 +104,8 @@ def simulate(
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
     registry = RegistryAddress(registry_url, glue_endpoint)
-    sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry)
+    with noted(context.paths, "simulate"):
+        sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry)
     say_json({"events": sent.events, **sent.by_kind})
 
 

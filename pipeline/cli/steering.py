@@ -50,6 +50,27 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
     os._exit(code)  # a repair may go on in a thread for hours; another controller begins it anew
 
 
+@click.command("stop")
+@click.option("--reason", help="Reason, kept in the audit log.")
+def stop(env_dir: Path, reason: str | None) -> None:
+    """Stop everything of this environment that runs on this machine, and print each process.
+
+    That is a demo, the controller, ingest, drivers of groups, maintenance, dashboards, and what `simulate`,
+    `metrics serve` and `catalog serve` run. turnout kills a process that has not ended after a minute. Groups keep
+    their desired state: the next `turnout controller run` starts them again. Exit code 1 if a process goes on, such as
+    that of another user. A service manager may start again what it runs: stop it there.
+    """
+    from pipeline.control.operations.definition import ControlContext
+    from pipeline.control.stopping import stop_environment
+
+    context = CommandContext(env_dir)
+    with context.acting(DirectAct.STOP_ENVIRONMENT, (), reason=reason or ""):
+        is_done = stop_environment(ControlContext(context.settings, context.engine, context.paths), say)
+    if is_done:
+        say(f"Nothing of {context.paths.root} runs on this machine any more.")
+    sys.exit(0 if is_done else 1)
+
+
 @click.command("move")
 @click.argument("games", nargs=-1, required=True)
 @submitting

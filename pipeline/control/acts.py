@@ -33,6 +33,7 @@ class DirectAct(StrEnum):
     CREATE_GROUP = "create a group", Role.MOVER
     CHANGE_GROUP = "change a group", Role.MOVER
     REMOVE_GROUP = "remove a group", Role.MOVER, True
+    STOP_ENVIRONMENT = "stop the environment", Role.MOVER
     SET_PRIORITY = "set a priority", Role.MOVER, True
     DECIDE_REQUEST = "decide about a request", Role.ACCESS_ADMIN
     IGNORE_DRIFT = "ignore drift", Role.ACCESS_ADMIN, True

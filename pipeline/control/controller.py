@@ -24,6 +24,7 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.duties import Duty, arguments, upkeep
 from pipeline.control.processes.local import Local
+from pipeline.control.processes.present import goes_on
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
@@ -94,7 +95,7 @@ def run(
                 break
         for each in added:
             each.stop()
-        return _end(engine, supervisor, stop_groups=stop_groups)
+        return _end(engine, paths, supervisor, stop_groups=stop_groups)
 
 
 def _parts(
@@ -135,7 +136,7 @@ def _parts(
     return {"Placement": place, "Supervision": supervise, "Evacuation": evacuate, "Incidents": judge, **others}
 
 
-def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
+def _end(engine: Engine, paths: Paths, supervisor: Supervisor, *, stop_groups: bool) -> int:
     """Stop the groups where that is wished, and tell that the controller has ended; return the exit code."""
     stopped = not stop_groups
     supervisor.frozen = {}
@@ -146,6 +147,8 @@ def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
                 time.sleep(_BUSY_SECONDS)
     with tolerate_store_outage("the controller ends, and will be reported as silent"):
         heartbeat(engine, "controller", "main", "stopped", None)
+        if (left := goes_on(engine, paths)) is not None:
+            _log.info("The controller has ended. %s", left)
     for alarm in supervisor.alarms if stop_groups else ():
         _log.error("%s", alarm)
     return 0 if stopped and not (stop_groups and supervisor.frozen) else 1

@@ -7,6 +7,7 @@ import sys
 from typing import NoReturn
 
 from pipeline import private_files
+from pipeline.control.processes.present import note
 from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.terminal import say
@@ -44,7 +45,9 @@ def serve(paths: Paths, port: int) -> NoReturn:
         Refused: the port is taken, or the environment's folder cannot be written.
     """
     require_free_port(port, "dashboard.port")
-    say(f"Dashboard: {new_url(paths, port)}")
+    url = new_url(paths, port)
+    note(paths, "dashboard", f"http://{HOST}:{port}")
+    say(f"Dashboard: {url}")
     line = command(paths, port)
     os.execv(line[0], line)  # noqa: S606 - no shell
 

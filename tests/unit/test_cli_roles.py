@@ -59,6 +59,7 @@ ACTS = {
     "ingest adopt": ((), "adopt a source"),
     "stream own-query": (("Go", "on"), "set an own query"),
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
+    "stop": ((), "stop the environment"),
     "catalog add-user": (("zoe@example.com",), "add a user"),
 }
 

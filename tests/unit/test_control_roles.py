@@ -33,7 +33,7 @@ REPAIRS = {
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
-    "set a priority",
+    "set a priority", "stop the environment",
 }  # fmt: skip
 ACCESS = {"access", "decide about a request", "ignore drift", "add a user"}
 

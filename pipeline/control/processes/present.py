@@ -1,0 +1,124 @@
+"""Which processes of an environment run on this machine, for commands that name or stop them; never stops one itself.
+
+Ingest, groups, maintenance and the controller are found by their leases and runs. What has no lease, such as the demo
+and the dashboard, notes itself in a file of the environment's folder.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline import private_files
+from pipeline.control.processes.duties import described
+from pipeline.control.processes.local import process_of, reference_of
+from pipeline.settings import Paths
+from pipeline.store.database.states import ProcessKind
+from pipeline.store.processes.leases import Process
+from pipeline.store.processes.runs import active_drivers, open_runs
+
+DEMO: Final = "demo"
+_LEASED: Final[tuple[ProcessKind, ...]] = ("controller", "ingest", "group", "maintenance")
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A process that runs, on this machine or, by its lease, on another one."""
+
+    kind: str
+    """Kind of its lease; of a process without one, such as `demo`, the command's name."""
+
+    name: str
+    process: Process
+    run_id: int | None = None  # its open run of the control store
+    about: str = ""  # where people find it, such as a URL without its token
+
+    @property
+    def reference(self) -> str:
+        """By what the `local` backend finds it."""
+        return reference_of(self.process)
+
+    def __str__(self) -> str:
+        about = f" at {self.about}" if self.about else ""
+        return f"{described(self.kind, self.name)}{about} (process {self.process.pid})"
+
+
+def note(paths: Paths, kind: str, about: str = "") -> Path:
+    """Note this process, which has no lease, in the environment's folder; return the file.
+
+    It counts while the process lives, whether the file is removed or not.
+    """
+    for file, each in _notes(paths):
+        if each is None or each.process.is_dead():
+            file.unlink(missing_ok=True)
+    this = Process.this()
+    file = paths.running / f"{kind}-{this.pid}.json"
+    private_files.make_folder(paths.running)
+    private_files.write_file(file, json.dumps({"kind": kind, "about": about, "process": asdict(this)}))
+    return file
+
+
+@contextmanager
+def noted(paths: Paths, kind: str, about: str = "") -> Iterator[None]:
+    """Note this process while the block runs."""
+    file = note(paths, kind, about)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def without_lease(paths: Paths) -> list[Present]:
+    """Return the processes of this machine that noted themselves and live."""
+    found = [each for _, each in _notes(paths) if each is not None]
+    return [each for each in found if each.process.is_here() and not each.process.is_dead()]
+
+
+def with_lease(engine: Engine) -> list[Present]:
+    """Return who holds a lease and may live, here or elsewhere, and local runs that have not taken theirs yet."""
+    found = []
+    for kind in _LEASED:
+        runs = open_runs(engine, kind)
+        for name, driver in active_drivers(engine, kind).items():
+            run = runs.get(name)
+            run_id = runs.pop(name).run_id if run is not None and run.run_id == driver.run_id else None
+            if not driver.process.is_dead():
+                found.append(Present(kind, name, driver.process, run_id))
+        for name, run in runs.items():
+            process = process_of(run.reference or "") if run.backend == "local" else None
+            if process is not None and process.is_here() and not process.is_dead():
+                found.append(Present(kind, name, process, run.run_id))
+    return found
+
+
+def goes_on(engine: Engine, paths: Paths) -> str | None:
+    """Return which processes go on when this one ends, and what stops them, in two sentences; None where none does.
+
+    Nothing is said where a demo runs: it stops what it has started.
+    """
+    others = without_lease(paths)
+    if any(each.kind == DEMO for each in others):
+        return None
+    this = Process.this()
+    left = [each for each in (*with_lease(engine), *others) if each.process != this]
+    if not left:
+        return None
+    here = [each for each in left if each.process.is_here()]
+    hint = f" `turnout stop --env-dir {paths.root}` stops all of them." if here else ""
+    return f"Still running: {', '.join(map(str, left))}.{hint}"
+
+
+def _notes(paths: Paths) -> Iterator[tuple[Path, Present | None]]:
+    """Yield each note and its process; None where the file is none."""
+    for file in sorted(paths.running.glob("*.json")) if paths.running.is_dir() else ():
+        try:
+            text = json.loads(file.read_text("utf-8"))
+            process = process_of(json.dumps(text["process"]))
+            known = None if process is None else Present(str(text["kind"]), "main", process, about=str(text["about"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            known = None
+        yield file, known

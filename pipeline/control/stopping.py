@@ -1,0 +1,148 @@
+"""Stops processes of this machine where no controller does it: for `turnout stop`, and for a stop of groups.
+
+Both hold the controller's lease meanwhile, so that no controller starts again what they stop.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import advance
+from pipeline.control.operations.groups import STOP
+from pipeline.control.processes.duties import Duty, described
+from pipeline.control.processes.local import Local
+from pipeline.control.processes.present import DEMO, Present, with_lease, without_lease
+from pipeline.control.processes.signals import STOP_SECONDS
+from pipeline.errors import Refused
+from pipeline.store.operations import Operation, OperationConflict
+from pipeline.store.processes.leases import Process, expire_dead, leased
+from pipeline.store.processes.runs import end_run, open_runs, submit_stop
+
+_log = logging.getLogger("turnout")
+_DEMO_SECONDS: Final = 2 * STOP_SECONDS + 20.0  # it waits for its controller, which waits for the groups
+_KILLED_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.1
+Say = Callable[[str], None]
+
+
+def stop_environment(context: ControlContext, say: Say) -> bool:
+    """Stop everything of an environment that runs on this machine; return whether all of it has ended.
+
+    Groups keep their desired state: the next controller starts them again. `say` gets a line about each process, and
+    about each that runs elsewhere.
+    """
+    engine, paths = context.engine, context.paths
+    expire_dead(engine)
+    is_done = _stop(context, [each for each in without_lease(paths) if each.kind == DEMO], say, _DEMO_SECONDS)
+    is_done &= _stop(context, _here(engine, {"controller"}), say, STOP_SECONDS)
+    with ExitStack() as held:
+        with suppress(Refused):  # a controller of another machine has it, which is said below
+            held.enter_context(leased(engine, context.settings.store, "controller", "main"))
+        is_done &= _stop(context, _here(engine), say, STOP_SECONDS)
+        is_done &= _stop(context, without_lease(paths), say, STOP_SECONDS)
+        for line in _elsewhere(engine):
+            say(line)
+    return is_done
+
+
+def stop_groups(context: ControlContext, operation: Operation) -> bool:
+    """Carry out an operation that stops groups, where all of their drivers are processes of this machine.
+
+    Return whether it was begun: a controller has to do it where a driver is elsewhere, or where one runs by now.
+    """
+    engine, names = context.engine, frozenset(operation.preview)
+    if not _are_here(engine, names):
+        return False
+    with ExitStack() as held:
+        try:
+            held.enter_context(leased(engine, context.settings.store, "controller", "main"))
+            while operation.is_open and not operation.is_stuck:
+                operation = advance(context, STOP, operation)
+                if operation.is_open:
+                    drivers = [each for each in _here(engine, {"group"}) if each.name in names]
+                    _stop(context, drivers, _log.info, STOP_SECONDS)
+                    _end_unknown(engine, names)
+                    time.sleep(_LOOK_SECONDS)
+        except OperationConflict:
+            pass  # another process has changed it: it is followed as any other
+        except Refused:
+            return False  # a controller has begun to run
+    return True
+
+
+def _here(engine: Engine, kinds: Collection[str] | None = None) -> list[Present]:
+    this = Process.this()
+    return [
+        each for each in with_lease(engine)
+        if each.process.is_here() and each.process != this and (kinds is None or each.kind in kinds)
+    ]  # fmt: skip
+
+
+def _are_here(engine: Engine, names: Collection[str]) -> bool:
+    drivers = [each for each in with_lease(engine) if each.kind == "group" and each.name in names]
+    runs = [run for name, run in open_runs(engine).items() if name in names]
+    return all(each.process.is_here() for each in drivers) and all(run.backend == "local" for run in runs)
+
+
+def _stop(context: ControlContext, stopping: Sequence[Present], say: Say, seconds: float) -> bool:
+    """Ask processes to end, and kill those that have not after so many seconds; return whether all have ended."""
+    engine, local = context.engine, Local(context.paths.logs, _starts_nothing, {})
+    asked, is_done = [], True
+    for each in stopping:
+        if each.run_id is not None:
+            submit_stop(engine, each.run_id)  # its end is no death, then
+        try:
+            local.stop(each.reference)
+            asked.append(each)
+        except Refused as refused:
+            say(f"{each} goes on: {refused}")
+            is_done = False
+    for each in _still_there(asked, seconds):
+        local.kill(each.reference)
+        say(f"{each} did not end within {seconds:.0f} s, so it is killed.")
+    left = _still_there(asked, _KILLED_SECONDS)
+    for each in asked:
+        if each in left:
+            say(f"{each} goes on, though it was killed.")
+            continue
+        if each.run_id is not None:
+            end_run(engine, each.run_id, "stopped by a command", died=False)
+        say(f"stopped: {each}")
+    expire_dead(engine)
+    return is_done and not left
+
+
+def _still_there(stopping: Sequence[Present], seconds: float) -> list[Present]:
+    """Wait until these processes have ended, at most so many seconds; return those that have not."""
+    deadline = time.monotonic() + seconds
+    while (left := [each for each in stopping if not each.process.is_dead()]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    return left
+
+
+def _end_unknown(engine: Engine, names: Collection[str]) -> None:
+    """Give up runs whose process nobody knows. A driver that was started all the same finds that out, and ends."""
+    for name, run in open_runs(engine).items():
+        if name in names and run.reference is None:
+            end_run(engine, run.run_id, "what started it ended before its process was known", died=False)
+
+
+def _elsewhere(engine: Engine) -> Iterator[str]:
+    """Yield what runs and is not of this machine, with the command that stops it."""
+    for kind in ("group", "maintenance"):
+        for name, run in open_runs(engine, kind).items():
+            if run.backend == "databricks":
+                end = f"`turnout groups stop {name}` stops it" if kind == "group" else "stop it there"
+                yield f"{described(kind, name)} goes on as a job of a workspace: {end}"
+    for each in with_lease(engine):
+        if not each.process.is_here():
+            yield f"{each} on {each.process.host} goes on: stop it there"
+
+
+def _starts_nothing(_duty: Duty, _run_id: int) -> Sequence[str]:
+    raise Refused("This command starts no process.")

@@ -1,0 +1,172 @@
+"""What goes on when a process of an environment ends, and how all of them are stopped: by real processes and leases."""
+
+import json
+import logging
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import update
+
+from pipeline.cli.main import cli
+from pipeline.control import stopping
+from pipeline.control.controller import run
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.processes.local import reference_of
+from pipeline.settings import load
+from pipeline.store.audit import entries
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState, ProcessKind
+from pipeline.store.database.tables import groups
+from pipeline.store.games import register_group
+from pipeline.store.groups import read_groups
+from pipeline.store.operations import list_operations
+from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.processes.leases import Lease, Process, held_by
+from pipeline.store.processes.runs import begin_run, ended_runs, open_runs, record_process
+from tests.unit.leases_world import elsewhere
+
+
+class World:
+    """An environment with two local groups, whose processes only sleep."""
+
+    def __init__(self, env: Path) -> None:
+        self.env = env
+        self.settings, self.paths = load(env, {"TURNOUT_MAINTENANCE__BACKEND": "none"})
+        self.engine = open_store(self.settings, self.paths)
+        for name in "ab":
+            register_group(self.engine, name)
+        with self.engine.begin() as connection:
+            connection.execute(update(groups).values(backend="local"))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, kind: ProcessKind, name: str = "main", command: tuple[str, ...] = ("sleep", "600")) -> Process:
+        """Start a process that holds a lease, and has a run where a controller starts what it does."""
+        process = self.start_without_lease(f"{kind} {name}", command)
+        run_id = None
+        if kind in {"group", "maintenance"}:
+            run_id = begin_run(self.engine, name, kind)
+            assert run_id is not None
+            record_process(self.engine, run_id, reference_of(process))
+        Lease(self.engine, kind, name, 30, process, run_id).acquire()
+        return process
+
+    def start_without_lease(self, what: str, command: tuple[str, ...] = ("sleep", "600")) -> Process:
+        child = self.processes[what] = subprocess.Popen(command, start_new_session=True)
+        return Process.of(child.pid)
+
+    def note(self, kind: str, about: str) -> None:
+        note = {"kind": kind, "about": about, "process": asdict(self.start_without_lease(kind))}
+        self.paths.running.mkdir(exist_ok=True)
+        (self.paths.running / f"{kind}.json").write_text(json.dumps(note))
+
+    def alive(self) -> list[str]:
+        return [name for name, child in self.processes.items() if child.poll() is None]
+
+    def turnout(self, *arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--env-dir", str(self.env)], catch_exceptions=False)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for child in made.processes.values():
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.proves("G276")
+def test_stop_ends_all_that_runs_on_this_machine(world: World) -> None:
+    """One command ends each process of an environment, names it, and leaves what is wanted of groups as it was."""
+    for kind in ("controller", "ingest", "maintenance"):
+        world.start(kind)
+    world.start("group", "a")
+    world.note("dashboard", "http://127.0.0.1:8501")
+    Lease(world.engine, "group", "b", 30, elsewhere(7)).acquire()
+
+    ended = world.turnout("stop", "--reason", "weekend")
+
+    assert (ended.exit_code, world.alive()) == (0, [])
+    named = ("controller", "ingest", "maintenance", "group a", "dashboard at http://127.0.0.1:8501")
+    assert all(f"stopped: {each} (process " in ended.output for each in named)
+    assert "group b (process 7) on host-7 goes on: stop it there" in ended.output
+    assert (open_runs(world.engine), open_runs(world.engine, "maintenance")) == ({}, {})
+    assert [each.died for each in ended_runs(world.engine, 0)["a"]] == [False]
+    assert read_groups(world.engine)["a"].desired == "running"
+    logged = [(each.action, each.phase, each.detail["reason"]) for each in entries(world.engine)]
+    assert logged[-2:] == [("stop the environment", phase, "weekend") for phase in ("begun", "ended")]
+    assert "Nothing of" in world.turnout("stop").output
+
+
+@pytest.mark.proves("G276")
+def test_stop_kills_what_does_not_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ignores the request is killed after its time, and named."""
+    monkeypatch.setattr(stopping, "STOP_SECONDS", 0.2)
+    world.start("ingest", command=("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"))
+    ended = world.turnout("stop")
+    assert (ended.exit_code, world.alive(), "so it is killed" in ended.output) == (0, [], True)
+
+
+@pytest.mark.proves("G276")
+def test_without_a_controller_a_stop_of_groups_is_done_by_its_command(world: World) -> None:
+    """Where no controller runs and the drivers are of this machine, nothing waits for one: others go on."""
+    world.start("group", "a")
+    world.start("group", "b")
+    ended = world.turnout("groups", "stop", "a", "--reason", "holiday")
+    assert (ended.exit_code, world.alive()) == (0, ["group b"])
+    (operation,) = list_operations(world.engine)
+    assert (operation.state, read_groups(world.engine)["a"].desired) == (OperationState.SUCCEEDED, "stopped")
+    assert ended_runs(world.engine, 0)["a"][0].died is False
+    holder = held_by(world.engine, "controller", "main")
+    assert holder == Process.this()
+    Lease(world.engine, "controller", "main", 30, elsewhere(9)).acquire()  # it was given back
+
+
+@pytest.mark.proves("G276")
+def test_a_stop_that_another_machine_must_do_waits_for_its_controller(world: World) -> None:
+    """A command stops no group half: where one driver is elsewhere, or a controller runs, it begins nothing."""
+    context = ControlContext(world.settings, world.engine, world.paths)
+    Lease(world.engine, "group", "a", 30, elsewhere(7)).acquire()
+    world.turnout("groups", "stop", "a", "--reason", "r", "--no-wait")
+    world.turnout("groups", "stop", "b", "--reason", "r", "--no-wait")
+    by_group = {each.targets: each for each in list_operations(world.engine)}
+    assert not stopping.stop_groups(context, by_group["group:a",])
+    world.start("controller")
+    assert not stopping.stop_groups(context, by_group["group:b",])
+    assert {each.state for each in list_operations(world.engine)} == {OperationState.PLANNED}
+
+
+@pytest.mark.proves("G276")
+def test_a_run_whose_process_nobody_knows_does_not_keep_a_stop_open(world: World) -> None:
+    """A controller that was killed while it started a driver leaves a run without a process: a stop gives it up."""
+    assert begin_run(world.engine, "a") is not None
+    assert world.turnout("groups", "stop", "a", "--reason", "r").exit_code == 0
+    assert open_runs(world.engine) == {}
+
+
+@pytest.mark.proves("G276")
+def test_a_controller_says_at_its_end_what_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C of one process names the others and the command that stops them; a demo says it of all at once."""
+    driver = world.start("group", "a")
+    start_driver(world.engine, "group", "a", None)
+    heartbeat(world.engine, "group", "a", "running", None)
+    world.note("dashboard", "http://127.0.0.1:8501")
+    with world.engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "b").values(desired="stopped"))
+    stop = threading.Event()
+    stop.set()
+    with caplog.at_level(logging.INFO, "turnout"):
+        run(world.settings, world.paths, stop)
+    (line,) = [each.message for each in caplog.records if "has ended" in each.message]
+    assert f"Still running: group a (process {driver.pid})" in line
+    assert "dashboard at http://127.0.0.1:8501" in line
+    assert f"`turnout stop --env-dir {world.env}` stops all of them." in line
+    world.note("demo", "")
+    caplog.clear()
+    run(world.settings, world.paths, stop)
+    assert not [each for each in caplog.records if "has ended" in each.message]
