@@ -64,7 +64,8 @@ def stop(env_dir: Path, reason: str | None) -> None:
     from pipeline.control.stopping import stop_environment
 
     context = CommandContext(env_dir)
-    with context.acting(DirectAct.STOP_ENVIRONMENT, (), reason=reason or ""):
+    target = f"environment:{context.settings.environment}"
+    with context.acting(DirectAct.STOP_ENVIRONMENT, (target,), reason=reason or ""):
         is_done = stop_environment(ControlContext(context.settings, context.engine, context.paths), say)
     if is_done:
         say(f"Nothing of {context.paths.root} runs on this machine any more.")

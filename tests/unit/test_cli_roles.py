@@ -123,6 +123,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "groups create": ("create group", "group:b", {**EMPTY, "desired": "running", "capacity_cores": 2.0, "reason": ""}),
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
+    "stop": ("stop the environment", "environment:local", {"reason": ""}),
     "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
     "schemas reject": ("reject a schema", f"game:{game_key('Go')}", {**ASKED, "reason": "no"}),
     "schemas give-up": ("give up a registry", "registry:old", {"reason": "rebuilt", "writers": ["0000000007"]}),
