@@ -439,11 +439,6 @@ class Paths:
         return self.root / "dashboard.token"
 
     @property
-    def running(self) -> Path:
-        """The folder of notes of this machine's processes that have no lease, such as the dashboard."""
-        return self.root / "running"
-
-    @property
     def break_it(self) -> Path:
         """The file by which a running demo offers its faults to the user who started it."""
         return self.root / "break-it.json"

@@ -17,6 +17,7 @@ from pipeline.control import stopping
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.processes.local import reference_of
+from pipeline.control.processes.present import folder
 from pipeline.settings import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
@@ -61,8 +62,8 @@ class World:
 
     def note(self, kind: str, about: str) -> None:
         note = {"kind": kind, "about": about, "process": asdict(self.start_without_lease(kind))}
-        self.paths.running.mkdir(exist_ok=True)
-        (self.paths.running / f"{kind}.json").write_text(json.dumps(note))
+        folder(self.paths).mkdir(exist_ok=True)
+        (folder(self.paths) / f"{kind}.json").write_text(json.dumps(note))
 
     def alive(self) -> list[str]:
         return [name for name, child in self.processes.items() if child.poll() is None]

@@ -47,6 +47,11 @@ class Present:
         return f"{described(self.kind, self.name)}{about} (process {self.process.pid})"
 
 
+def folder(paths: Paths) -> Path:
+    """Return the folder of the notes, on this machine."""
+    return paths.root / "running"
+
+
 def note(paths: Paths, kind: str, about: str = "") -> Path:
     """Note this process, which has no lease, in the environment's folder; return the file.
 
@@ -56,8 +61,8 @@ def note(paths: Paths, kind: str, about: str = "") -> Path:
         if each is None or each.process.is_dead():
             file.unlink(missing_ok=True)
     this = Process.this()
-    file = paths.running / f"{kind}-{this.pid}.json"
-    private_files.make_folder(paths.running)
+    file = folder(paths) / f"{kind}-{this.pid}.json"
+    private_files.make_folder(folder(paths))
     private_files.write_file(file, json.dumps({"kind": kind, "about": about, "process": asdict(this)}))
     return file
 
@@ -114,7 +119,7 @@ def goes_on(engine: Engine, paths: Paths) -> str | None:
 
 def _notes(paths: Paths) -> Iterator[tuple[Path, Present | None]]:
     """Yield each note and its process; None where the file is none."""
-    for file in sorted(paths.running.glob("*.json")) if paths.running.is_dir() else ():
+    for file in sorted(folder(paths).glob("*.json")) if folder(paths).is_dir() else ():
         try:
             text = json.loads(file.read_text("utf-8"))
             process = process_of(json.dumps(text["process"]))
