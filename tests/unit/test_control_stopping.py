@@ -1,4 +1,4 @@
-"""What goes on when a process of an environment ends, and how all of them are stopped: by real processes and leases."""
+"""How a process of an environment says which others run, and how commands stop them: real processes and leases."""
 
 import json
 import logging
@@ -83,7 +83,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.proves("G276")
 def test_stop_ends_all_that_runs_on_this_machine(world: World) -> None:
-    """One command ends each process of an environment, names it, and leaves what is wanted of groups as it was."""
+    """One command ends each process of an environment, names it, and leaves the desired state of groups."""
     for kind in ("controller", "ingest", "maintenance"):
         world.start(kind)
     world.start("group", "a")
