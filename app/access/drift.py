@@ -202,10 +202,10 @@ def draw_ending(access: AccessState) -> None:
 
 
 def _ends(each: Held, access: AccessState) -> dict[str, str]:
-    left = (each.expires_at or 0.0) - access.read_at
+    left = (each.until or 0.0) - access.read_at
     return {
         "in": formatting.age(left) if left > 0 else "▲ due now",
-        "until": formatting.moment(each.expires_at),
+        "until": formatting.moment(each.until),
         "who": formatting.principal_text(each.principal),
         "game": access.game(each.game_key),
         "why": formatting.shown(each.reason, 160) if each.reason else formatting.UNKNOWN_VALUE,

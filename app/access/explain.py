@@ -128,6 +128,8 @@ def _facts(past: GrantRecord) -> list[tuple[str, str]]:
         ("reason", why),
         ("ends", "no end" if held.expires_at is None else formatting.moment(held.expires_at)),
     ]
+    if held.revoked_at is not None:
+        found[2] = ("revoked", f"{formatting.moment(held.revoked_at)}; the catalog does not show it yet")
     if held.ended_at is not None:
         found[2] = ("ended", f"{formatting.moment(held.ended_at)} by {past.ended_by or 'nobody known'}")
     return [(label, formatting.shown(said, 300)) for label, said in found]

@@ -111,7 +111,7 @@ class AccessState:
     @property
     def ending(self) -> tuple[Held, ...]:
         """What ends by itself within two weeks, the soonest first."""
-        soon = [(each.expires_at, each) for each in self.held if each.expires_at is not None]
+        soon = [(each.until, each) for each in self.held if each.until is not None]
         ordered = sorted(soon, key=lambda pair: (pair[0], pair[1].entitlement_id))
         return tuple(each for until, each in ordered if until - self.read_at <= _SOON)
 

@@ -108,8 +108,7 @@ class Executor:
         return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
     def _record(self, context: ControlContext, operation: Operation) -> StepResult:
-        intents = proposals.intents_of(operation.parameters["intents"])
-        ledger.keep(context.engine, operation, ledger.done(context.engine, operation.operation_id), intents)
+        _settle(context, operation)
         return StepResult("done", "Recorded in the ledger.")
 
     def _observe(self, context: ControlContext, operation: Operation) -> str:
@@ -130,6 +129,7 @@ class Executor:
                     ledger.mark(context.engine, operation, item.number, "unseen", message)
             items = ledger.items(context.engine, operation.operation_id)
             if not any(each.state == "applied" for each in items):
+                _settle(context, operation)
                 observed = sum(each.state == "observed" for each in items)
                 if observed:  # what fails time and again makes nobody look time and again
                     self._seen()
@@ -166,6 +166,10 @@ class Executor:
         )
         done = f"{len(items) - len(failed)} of {len(items)} changes were applied."
         return StepResult("failed", f"{done} {len(failed)} not: {'; '.join(first)}")
+
+
+def _settle(context: ControlContext, operation: Operation) -> None:
+    ledger.settle(context.engine, operation, proposals.intents_of(operation.parameters["intents"]))
 
 
 def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalog, items: list[ledger.Item]) -> None:

@@ -5,7 +5,7 @@ given for them, and of each operation its change set and how far each of its cha
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -53,20 +53,26 @@ class Held:
     table_id: str  # of the table it was given on
     operation_id: str
     given_at: float
+    revoked_at: float | None  # when the catalog took its revoke, which no read has shown yet
     ended_at: float | None
     ended_by: str | None
 
     @property
+    def until(self) -> float | None:
+        """When it is over: at its end, or since it was revoked."""
+        return self.expires_at if self.revoked_at is None else self.revoked_at
+
+    @property
     def entitlement(self) -> Entitlement:
         """It as plans know it."""
-        return Entitlement(self.principal, self.game_key, self.expires_at, self.table_id)
+        return Entitlement(self.principal, self.game_key, self.until, self.table_id)
 
 
 _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
 
 
-def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
-    """Record the plan of an operation, once.
+def write(engine: Engine, operation: Operation, change_set: ChangeSet, *, anew: bool = False) -> None:
+    """Record the plan of an operation, once; `anew` replaces that of an earlier try.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.
@@ -74,6 +80,9 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
     with engine.begin() as connection:
         lock_operation(connection, operation)
         own_rows = access_change_sets.c.operation_id == operation.operation_id
+        if anew:
+            connection.execute(delete(access_items).where(access_items.c.operation_id == operation.operation_id))
+            connection.execute(delete(access_change_sets).where(own_rows))
         if connection.execute(select(access_change_sets.c.operation_id).where(own_rows)).first() is not None:
             return
         row = {"operation_id": operation.operation_id, "change_set": _as_json(change_set)}
@@ -143,10 +152,38 @@ def mark(engine: Engine, operation: Operation, number: int, state: AccessItemSta
         )
 
 
-def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterable[AccessIntent]) -> None:
-    """Record entitlements and grants after a change set, or after its applied part. Idempotent.
+def settle(engine: Engine, operation: Operation, intents: Iterable[AccessIntent]) -> None:
+    """Record what an operation has given so far, and what was seen removed. Idempotent, and called after each look.
 
-    Reasons and tickets are those of the intents; an entitlement that comes back has the operation's.
+    What the catalog took back and no read has shown stays given. Its entitlement is over from now on, so that it is
+    revoked again, with all that it brought along.
+
+    Raises:
+        Refused: the operation has not planned yet.
+        OperationConflict: another writer has changed it since it was read.
+    """
+    applied = done(engine, operation.operation_id)
+    journal = items(engine, operation.operation_id)
+    unseen = [each.change for each in journal if each.change.remove and each.state != "observed"]
+    tables = {(folded(each.principal), each.securable.path[-1]) for each in unseen if each.securable.type == "table"}
+    above = {folded(each.principal) for each in unseen if each.securable.type != "table"}
+    leaving = {each for each in applied.ended if each.cell in tables or each.cell[0] in above}
+    seen = tuple(each for each in applied.changes if each not in unseen)
+    ended = tuple(each for each in applied.ended if each not in leaving)
+    keep(engine, operation, replace(applied, changes=seen, ended=ended), intents, leaving)
+
+
+def keep(
+    engine: Engine,
+    operation: Operation,
+    done: ChangeSet,
+    intents: Iterable[AccessIntent],
+    leaving: Collection[Entitlement] = (),
+) -> None:
+    """Record entitlements and grants after a change set, or after a part of it. Idempotent.
+
+    Reasons and tickets are those of the intents; an entitlement that comes back has the operation's. `leaving` are
+    over from now on, and held.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.
@@ -160,12 +197,16 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterabl
             connection.execute(delete(managed_grants).where(_is_given(each)))
         for each in sorted(after.given - before.given):
             connection.execute(insert(managed_grants).values(**_given_row(each), operation_id=operation.operation_id))
-        for ended in before.entitlements - after.entitlements:
+        for ended in done.ended:
             connection.execute(
                 update(entitlements)
                 .where(_is(ended), entitlements.c.ended_at.is_(None))
                 .values(ended_at=store_now(), ended_by=operation.operation_id)
             )
+        for left in leaving:
+            in_force = entitlements.c.ended_at.is_(None) & entitlements.c.revoked_at.is_(None)
+            not_over = entitlements.c.expires_at.is_(None) | (entitlements.c.expires_at > store_now())
+            connection.execute(update(entitlements).where(_is(left), in_force, not_over).values(revoked_at=store_now()))
         for new in sorted(after.entitlements - before.entitlements, key=lambda each: (each.cell, each.until or 0.0)):
             reason, ticket = terms.get((new.cell, new.until), (operation.reason, ""))
             connection.execute(
@@ -215,9 +256,12 @@ def _is_given(each: ManagedGrant) -> Any:
 
 
 def _is(each: Entitlement) -> Any:
-    until = entitlements.c.expires_at.is_(None) if each.until is None else entitlements.c.expires_at == each.until
-    same = (entitlements.c.principal == each.principal) & (entitlements.c.game_key == each.key)
-    return same & until & (entitlements.c.table_id == each.table_id)
+    """Return what finds an entitlement, also by the end that it had before it was revoked."""
+    c = entitlements.c
+    same = (c.principal == each.principal) & (c.game_key == each.key) & (c.table_id == each.table_id)
+    if each.until is None:
+        return same & c.expires_at.is_(None)
+    return same & ((c.expires_at == each.until) | (c.revoked_at == each.until))
 
 
 def _held(engine: Engine, where: Any) -> list[Held]:

@@ -19,7 +19,7 @@ Act = Literal["adopt", "revert", "ignore"]
 CLASSES: Final[Mapping[Class, str]] = {
     "extra": "a grant that turnout did not make, or a USE_* of turnout's that no game needs",
     "missing": "a grant of turnout's is missing, or does not suffice to read",
-    "expired": "a grant has expired but still exists",
+    "expired": "a grant is over but still exists",
     "recreated": "a table was recreated and lost its grants",
     "gone": "a principal with a grant is missing from the directory, or inactive",
     "broader": "a grant above the tables, or of all privileges, exceeds what was declared",
@@ -84,7 +84,7 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     by_cell: dict[Cell, list[Entitlement]] = {}
     for each in managed.entitlements:
         by_cell.setdefault(each.cell, []).append(each)
-    findings = [*_of_entitlements(resolver, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
+    findings = [*_of_entitlements(resolver, managed, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
     ordered = sorted(findings, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
     securables = (*observed.schema.chain(), *(table.securable for table in observed.tables.values()))
     unread = tuple(sorted(each for each in securables if each not in observed.direct))
@@ -113,9 +113,12 @@ def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessI
     return AccessIntent(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
 
 
-def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement]], now: float) -> Iterator[Finding]:
+def _of_entitlements(
+    resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]], now: float
+) -> Iterator[Finding]:
     use = {who: _lacks_use(resolver, who) for who in {who for who, _ in by_cell}}
     selected = {who: resolver.selected_by_itself(who) for who in use}
+    in_force = {who for (who, _), some in by_cell.items() if not all(each.is_over(now) for each in some)}
     for (who, key), entitlements in by_cell.items():
         where = resolver.observed.table(key)
         lacks = [SELECT] if key not in selected[who] and where in resolver.observed.direct else []
@@ -124,8 +127,9 @@ def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement
             if resolver.standing(who) != "active":
                 yield _gone(resolver, each)
             elif each.is_over(now):
-                if not live and resolver.holds(where, who, SELECT):
-                    yield _expired(resolver, each)
+                left = [] if live else [*_left_of(resolver, managed, where, who, needed=who in in_force)]
+                if left:
+                    yield _expired(resolver, each, tuple(left))
             else:
                 yield from _unfulfilled(resolver, each, (*lacks, *use[who]))
 
@@ -142,10 +146,22 @@ def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
     )
 
 
-def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
-    sentence = f"{ours.principal} still has SELECT on {ours.key}, and the time of that has come: revoke it."
+def _left_of(resolver: Resolver, managed: ManagedAccess, where: Securable, who: str, *, needed: bool) -> Iterator[str]:
+    """Yield what a principal still holds by a grant that is over; `needed`: another grant of theirs needs USE_*."""
+    if resolver.holds(where, who, SELECT):
+        yield SELECT
+    for need, above in uses(resolver.observed):
+        if not needed and ManagedGrant(above, who, need) in managed.given and resolver.holds(above, who, need):
+            yield need
+
+
+def _expired(resolver: Resolver, ours: Entitlement, left: tuple[str, ...]) -> Finding:
+    sentence = (
+        f"{ours.principal} still holds {' and '.join(left)} for {ours.key}, though that grant is over. A running "
+        "controller revokes it, and tries again where the catalog does not."
+    )
     return Finding(
-        "expired", ours.principal, resolver.observed.table(ours.key), (SELECT,), sentence, ("revert", "ignore"), ours
+        "expired", ours.principal, resolver.observed.table(ours.key), left, sentence, ("revert", "ignore"), ours
     )
 
 

@@ -123,8 +123,9 @@ def taken_by(changes: Iterable[Change]) -> Iterator[ManagedGrant]:
 
 
 def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[AccessIntent, ...]:
-    """Return the intents that end all temporary entitlements whose time has come."""
+    """Return the intents that end all entitlements that are over, one of each cell."""
     over = sorted((each for each in entitlements if each.is_over(now)), key=lambda each: (each.cell, each.until or 0.0))
+    last = {each.cell: each for each in over}  # of what was revoked and what has expired, the later ends both
     return tuple(
-        AccessIntent(each.principal, each.key, read=False, until=each.until, reason="expired") for each in over
+        AccessIntent(each.principal, each.key, read=False, until=each.until, reason="expired") for each in last.values()
     )

@@ -53,7 +53,8 @@ def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
         elif not each.is_over(now):
             raise Refused(f"Access of {each.principal} to {each.key} was changed since. Undo that first.")
     for each in done.ended:
-        if any(other.permanent == each.permanent for other in cells.then.get(each.cell, ())):
+        same = (other for other in cells.then.get(each.cell, ()) if other.permanent == each.permanent)
+        if not all(other.is_over(now) for other in same):
             raise Refused(f"{each.principal} was granted {each.key} again since. Undo that first.")
         if each.is_over(now):
             yield f"{each.principal} does not get {each.key} back: the grant has expired meanwhile."

@@ -46,6 +46,7 @@ class Troubles:
     lost_every: int = 0  # these are done, and get 500 all the same
     slow_every: int = 0  # these are done `slow_seconds` late
     slow_seconds: float = 30.0
+    deaf: str = ""  # changes of grants whose body has this text get 200, and nothing is done
 
     @property
     def spoil(self) -> bool:
@@ -80,6 +81,12 @@ class Faults:
         else:
             if self._due(troubles.slow_every):
                 await asyncio.sleep(troubles.slow_seconds)
+            if troubles.deaf and scope["method"] == "PATCH" and "permissions/" in scope["path"]:
+                body = await Request(scope, receive).body()
+                if troubles.deaf.encode() in body:
+                    await JSONResponse({})(scope, receive, send)
+                    return
+                receive = _again(body)
             if troubles.spoil and scope["path"].startswith(PREFIX):
                 await (await self._spoilt(scope, receive))(scope, receive, send)
             else:
@@ -120,6 +127,15 @@ async def answer(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[int, byt
 
     await app(scope, receive, keep)
     return kept[0]["status"], b"".join(each.get("body", b"") for each in kept[1:])
+
+
+def _again(body: bytes) -> Receive:
+    """Return what receives a request whose body was read."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
 
 
 async def _nothing() -> Message:

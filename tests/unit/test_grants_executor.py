@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from grants.applying import ledger, proposals
+from grants.applying import drift_store, ledger, proposals
 from grants.applying.executor import Executor
 from grants.catalog import Catalog, CatalogUnavailable, Change, Denied, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.model import GameTable, Securable
+from grants.planning.change_set import ChangeSet
+from grants.planning.drift import intent as intent_about
 from grants.planning.entitlements import NOTHING, AccessIntent
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
@@ -26,6 +28,7 @@ from pipeline.store import audit
 from pipeline.store.audit import changes_of
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.processes.leases import store_time
 from tests.unit.catalog_world import Server, served
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -278,6 +281,18 @@ class Blind(Failing):
         return {}
 
 
+class Deaf(Failing):
+    """A real catalog that takes changes of these securables' types and does nothing."""
+
+    def __init__(self, inner: Catalog, *types: str) -> None:
+        super().__init__(inner, lambda _: None)
+        self._types = types
+
+    def change(self, change: Change) -> None:
+        if change.securable.type not in self._types:
+            super().change(change)
+
+
 class Lax(Failing):
     """A real catalog that lets everybody or nobody read, or does not say."""
 
@@ -296,6 +311,58 @@ def test_applied_is_not_observed(desk: Desk) -> None:
     assert done.state == "failed"
     assert "Not seen in the catalog" in (done.outcome or "")
     assert {each.state for each in ledger.items(desk.world.engine, done.operation_id)} == {"unseen"}
+
+
+def left_of(desk: Desk) -> set[tuple[str, tuple[str, ...]]]:
+    access = desk.world.settings.access
+    found = drift_store.read_drift(desk.world.engine, desk.catalog, access).findings
+    return {(each.kind, each.privileges) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("types", "left"),
+    [
+        (("table", "schema", "catalog"), ("SELECT", "USE_SCHEMA", "USE_CATALOG")),
+        (("table",), ("SELECT",)),
+        (("catalog",), ("USE_CATALOG",)),
+    ],
+)
+@pytest.mark.proves("G267")
+def test_a_revoke_without_effect_leaves_the_grant_given(
+    desk: Desk, types: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    """A revoke that the catalog answers and does not do ends nothing: drift says expired, a revert takes all of it."""
+    desk.finish(desk.submit(*give((ANN, CHESS))))
+    failed = desk.finish(desk.submit(*take((ANN, CHESS))), Deaf(desk.catalog, *types), observe_seconds=0.2)
+    assert failed.state == "failed"
+    assert {each.privilege for each in ledger.managed(desk.world.engine).given} == set(left)
+    assert left_of(desk) == {("expired", left)}
+    access = desk.world.settings.access
+    (found,) = drift_store.read_drift(desk.world.engine, desk.catalog, access).findings
+    done = desk.finish(desk.submit(intent_about(found, "revert", "again")))
+    assert done.state == "succeeded", done.outcome
+    assert all(ANN not in desk.catalog.assignments(each) for each in proposals.schema_of(access).chain())
+    assert (ledger.managed(desk.world.engine), left_of(desk)) == (NOTHING, set())
+
+
+@pytest.mark.proves("G267")
+def test_an_accepted_revoke_ends_nothing_before_a_read_shows_it(desk: Desk) -> None:
+    """From the moment at which the catalog took a revoke access is over, and it is held until a read shows that."""
+    desk.finish(desk.submit(*give((ANN, CHESS))))
+    submitted = desk.submit(*take((ANN, CHESS)))
+    ledger.write(desk.world.engine, submitted, replanned(desk, submitted))
+    for item in ledger.items(desk.world.engine, submitted.operation_id):
+        ledger.mark(desk.world.engine, submitted, item.number, "applied", "")
+    ledger.settle(desk.world.engine, submitted, ())
+    (held,) = ledger.held(desk.world.engine)
+    assert held.expires_at is None
+    assert held.entitlement.is_over(store_time(desk.world.engine))
+    assert len(ledger.managed(desk.world.engine).given) == 3
+
+
+def replanned(desk: Desk, submitted: Operation) -> ChangeSet:
+    world = desk.world
+    return proposals.replan(world.engine, desk.catalog, world.settings.access, submitted).plan.change_set
 
 
 def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:

@@ -413,6 +413,7 @@ entitlements = store_table(  # who was given a game's table to read through us; 
     Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was created again
     Column("operation_id", String(32), nullable=False),  # which gave it
     Column("given_at", Float, nullable=False),
+    Column("revoked_at", Float),  # the catalog took a revoke then, which no read has shown yet; null: it did not
     Column("ended_at", Float),  # null: it holds
     Column("ended_by", String(32)),  # the operation that took it
 )
