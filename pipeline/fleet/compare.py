@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pipeline.fleet.secrets import hide
+
 _KEYS: Final = ("task_key", "job_cluster_key", "name", "key", "principal")
 """By what elements of lists are the same thing, whatever their order."""
 
@@ -16,14 +18,19 @@ _ABSENT: Final = "(absent)"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that differs."""
+    """One value that differs; its text has no secret."""
 
     path: str
     is_now: Any
     should_be: Any
 
     def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.is_now)} → {_shown(self.should_be)}"
+        is_now, should_be = self._shown(self.is_now, self.should_be), self._shown(self.should_be, self.is_now)
+        return f"{self.path}: {is_now} → {should_be}"
+
+    def _shown(self, value: Any, other: Any) -> str:
+        text = str(value if value is _ABSENT else hide(self.path, value, other))
+        return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def changes(definition: Any, state: Any, filled: Mapping[str, Sequence[Any]], path: str = "") -> list[Change]:
@@ -119,8 +126,3 @@ def _same(one: Any, other: Any) -> bool:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -19,6 +19,7 @@ from pipeline.fleet.kinds.apps import Apps
 from pipeline.fleet.kinds.kind import Scope, carries
 from pipeline.fleet.rules import lost
 from pipeline.workspace.client import Workspace, open_workspace
+from tests.workspace.drifts import SECRET, write_secret
 from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
 from tests.workspace.running import StandIn
 
@@ -181,16 +182,20 @@ def small(target: Target, monkeypatch: pytest.MonkeyPatch) -> Target:
     return target
 
 
+@pytest.mark.proves("G282")
 def test_the_commands_say_what_they_do(small: Target, admin: WorkspaceClient) -> None:
     """`plan`, `diff`, `apply` and `drift` print steps, and no secret; `drift` ends with 1 where something drifted."""
     small.apply()
     assert run(small, "drift")[0] == 0
     admin.lakeview.trash(str(next(iter(admin.lakeview.list())).dashboard_id))
+    write_secret(admin)
     said = [
         run(small, "drift"), run(small, "plan", "--json"), run(small, "diff"), run(small, "apply", "--yes"),
         run(small, "plan"),
     ]  # fmt: skip
     assert [code for code, _ in said] == [1, 0, 0, 0, 0]
+    assert [text.count("spark_env_vars.DB_PASSWORD: (hidden)") for _, text in said] == [1, 1, 1, 1, 0]
+    assert SECRET not in str(said)
     assert "dashboards.turnout" in said[0][1]
     steps = json.loads(said[1][1][said[1][1].index("{") :])["steps"]
     assert [each["address"] for each in steps if each["what"] == "create"] == ["dashboards.turnout"]
