@@ -40,6 +40,7 @@ class Entry:
     id: str | None = None  # None: it is being made, or was
     applied: Mapping[str, Any] | None = None  # the definition that it was last brought to
     runs: Sequence[int] = ()  # of a job, from before a change, until a later one was seen to run
+    number: int = 0  # of the file that first named it: in this order things were made; 0: by an older turnout
 
 
 @dataclass(slots=True)
@@ -72,19 +73,19 @@ class Journal:
         except Absent:
             return journal
         journal._is_new = False
-        records: list[dict[str, Any]] = []
+        records: list[tuple[str, dict[str, Any]]] = []
         for name in reversed(journal._files):
             try:
-                records.append(_content(workspace, f"{journal.folder}/{name}"))
+                records.append((name, _content(workspace, f"{journal.folder}/{name}")))
             except Absent:
                 raise Transient("another `turnout fleet` has just worked on this target. Run this again") from None
-            if records[-1]["what"] == _STATE:
+            if records[-1][1]["what"] == _STATE:
                 break
         journal._unsettled = len(records)
-        for record in reversed(records):
+        for name, record in reversed(records):
             journal._require_own(record)
+            journal._number = int(name.partition(".")[0])
             journal._take(record)
-        journal._number = int(journal._files[-1].partition(".")[0]) if journal._files else 0
         return journal
 
     def write(
@@ -130,8 +131,11 @@ class Journal:
         if self._unsettled <= _MOST_FILES:
             return
         entries = {address: asdict(each) for address, each in self.entries.items()}
-        runs = {address: each.pop("runs") for address, each in entries.items()}  # older versions know no such field
-        self._write({"what": _STATE, "entries": entries, "runs": runs})
+        later = {  # older versions know no such fields
+            key: {address: each.pop(name) for address, each in entries.items()}
+            for key, name in (("runs", "runs"), ("numbers", "number"))
+        }
+        self._write({"what": _STATE, "entries": entries, **later})
         self._unsettled = 1
         old, self._files = self._files[:-_KEPT], self._files[-_KEPT:]
         for name in old:
@@ -183,16 +187,18 @@ class Journal:
 
     def _take(self, record: Mapping[str, Any]) -> None:
         if record["what"] == _STATE:
-            runs = record.get("runs", {})
+            runs, numbers = record.get("runs", {}), record.get("numbers", {})
             self.entries = {
-                address: Entry(**each, runs=runs.get(address, ())) for address, each in record["entries"].items()
+                address: Entry(**each, runs=runs.get(address, ()), number=numbers.get(address, 0))
+                for address, each in record["entries"].items()
             }
             return
         address = str(record["address"])
         if record["what"] == "deleted":
             self.entries.pop(address, None)
             return
-        entry = self.entries.setdefault(address, Entry(address.partition(".")[0], str(record["label"])))
+        first = Entry(address.partition(".")[0], str(record["label"]), number=self._number)
+        entry = self.entries.setdefault(address, first)
         entry.label = str(record["label"])
         entry.id = record["id"] or entry.id
         entry.applied = record["applied"] or entry.applied

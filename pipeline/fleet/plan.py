@@ -111,9 +111,11 @@ def plan(
 
 
 def removals(kinds: Mapping[str, Kind], observed: Mapping[str, Observed], journal: Mapping[str, Entry]) -> list[Step]:
-    """Return what an uninstall does: everything that the journal and its mark say is ours, but for data."""
+    """Return what an uninstall does: all that the journal and its mark say is ours but data, the last made first."""
+    places = {name: place for place, name in enumerate(kinds)}
+    made = sorted(journal.items(), key=lambda item: (item[1].number, places[item[1].kind]))
     steps = []
-    for address, entry in reversed(list(journal.items())):
+    for address, entry in reversed(made):
         seen = observed.get(address, Observed())
         if kinds[entry.kind].holds_data:
             steps.append(Step("keep", address, entry.label, id=seen.id, why="it holds data"))

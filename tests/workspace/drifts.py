@@ -7,6 +7,7 @@ from typing import Any, Final
 import psycopg
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.dashboards import Dashboard
+from databricks.sdk.service.workspace import AclPermission
 from psycopg import sql
 
 from tests.workspace.fixtures import until
@@ -86,14 +87,17 @@ def _take(thing: str, privilege: str) -> Change:
     return change
 
 
-def _reader_gone(admin: WorkspaceClient) -> object:
-    items: Any = admin.api_client.do("GET", "/api/2.0/secrets/acls/list", query={"scope": "turnout-dev"})
-    of_app = admin.apps.get("turnout-dev").service_principal_client_id  # its right comes with a resource of the app
-    principal = next(
-        each["principal"] for each in items["items"] if each["permission"] == "READ" and each["principal"] != of_app
-    )
-    body = {"scope": "turnout-dev", "principal": principal}
-    return admin.api_client.do("POST", "/api/2.0/secrets/acls/delete", body=body)
+def _reader_gone(*, is_app: bool) -> Change:
+    def change(admin: WorkspaceClient) -> object:
+        of_app = admin.apps.get("turnout-dev").service_principal_client_id  # its right comes with a resource of the app
+        principal = next(
+            each.principal
+            for each in admin.secrets.list_acls("turnout-dev")
+            if each.permission == AclPermission.READ and (each.principal == of_app) is is_app
+        )
+        return admin.secrets.delete_acl("turnout-dev", str(principal))
+
+    return change
 
 
 def _alert(edit: Callable[[Any], Mapping[str, Any]]) -> Change:
@@ -171,7 +175,8 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
             "POST", "/api/2.0/secrets/acls/put", {"scope": "turnout-dev", "principal": "users", "permission": "READ"}
         ),
     ),
-    ("secret_scopes.turnout", _reader_gone),
+    ("secret_scopes.turnout", _reader_gone(is_app=False)),
+    ("apps.dashboard", _reader_gone(is_app=True)),
     ("postgres_projects.store", _project("display_name", "mine")),
     ("postgres_projects.store", _project("default_endpoint_settings", {"no_suspension": False})),
     ("alerts.source_backlog", _alert(lambda alert: {"query_text": "SELECT 1 AS waits_seconds"})),
@@ -201,6 +206,12 @@ DRIFTS: Final[list[tuple[str, Change]]] = [
     ),
 ]  # fmt: skip
 """Each with the address of the resource that it changes."""
+
+SECRET: Final = "sentinel-of-another-person"
+_, write_secret = _job("ingest", lambda settings: _cluster(settings)["spark_env_vars"].update(
+    AWS_SECRET_ACCESS_KEY=SECRET, DB_PASSWORD=SECRET,
+))  # fmt: skip
+"""Writes a secret into a variable that the bundle takes from a scope, and into one that the bundle does not have."""
 
 UNMARKED: Final[list[tuple[str, Change]]] = [
     ("schemas.games", _send("PATCH", "/api/2.1/unity-catalog/schemas/main.turnout_dev", {"comment": "mine"})),

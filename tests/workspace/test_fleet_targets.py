@@ -15,6 +15,8 @@ from pipeline.cli.fleet import parse
 from pipeline.errors import Refused
 from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
+from pipeline.fleet.journal import Journal
+from pipeline.fleet.plan import in_order, removals
 from pipeline.fleet.rules import require_rules
 from pipeline.storage_settings import machine_folder
 from tests.workspace.drifts import UNMARKED, Change
@@ -247,6 +249,21 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
     assert target.changes() == []
 
 
+@pytest.mark.proves("G281")
+def test_an_uninstall_goes_back_the_way_of_the_installation(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made later is removed earlier, also after the journal was settled and a thing made again."""
+    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
+    fleet = target.fleet()
+    made = [each.address for each in in_order(fleet.resources)]
+    journal = Journal(fleet.scope.workspace, f"/Workspace/{uuid.uuid4().hex}/journal", "dev", "dev")
+    for address in (*made, "secret_scopes.turnout"):
+        journal.write("create", address, address)
+        journal.write("made", address, address, address)
+    journal.settle()
+    read = Journal.read(fleet.scope.workspace, journal.folder.removesuffix("/journal"), "dev", "dev")
+    assert [step.address for step in removals(fleet.kinds, {}, read.entries)] == made[::-1]
+
+
 def sender(target: Target) -> str:
     return str(client(target.workspace).current_user.me().user_name)
 
@@ -326,6 +343,26 @@ def test_a_scope_that_others_made_anew_is_left(target: Target, admin: WorkspaceC
     assert step.what == "keep"
     admin.secrets.delete_scope("turnout-dev")
     remove(target, admin)
+
+
+@pytest.mark.proves("G280")
+@pytest.mark.parametrize("is_made_again_by", ["apply", pytest.param("a person", marks=pytest.mark.long)])
+def test_the_app_reads_a_scope_that_was_made_again(
+    target: Target, admin: WorkspaceClient, is_made_again_by: str
+) -> None:
+    """After its scope was deleted and made again the app's principal may read it, and its process has the secrets."""
+    target.apply()
+    admin.secrets.delete_scope("turnout-dev")
+    if is_made_again_by == "a person":
+        admin.secrets.create_scope("turnout-dev")
+        target.fleet().adopt("secret_scopes.turnout")
+        target.put_secrets()
+    assert "apps.dashboard" in [step.address for step in target.fleet().drift()]
+    assert "apps.dashboard" in [step.address for step in target.apply()]
+    principal = str(admin.apps.get("turnout-dev").service_principal_client_id)
+    assert admin.secrets.get_acl("turnout-dev", principal).permission == AclPermission.READ
+    assert target.fleet().drift() == []
+    assert target.changes() == []
 
 
 def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: WorkspaceClient) -> None:

@@ -12,7 +12,7 @@ from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.folders import let_read
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
 from pipeline.fleet.kinds.permissions import bring_permissions, read_permissions
-from pipeline.fleet.kinds.secret_scopes import secret_keys
+from pipeline.fleet.kinds.secret_scopes import may_read, secret_keys
 from pipeline.fleet.kinds.waiting import wait_until
 from pipeline.workspace.client import Absent, AlreadyThere
 
@@ -66,11 +66,13 @@ class Apps:
         return None if app is None else Found(str(app["name"]), carries(app.get("description"), scope.environment))
 
     def read(self, scope: Scope, id: str) -> State | None:  # noqa: A002
-        """See `Kind`: an app that is being deleted is gone."""
+        """See `Kind`: an app that is being deleted is gone, and a secret that it may not read has no permission."""
         app = _app(scope, id)
         if app is None:
             return None
         shown = {key: app[key] for key in ("name", *_FIELDS) if key in app}
+        if "resources" in shown:
+            shown["resources"] = _with_rights(scope, app)
         shown["permissions"] = read_permissions(scope.workspace, f"apps/{id}", str(app.get("creator", "")))
         deployment = app.get("pending_deployment") or app.get("active_deployment") or {}
         shown["source_code_path"] = deployment.get("source_code_path") or app.get("default_source_code_path")
@@ -142,6 +144,22 @@ def _require_secrets(scope: Scope, definition: Mapping[str, Any]) -> None:
                 f"{definition['name']!r} reads. Run `databricks secrets put-secret {secret['scope']} {secret['key']}`, "
                 "then apply again."
             )
+
+
+def _with_rights(scope: Scope, app: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an app's resources, secrets without the permission that its principal lacks.
+
+    A scope that is deleted takes the right along, and the app's list of resources does not show that.
+    """
+    principal = str(app.get("service_principal_client_id", ""))
+    names = {str(each["secret"]["scope"]) for each in app["resources"] if "secret" in each}
+    unread = {name for name in names if not may_read(scope, name, principal)}
+    shown = []
+    for each in app["resources"]:
+        secret = each.get("secret", {})
+        is_lost = secret.get("scope") in unread
+        shown.append({**each, "secret": {**secret, "permission": None}} if is_lost else each)
+    return shown
 
 
 def _runs(definition: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ Values are never read here: a list of keys says whose scope it is. People put th
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from pipeline.errors import Refused
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
 from pipeline.workspace.client import Absent, AlreadyThere
@@ -125,6 +126,16 @@ def _names(scope: Scope) -> set[str]:
 def secret_keys(scope: Scope, name: str) -> set[str]:
     """Return the keys in a scope, without values."""
     return {str(each["key"]) for each in scope.workspace.get(f"{_API}/list", {"scope": name}).get("secrets", [])}
+
+
+def may_read(scope: Scope, name: str, principal: str) -> bool:
+    """Return whether a principal has a right of its own on a scope; also where we may not see who has."""
+    try:
+        return principal in {who for who, _ in _held(scope, name)}
+    except Absent:
+        return False
+    except Refused:
+        return True  # a scope of others: the bundle says that they let the app read it
 
 
 def _held(scope: Scope, name: str) -> list[tuple[str, str]]:
