@@ -1,4 +1,4 @@
-"""Finds what may be a secret: in a definition of the bundle, which the journal has, and in differences that commands print.
+"""Finds possible secrets in definitions of the bundle, and hides them in differences that commands print.
 
 A value counts as a secret by its own look, or by a name that says so where names are free: variables, confs,
 parameters. In what is shown it also does if the other side of a difference names a secret of a scope in its place.

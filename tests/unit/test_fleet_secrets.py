@@ -1,4 +1,4 @@
-"""Guards that no difference between a bundle and its workspace shows a secret, whoever wrote it."""
+"""Guards that no difference between a bundle and its workspace shows a secret."""
 
 from typing import Any, Final
 

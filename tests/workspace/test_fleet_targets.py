@@ -251,7 +251,7 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
 
 @pytest.mark.proves("G281")
 def test_an_uninstall_goes_back_the_way_of_the_installation(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was made later is removed earlier, also after the journal was settled and a thing made again."""
+    """An uninstall removes the newest thing first, also after the journal was settled and a thing made again."""
     monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
     fleet = target.fleet()
     made = [each.address for each in in_order(fleet.resources)]
