@@ -98,6 +98,6 @@ def test_a_difference_shows_no_secret(how: str) -> None:
         ({"max_concurrent_runs": 1}, {"max_concurrent_runs": 3}, "max_concurrent_runs: 3 → 1"),
     ],
 )  # fmt: skip
-def test_what_is_no_secret_is_shown(definition: Any, state: Any, said: str) -> None:
+def test_other_values_are_shown(definition: Any, state: Any, said: str) -> None:
     """Values without a sign of a secret, references, and fields of requests that are named key or secret are shown."""
     assert "|".join(map(str, changes(definition, state, {}))).endswith(said)

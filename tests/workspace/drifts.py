@@ -211,7 +211,7 @@ SECRET: Final = "sentinel-of-another-person"
 _, write_secret = _job("ingest", lambda settings: _cluster(settings)["spark_env_vars"].update(
     AWS_SECRET_ACCESS_KEY=SECRET, DB_PASSWORD=SECRET,
 ))  # fmt: skip
-"""Writes a secret into a variable that the bundle takes from a scope, and into one that the bundle does not have."""
+"""Writes a secret into a variable that the bundle takes from a scope, and adds a variable with another."""
 
 UNMARKED: Final[list[tuple[str, Change]]] = [
     ("schemas.games", _send("PATCH", "/api/2.1/unity-catalog/schemas/main.turnout_dev", {"comment": "mine"})),
