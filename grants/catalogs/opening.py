@@ -18,6 +18,7 @@ from pipeline.settings import Paths
 from pipeline.storage.mounts import is_databricks
 from pipeline.workspace.client import host_of_run
 
+PORT_FILE: Final = "port"
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder
 
 
@@ -49,7 +50,15 @@ def embedded(access: Access, paths: Paths) -> Embedded:
     if access.catalog != "embedded":
         raise Refused(f"This needs the embedded catalog, but the setting access.catalog is {access.catalog!r}.")
     token = read_token(paths.catalog / TOKEN_FILE)
-    return Embedded(Rest(f"http://127.0.0.1:{access.port}", token, shared_token=token))
+    return Embedded(Rest(f"http://127.0.0.1:{_port(paths, access.port)}", token, shared_token=token))
+
+
+def _port(paths: Paths, otherwise: int) -> int:
+    """Return the port that the catalog last had: a demo moves it where another process has the one of the settings."""
+    try:
+        return int((paths.catalog / PORT_FILE).read_text("ascii"))
+    except (OSError, ValueError):
+        return otherwise
 
 
 def _warehouse(access: Access, environ: Mapping[str, str]) -> Warehouse | None:

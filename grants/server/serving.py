@@ -26,10 +26,12 @@ from grants.server.calls import Handler, ServerState, broken, endpoint, no_such_
 from grants.server.gate import Gate
 from grants.server.rows import open_rows
 from pipeline.errors import Refused
+from pipeline.private_files import write_file
 from pipeline.terminal import say
 
 HOST: Final = "127.0.0.1"
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name
+PORT_FILE: Final = "port"
 _SHUTDOWN_SECONDS: Final = 2
 
 
@@ -68,6 +70,7 @@ def serve(folder: Path, port: int, build: Callable[[ServerState], ASGIApp] = app
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         token = tokens.keep_own_token(rows, folder / TOKEN_FILE)
         state = ServerState(rows, listener.getsockname()[1], token)
+        write_file(folder / PORT_FILE, str(state.port))  # where clients in other terminals find it
         _run(build(state), listener, state.port)
 
 

@@ -151,11 +151,13 @@ def demo(
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
     Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
-    alerts have the ports 9090, 9093 and 9095 where these are free. It restarts a driver that dies. With Kafka as the
+    alerts have the ports 9090, 9093 and 9095 where these are free; other ports in use move, too, and it says so. It
+    refuses a folder that another demo, controller or ingest uses. It restarts a driver that dies. With Kafka as the
     source and no broker in the settings it starts a broker; for Confluent's frames without --registry-url a schema
     registry. With --formats or --framing, --once also compares every value, and a live run brings a new version of each
     game every minute.
     """
+    from pipeline.demo import claim
     from pipeline.demo import demo as runs
     from pipeline.demo.object_storage import clustered, served
     from pipeline.setup.fetch import set_up
@@ -169,6 +171,9 @@ def demo(
     if checkout() is None:  # in a checkout the launcher has done it
         set_up(["s3"] if storage == "s3" else [])
     with ExitStack() as servers:
+        servers.enter_context(
+            claim.own_folder(*load_with_source(env_dir, source), claim.BOUNDED if once else claim.LIVE)
+        )
         if storage == "s3":
             reached = servers.enter_context(served(env_dir))
             if cluster:

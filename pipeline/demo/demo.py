@@ -14,8 +14,9 @@ from typing import Any
 from pipeline.actor import current_user
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
+from pipeline.control.processes.present import DEMO, note
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
-from pipeline.demo import dashboard, monitoring
+from pipeline.demo import claim, dashboard, monitoring
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.object_storage import VARIABLES
@@ -119,9 +120,13 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     """Run until Ctrl-C; a driver that dies is started again.
 
     Raises:
-        Refused: a port is taken, a setting cannot be used, or a broker cannot be started.
+        Refused: a setting cannot be used, or a broker cannot be started.
     """
-    dashboard.require_free_port(settings.dashboard.port, "dashboard.port")
+    ports = claim.free(settings)
+    settings = ports.settings
+    for line in ports.lines:
+        say(line)
+    note(paths, DEMO, f"http://{dashboard.HOST}:{settings.dashboard.port}")
     stop = stop_on_signals()
     env = ("--env-dir", str(paths.root))
     for name in GROUPS:
@@ -130,7 +135,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     with (
         _broker(settings, paths) as environ,
         _registry(paths, wanted) as (addressed, more),
-        Children(paths.logs, environ | more | watching.environ) as children,
+        Children(paths.logs, environ | more | ports.environ | watching.environ) as children,
     ):
         if settings.source.kind == "kafka":
             servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
