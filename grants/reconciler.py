@@ -1,8 +1,8 @@
 """The controller's part of access: carries out operations, and reconciles the catalog round after round.
 
-A round asks for the end of what has run out, registers the tables of new games, and takes the snapshot that pages show.
-It is due time and again, and as soon as changes of an operation were seen in the catalog: pages should show them. It
-runs in a thread of its own: a catalog that is slow or away holds up nobody.
+A round registers the tables of new games, and takes the snapshot that pages show. It is due time and again, and as soon
+as changes of an operation were seen in the catalog: pages should show them. It runs in a thread of its own: a catalog
+that is slow or away holds up nobody. Access that is over is revoked beside the rounds.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, ledger, proposals
+from grants.applying import drift_store, expiries, proposals
 from grants.applying.executor import Executor
 from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
@@ -24,16 +24,15 @@ from grants.catalogs.opening import open_catalog
 from grants.model import MANAGE, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
-from grants.planning.entitlements import expired
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
-from pipeline.control.roles import CONTROLLER, groups_of
+from pipeline.control.roles import groups_of
 from pipeline.errors import Refused
 from pipeline.store import members
-from pipeline.store.operations import open_by_target, submit
 from pipeline.store.processes.leases import store_time
 
 _log: Final = logging.getLogger("turnout")
 _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
+_EXPIRY_SECONDS: Final = 5.0  # between two looks for access that is over; they read the control store alone
 
 
 class AccessReconciler:
@@ -49,7 +48,7 @@ class AccessReconciler:
         self._executor = Executor(self._open, self._stop, seen=self._seen.set)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
         self._round: Future[None] | None = None
-        self._begun_at = self._due_at = 0.0
+        self._begun_at = self._due_at = self._expiry_due_at = 0.0
         self._problem: str | None = None  # why the catalog could not be read, as last reported
         self._broken: str | None = None
         kind = self._executor.kind()
@@ -72,11 +71,14 @@ class AccessReconciler:
         if self._round is None and is_due and not self._stop.is_set():
             self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
             self._round, self._begun_at = self._pool.submit(self.run_round), time.monotonic()
+        if time.monotonic() >= self._expiry_due_at and not self._stop.is_set():
+            self._expiry_due_at = time.monotonic() + _EXPIRY_SECONDS
+            self._submit_expired()
         at_work = 0.0 if self._round is None else time.monotonic() - self._begun_at
         if at_work > _LONG_SECONDS:
             return (
                 f"access: a round has been running for {at_work / 60:.0f} min: until it ends the catalog is not read "
-                "again and expired grants are not revoked. Check that the catalog answers; if it does, "
+                "again. Check that the catalog answers; if it does, "
                 "restart the controller."
             )
         return self._broken
@@ -92,6 +94,7 @@ class AccessReconciler:
     def run_round(self) -> None:
         """Do one round and report its outcome; a tick runs it in a thread."""
         try:
+            self._submit_expired()  # first: no fault of what follows leaves access open
             self._round_of(self._open())
         except (CatalogUnavailable, Refused) as problem:
             self._report(str(problem))
@@ -101,35 +104,19 @@ class AccessReconciler:
         else:
             self._report(None)
 
+    def _submit_expired(self) -> None:
+        expiries.submit_expired(self._context.engine, proposals.schema_of(self._context.settings.access))
+
     def _round_of(self, catalog: Catalog) -> None:
         context = self._context
         schema = proposals.schema_of(context.settings.access)
-        open_ended = self._end_what_ran_out(catalog)  # first: what fails below must not leave access open
         refused = register_missing(context, catalog, schema)
         observed = snapshot.observe(catalog, schema, store_time(context.engine))
         blind = [*_blind(Resolver(observed), catalog.executor)]
         drift = None if blind else drift_store.in_snapshot(context.engine, observed).open_counts
-        snapshot.keep(context.engine, observed, "; ".join([*open_ended, *refused, *blind]) or None, drift)
+        snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
-
-    def _end_what_ran_out(self, catalog: Catalog) -> list[str]:
-        """Submit the end of expired access per principal; return why some could not be, which delays no other."""
-        context = self._context
-        intents = expired(ledger.managed(context.engine).entitlements, store_time(context.engine))
-        problems: list[str] = []
-        busy = open_by_target(context.engine, sorted({proposals.target(each.principal) for each in intents}))
-        for who in sorted({each.cell[0] for each in intents}):
-            of_principal = [each for each in intents if each.cell[0] == who]
-            if proposals.target(of_principal[0].principal) in busy:
-                continue
-            try:
-                prepared = proposals.prepare(context.engine, catalog, context.settings.access, of_principal)
-                if not prepared.plan.is_empty:
-                    submit(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
-            except Refused as problem:
-                problems.append(f"Expired access of {of_principal[0].principal} could not be revoked: {problem}")
-        return problems
 
     def _report(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:

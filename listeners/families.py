@@ -359,6 +359,12 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         (((name,), amount) for name, amount in (seen.drift or {}).items()),
     )
     yield _gauge(
+        "access_overdue_grants",
+        "Grants that have been over for 5 minutes and that no read of the catalog has shown as revoked.",
+        (),
+        [((), seen.overdue_access)],
+    )
+    yield _gauge(
         "access_read_timestamp_seconds",
         "When the controller last read the whole catalog.",
         (),

@@ -91,6 +91,7 @@ class ControllerMetrics:
     last_good_round_at: float | None = None  # the newest successful one; None: none
     access_read_at: float | None = None  # when the catalog was last read; None: never, or unknown
     drift: Mapping[str, int] | None = None  # findings of then without ignored ones, by class, 0 included; None: unknown
+    overdue_access: int | None = None  # grants that are over and not seen revoked; None: unknown
     source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: unknown
     source_rows: int | None = None  # that wait there; None: unknown
     sources: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)  # the same of each of several

@@ -26,7 +26,7 @@ class Access:
 
     refresh_seconds: Annotated[float, Range(1, 3600)] = 30.0
     """Time between two reads of the whole catalog by the controller, which also reads right after its own changes.
-    Within about this time it reports drift and revokes expired access."""
+    Within about this time it reports drift."""
 
     reads_per_second: Annotated[float, Range(0.1, 1000)] = 10.0
     """Most reads per second of one process from a catalog other than the embedded one."""

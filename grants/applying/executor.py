@@ -4,15 +4,16 @@ The work is done in threads of the controller, since a catalog may be slow. Each
 what was applied is marked, and applying it twice is applying it once.
 """
 
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from grants.applying import ledger, proposals
+from grants.applying import expiries, ledger, proposals
 from grants.applying.approvals import require_approved
 from grants.applying.operation import ACCESS
 from grants.catalog import Catalog, CatalogUnavailable, Probe
@@ -25,7 +26,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
 )
-from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
 from pipeline.lists import first_lines
 from pipeline.store.operations import Operation
@@ -35,7 +35,10 @@ _OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 
+_WAITING: Final = "Waiting for the catalog."
+
 Open = Callable[[], Catalog]
+_Work = Callable[[ControlContext, Operation], str]
 
 
 class Executor:
@@ -50,33 +53,50 @@ class Executor:
     ) -> None:
         """Start idle; `stop` ends waits between two reads, `seen` is called when the catalog shows changes."""
         self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
-        self._works = BackgroundTasks()
+        self._works, self._tries = BackgroundTasks(), expiries.Tries()
+        self._revoking = BackgroundTasks()  # threads of their own: what waits for an expiry is no person's change
 
     def kind(self) -> OperationDefinition:
         """Return the kind of operation it carries out."""
         steps = (
-            StepDefinition("check", partial(self._in_thread, self._check), _STEP_SECONDS),
-            StepDefinition("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
+            self._step("check", self._check),
+            self._step("apply", self._apply),
             StepDefinition("record", self._record, 60.0),
-            StepDefinition(
-                "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, reports=True
-            ),
-            StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, reports=True),
+            self._step("observe", self._observe, verifies=True),
+            self._step("probe", self._probe, verifies=True),
             StepDefinition("finalize", self._finalize, 60.0, verifies=True),
         )
         return replace(ACCESS, steps=steps, done=_done)
 
-    def _in_thread(
-        self, work: Callable[[ControlContext, Operation], str], context: ControlContext, operation: Operation
-    ) -> StepResult:
-        name = f"{operation.operation_id} {work.__name__}"
-        if not self._works.contains(name):
-            self._works.submit(name, partial(work, context, operation))
+    def _step(self, name: str, work: _Work, *, verifies: bool = False) -> StepDefinition:
+        """Return a step that works in a thread; the controller's own revocations wait without a limit."""
+        act, idle = partial(self._in_thread, work), partial(self._idle, work)
+        return StepDefinition(
+            name, act, _STEP_SECONDS, verifies=verifies, reports=verifies, idle=idle, patience=_patience
+        )
+
+    def _in_thread(self, work: _Work, context: ControlContext, operation: Operation) -> StepResult:
+        works, name = self._works_of(operation), _name_of(work, operation)
+        resting = self._tries.resting(operation.operation_id)
+        if resting is not None:
+            return StepResult("waiting", resting)
+        works.submit(name, partial(work, context, operation))
         try:
-            message = self._works.pop_result(name)
+            message = works.pop_result(name)
         except Transient as away:
             return StepResult("waiting", str(away))
-        return StepResult("waiting", "Waiting for the catalog.") if message is None else StepResult("done", message)
+        return StepResult("waiting", _WAITING) if message is None else StepResult("done", message)
+
+    def _idle(self, work: _Work, _: ControlContext, operation: Operation) -> StepResult:
+        """Return that a step waits while its work runs in this process or rests, else that it is due."""
+        works, name = self._works_of(operation), _name_of(work, operation)
+        waiting = self._tries.resting(operation.operation_id)
+        if waiting is None and works.contains(name) and not works.has_ended(name):
+            waiting = _WAITING
+        return StepResult("done", "It is due.") if waiting is None else StepResult("waiting", waiting)
+
+    def _works_of(self, operation: Operation) -> BackgroundTasks:
+        return self._revoking if expiries.is_expiry(operation) else self._works
 
     def _check(self, context: ControlContext, operation: Operation) -> str:
         """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
@@ -84,14 +104,39 @@ class Executor:
         Raises:
             Refused: it does not, or may not.
         """
+        if expiries.is_expiry(operation):
+            return self._revoke(context, operation)
         require_approved(context.engine, operation)
         access, catalog = context.settings.access, self._open()
         planned = proposals.replan(context.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
             raise Refused(CHANGED)
         proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
-        ledger.write(context.engine, operation, planned.plan.change_set)
+        ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects)
         return f"The plan still holds: {len(planned.plan.changes)} changes to make."
+
+    def _revoke(self, context: ControlContext, operation: Operation) -> str:
+        """Try to end what is over: plan, apply, record and observe; the steps that follow find it done.
+
+        Raises:
+            Unfinished: not all of it was seen removed. It is tried again later, from a new plan.
+        """
+        try:
+            with expiries.principal_held(context.engine, operation):
+                catalog = self._open()
+                planned = proposals.replan(context.engine, catalog, context.settings.access, operation)
+                proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
+                ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects, anew=True)
+                self._apply(context, operation)
+                _settle(context, operation)
+                self._observe(context, operation)
+                problem = _failures(ledger.items(context.engine, operation.operation_id))
+        except (Refused, Transient) as failed:
+            raise self._tries.failed(operation.operation_id, failed) from failed
+        if problem is not None:
+            raise self._tries.failed(operation.operation_id, problem)
+        self._tries.forget(operation.operation_id)
+        return f"{len(planned.plan.changes)} changes were made and seen."
 
     def _apply(self, context: ControlContext, operation: Operation) -> str:
         """Apply each open change; where USE_* fails, skip the changes that depend on it."""
@@ -144,9 +189,11 @@ class Executor:
         failed = {
             folded(each.change.principal)
             for each in ledger.items(context.engine, operation.operation_id)
-            if not each.is_done
+            if each.state != "observed"
         }
-        effects = [each for each in operation.preview["effects"] if folded(each[0]) not in failed]
+        effects = [
+            each for each in ledger.effects(context.engine, operation.operation_id) if folded(each[0]) not in failed
+        ]
         tables = catalog.tables(proposals.schema_of(context.settings.access))
         tried: list[tuple[str, str, bool, Probe]] = []
         for gains in (True, False):
@@ -157,15 +204,29 @@ class Executor:
 
     def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
         """Report failed changes, if any: a partly failed set has not succeeded."""
-        items = ledger.items(context.engine, operation.operation_id)
-        failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
-        if not failed:
-            return StepResult("done", "Nothing failed.")
-        first = first_lines(
-            failed, 3, lambda each: f"{each.change.principal} on {each.change.securable.full_name}: {each.message}"
-        )
-        done = f"{len(items) - len(failed)} of {len(items)} changes were applied."
-        return StepResult("failed", f"{done} {len(failed)} not: {'; '.join(first)}")
+        problem = _failures(ledger.items(context.engine, operation.operation_id))
+        return StepResult("done", "Nothing failed.") if problem is None else StepResult("failed", problem)
+
+
+def _failures(items: Sequence[ledger.Item]) -> str | None:
+    """Return which changes were not applied, or not seen; None: all were."""
+    failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
+    if not failed:
+        return None
+    first = first_lines(
+        failed, 3, lambda each: f"{each.change.principal} on {each.change.securable.full_name}: {each.message}"
+    )
+    done = f"{len(items) - len(failed)} of {len(items)} changes were applied."
+    return f"{done} {len(failed)} not: {'; '.join(first)}"
+
+
+def _name_of(work: _Work, operation: Operation) -> str:
+    return f"{operation.operation_id} {work.__name__}"
+
+
+def _patience(_: ControlContext, operation: Operation) -> float:
+    """Return how long a step waits: nobody has to resume what the controller revokes by itself."""
+    return math.inf if expiries.is_expiry(operation) else _STEP_SECONDS
 
 
 def _settle(context: ControlContext, operation: Operation) -> None:
@@ -227,7 +288,8 @@ def _probe_report(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bo
 
 
 def _done(operation: Operation) -> str:
+    if expiries.is_expiry(operation):
+        return expiries.describe(operation)
     effects: list[Any] = operation.preview["effects"]
     gains, loses = sum(each[3] is True for each in effects), sum(each[2] is True for each in effects)
-    by = "" if operation.actor != CONTROLLER else "By itself: "
-    return f"{by}{gains} gained read access, {loses} lost it."
+    return f"{gains} gained read access, {loses} lost it."

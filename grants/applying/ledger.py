@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from grants.catalog import Change
 from grants.model import Securable, folded, securable
 from grants.planning.change_set import ChangeSet
+from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAccess, ManagedGrant
 from pipeline.errors import Refused
 from pipeline.store.database.states import AccessItemState
@@ -71,7 +72,9 @@ class Held:
 _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
 
 
-def write(engine: Engine, operation: Operation, change_set: ChangeSet, *, anew: bool = False) -> None:
+def write(
+    engine: Engine, operation: Operation, change_set: ChangeSet, effects: Iterable[Effect] = (), *, anew: bool = False
+) -> None:
     """Record the plan of an operation, once; `anew` replaces that of an earlier try.
 
     Raises:
@@ -85,7 +88,7 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet, *, anew: 
             connection.execute(delete(access_change_sets).where(own_rows))
         if connection.execute(select(access_change_sets.c.operation_id).where(own_rows)).first() is not None:
             return
-        row = {"operation_id": operation.operation_id, "change_set": _as_json(change_set)}
+        row = {"operation_id": operation.operation_id, "change_set": _as_json(change_set, effects)}
         connection.execute(insert(access_change_sets).values(row))
         for number, each in enumerate(change_set.changes, 1):
             connection.execute(
@@ -110,12 +113,25 @@ def change_set(engine: Engine, operation_id: str) -> ChangeSet:
     Raises:
         Refused: the operation has not planned yet.
     """
+    return _from_json(_written(engine, operation_id))
+
+
+def effects(engine: Engine, operation_id: str) -> list[Effect]:
+    """Return what comes of the plan of an operation.
+
+    Raises:
+        Refused: the operation has not planned yet.
+    """
+    return [Effect(*each) for each in json.loads(_written(engine, operation_id))["effects"]]
+
+
+def _written(engine: Engine, operation_id: str) -> str:
     query = select(access_change_sets.c.change_set).where(access_change_sets.c.operation_id == operation_id)
     with engine.connect() as connection:
-        text = connection.scalar(query)
+        text: str | None = connection.scalar(query)
     if text is None:
         raise Refused(f"Operation {operation_id[:8]} has not planned any change of access.")
-    return _from_json(text)
+    return text
 
 
 def done(engine: Engine, operation_id: str) -> ChangeSet:
@@ -287,7 +303,7 @@ def _securable(full_name: str) -> Securable:
     return securable(tuple(full_name.split(".")))
 
 
-def _as_json(done: ChangeSet) -> str:
+def _as_json(done: ChangeSet, effects: Iterable[Effect]) -> str:
     tree = {
         "changes": [[each.securable.full_name, each.principal, each.add, each.remove] for each in done.changes],
         "made": [each._asdict() for each in done.made],
@@ -296,6 +312,7 @@ def _as_json(done: ChangeSet) -> str:
             name: [_given_row(each) for each in sorted(getattr(done, name))] for name in ("adopted", "ours", "disowned")
         },
         "brought": sorted(done.brought),
+        "effects": [list(each) for each in effects],
     }
     return json.dumps(tree, separators=(",", ":"))
 

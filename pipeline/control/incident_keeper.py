@@ -13,12 +13,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import Refused
 from pipeline.settings import Settings
-from pipeline.signals.incidents import Causes, Incident, group_incidents
+from pipeline.signals.access import keep_access
+from pipeline.signals.causes import Cause
+from pipeline.signals.incidents import Causes, Incident, group_incidents, order
 from pipeline.signals.judging import judge_all
 from pipeline.signals.memory import Memory
 from pipeline.store.evidence import read_evidence
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.incidents import keep_look, read_incidents
+from pipeline.store.overdue_access import read_overdue
 
 
 class IncidentKeeper:
@@ -57,7 +60,16 @@ class IncidentKeeper:
         evidence = self._memory.remember(seen)
         self._causes.settle(*judge_all(evidence), evidence)
 
+        with self._engine.connect() as connection:
+            overdue = read_overdue(connection)
+
+        def new_id() -> str:
+            return uuid.uuid4().hex
+
         def judge(before: Sequence[Incident]) -> tuple[Incident, ...]:
-            return group_incidents(before, self._causes, evidence, lambda: uuid.uuid4().hex)
+            of_access = [each for each in before if each.finding.cause == Cause.ACCESS]
+            others = [each for each in before if each.finding.cause != Cause.ACCESS]
+            kept = group_incidents(others, self._causes, evidence, new_id)
+            return order((*kept, *keep_access(of_access, overdue, seen.now, new_id)))
 
         return keep_look(self._engine, self._kept_by, seen.now, judge)

@@ -29,6 +29,7 @@ class Cause(StrEnum):
     POISON = "poison data"
     CAPACITY = "capacity"
     OPERATOR = "operator"
+    ACCESS = "access"
     UNDETERMINED = "undetermined"
 
 

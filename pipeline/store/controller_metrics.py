@@ -12,6 +12,7 @@ from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
 from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
+from pipeline.store.overdue_access import count_overdue
 from pipeline.store.reports import waiting_in
 from pipeline.store.schema_needs import read_states
 
@@ -28,6 +29,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         opened = read_open(connection)
         registries = read_states(connection).values()
         incidents = count_open(connection)
+        overdue_access = count_overdue(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
     states = Counter(each.state for each in opened)
     stuck = [each.stuck_since for each in opened if each.is_stuck and each.stuck_since is not None]
@@ -38,6 +40,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         oldest_stuck_since=min(stuck, default=None),
         access_read_at=read_at,
         drift=drift,
+        overdue_access=overdue_access,
         evacuations=evacuations,
         source_age_seconds=judgement.source.age_seconds,
         source_rows=judgement.source.rows,

@@ -22,7 +22,7 @@ _EXEMPT: Final = frozenset({"PAUSED", "BACKFILLING", "STARTING"})
 _DOWN: Final = frozenset({"FAILED", "CRASH_LOOP", "MISSING"})
 _NEVER: Final = (
     "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
-    "TurnoutListenerLagging", "TurnoutMetricsStale",
+    "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale",
 )  # fmt: skip
 # Shares of the long and the short window, and their notes of 15 s: docs/alerts.md, for 30 days and a share of 0.99.
 _BURNS: Final[Mapping[str, Sequence[tuple[int, int, float]]]] = {

@@ -40,6 +40,7 @@ FAULTS: dict[str, Fault] = {
     "TurnoutMaintenanceOverdue": lambda fleet: fleet.set_control(maintenance_overdue_seconds=60.0),
     "TurnoutEvacuationWaits": lambda fleet: fleet.set_control(evacuations={GROUP: (1, time.time())}),
     "TurnoutAccessDrift": lambda fleet: fleet.set_control(drift={"extra": 2}),
+    "TurnoutAccessOverdue": lambda fleet: fleet.set_control(overdue_access=1),
     "TurnoutAccessUnknown": lambda fleet: fleet.set_control(access_read_at=time.time() - 8_000),
     "TurnoutListenerLagging": lambda fleet: fleet.set(drops=True),
     "TurnoutMetricsStale": lambda fleet: fleet.set(is_late=True),

@@ -46,7 +46,7 @@ class Troubles:
     lost_every: int = 0  # these are done, and get 500 all the same
     slow_every: int = 0  # these are done `slow_seconds` late
     slow_seconds: float = 30.0
-    deaf: str = ""  # changes of grants whose body has this text get 200, and nothing is done
+    deaf: str = ""  # changes of grants whose path or body has this text get 200, and nothing is done
 
     @property
     def spoil(self) -> bool:
@@ -83,7 +83,7 @@ class Faults:
                 await asyncio.sleep(troubles.slow_seconds)
             if troubles.deaf and scope["method"] == "PATCH" and "permissions/" in scope["path"]:
                 body = await Request(scope, receive).body()
-                if troubles.deaf.encode() in body:
+                if troubles.deaf.encode() in scope["path"].encode() + body:
                     await JSONResponse({})(scope, receive, send)
                     return
                 receive = _again(body)

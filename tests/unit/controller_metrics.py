@@ -11,6 +11,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     evacuations={"b": (1, NOW)},
     access_read_at=NOW,
     drift={"extra": 1},
+    overdue_access=1,
     source_age_seconds=1.0,
     source_rows=1,
     sources={"games": (1.0, 1)},

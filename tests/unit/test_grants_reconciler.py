@@ -2,6 +2,8 @@
 
 import os
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grants.applying import drift_store, proposals
 from grants.applying.approvals import approval, approved
+from grants.applying.expiries import Tries
 from grants.applying.requests import decide, request
 from grants.applying.requests import submit as submit_request
 from grants.catalog import Change, Denied
@@ -20,14 +23,16 @@ from grants.observing import snapshot
 from grants.planning.drift import CLASSES, intent
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
+from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.tables import entitlements
 from pipeline.store.fleet import read_fleet
-from pipeline.store.operations import list_operations, operation, submit
+from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
+from tests.unit.catalog_world import served
 
 
 def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
@@ -182,6 +187,103 @@ def test_what_has_run_out_is_taken_though_the_rest_of_the_round_fails(house: Hou
     assert house.finish().state == "succeeded"
     table = house.catalog.tables(house.schema)[CHESS]
     assert [house.catalog.probe(who, table).reads for who in (ANN, BOB)] == [False, False]
+
+
+def let_expire(house: House, *cells: tuple[str, str]) -> None:
+    """Give these cells for an hour, and let that be over."""
+    house.do(*(AccessIntent(who, key, True, time.time() + 3600, "numbers") for who, key in cells))
+    with house.world.engine.begin() as connection:
+        connection.execute(update(entitlements).values(expires_at=time.time() - 1))
+
+
+def ticked(house: House, until: Callable[[], object]) -> None:
+    """Let the controller look until something holds."""
+    pause = threading.Event()
+    for _ in range(1_000):
+        tick(house.world, house.steward.kinds)
+        if until():
+            return
+        pause.wait(0.01)  # the catalog is another process
+    raise AssertionError([(each.state, each.outcome) for each in list_operations(house.world.engine)])
+
+
+def by_itself(house: House) -> list[Operation]:
+    return [each for each in list_operations(house.world.engine) if each.actor == CONTROLLER]
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.proves("G268")
+def test_an_expiry_outlives_an_outage_of_the_catalog(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that is away longer than any step waits ends no expiry: one operation goes on when it is back."""
+    house.make_table(CHESS)
+    house.rounds()
+    let_expire(house, (ANN, CHESS))
+    monkeypatch.setattr("grants.applying.executor._STEP_SECONDS", 0.0)
+    monkeypatch.setattr("grants.applying.expiries._FIRST_PAUSE", 0.0)
+    house.server.kill()
+    house.rounds()
+    waiting = [""]
+
+    def has_waited() -> bool:
+        (one,) = by_itself(house)
+        waiting[0] = max((each.detail for each in steps(house.world.engine, one.operation_id)), default="")
+        return "The next try" in waiting[0]
+
+    ticked(house, has_waited)
+    (one,) = by_itself(house)
+    assert (one.state, "does not answer" in waiting[0]) == ("running", True)
+    with served(house.world.paths.catalog, house.server.port):
+        done = house.finish()
+        assert (done.operation_id, done.state) == (one.operation_id, "succeeded"), done.outcome
+        assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
+
+
+@pytest.mark.proves("G268")
+def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House) -> None:
+    """An expiry without effect is one operation, however many rounds pass; other games and grants go on."""
+    house.steward._executor._observe_seconds = 0.1
+    for key in (CHESS, GO):
+        house.make_table(key)
+    house.rounds()
+    let_expire(house, (ANN, CHESS), (ANN, GO), (BOB, CHESS))
+    house.server.trouble(deaf=CHESS)
+    for _ in range(3):
+        house.rounds()
+    ended: list[Operation] = []
+
+    def only_chess_waits() -> bool:
+        ended[:] = [each for each in by_itself(house) if not each.is_open]
+        resting = house.steward._executor._tries._failed
+        return len(ended) == 1 and len(resting) == 2
+
+    ticked(house, only_chess_waits)
+    assert [(each.state, each.parameters["games"]) for each in ended] == [("succeeded", [GO])]
+    assert len(by_itself(house)) == 3
+    house.server.trouble()
+    world = house.world
+    grant = proposals.prepare(
+        world.engine, house.catalog, world.settings.access, [AccessIntent(ANN, GO, True, None, "again")]
+    )
+    asked = submit(world.engine, grant.to_intent("eve", "again"))
+    ticked(house, lambda: not operation(world.engine, asked.operation_id).is_open)
+    assert operation(world.engine, asked.operation_id).state == "succeeded"
+    house.steward._executor._tries._clock = lambda: time.monotonic() + 3600  # the next tries are due
+    house.finish()
+    assert {each.state for each in by_itself(house)} == {"succeeded"}
+    tables = house.catalog.tables(house.schema)
+    assert [house.catalog.probe(ANN, tables[key]).reads for key in (CHESS, GO)] == [False, True]
+
+
+def test_tries_of_an_expiry_grow_rare() -> None:
+    """An expiry that fails for a day is tried some thirty times, soon at first and then each hour."""
+    now, tries = 0.0, Tries(lambda: now)
+    amount = 0
+    while now < 86_400:
+        if tries.resting("one") is None:
+            tries.failed("one", "No.")
+            amount += 1
+        now += 10
+    assert 25 <= amount <= 35
 
 
 def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:

@@ -22,6 +22,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.signals.causes import Cause
 from pipeline.signals.incidents import Incident
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.evidence import _newest_schemas, read_evidence
@@ -292,3 +293,33 @@ def test_an_incident_names_the_types_that_wait_now(engine: Engine) -> None:
         why = _newest_schemas(connection, [KEY])[KEY].other_type
     assert why is not None
     assert why.startswith("acme.Left is another event type")
+
+
+@pytest.mark.proves("G268")
+def test_access_that_is_over_and_still_there_is_an_incident(fleet_store: Engine) -> None:
+    """Within ten minutes an incident names who holds which game beyond its end; a count has no names; both end."""
+    now = time.time()
+    row = {"principal": "ann@example.com", "reason": "n", "ticket": "", "table_id": "1", "operation_id": "o"}
+    rows = [
+        {**row, "game_key": CHESS, "expires_at": now - 320, "given_at": now - 900, "revoked_at": None},
+        {**row, "game_key": GO, "expires_at": None, "given_at": now - 900, "revoked_at": now - 400},
+        {**row, "game_key": LUDO, "expires_at": now - 60, "given_at": now - 900, "revoked_at": None},
+    ]
+    with fleet_store.begin() as connection:
+        connection.execute(tables.entitlements.insert(), rows)
+    keeper = IncidentKeeper(fleet_store, Settings(), "controller")
+    for _ in range(2):
+        (found,) = [each for each in keeper.look() if each.finding.cause == Cause.ACCESS]
+    assert found.finding.title == "2 grants are over and not revoked"
+    assert found.finding.evidence == (
+        "ann@example.com on Go, over for 7 min",
+        "ann@example.com on Chess, over for 5 min",
+    )
+    assert (found.games, found.ended_at, found.tone) == ((), None, "bad")
+    assert read_controller_metrics(fleet_store, read_fleet(fleet_store)).overdue_access == 2
+    with fleet_store.begin() as connection:
+        connection.execute(update(tables.entitlements).values(ended_at=now))
+    keeper.look()
+    (ended,) = [each for each in read_incidents(fleet_store) if each.finding.cause == Cause.ACCESS]
+    assert (ended.incident_id, ended.ended_at is None) == (found.incident_id, False)
+    assert read_controller_metrics(fleet_store, read_fleet(fleet_store)).overdue_access == 0

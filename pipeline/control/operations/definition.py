@@ -73,6 +73,7 @@ class StepDefinition:
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
     reports: bool = False  # its last message stands in the outcome
     seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
+    idle: Act | None = None  # changes nothing and waits while `act` has nothing to do: its work runs, or rests
     patience: Callable[[ControlContext, Operation], float] | None = None  # how long it may wait, by what it is about
 
     def limit(self, context: ControlContext, operation: Operation) -> float:

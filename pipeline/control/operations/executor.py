@@ -171,7 +171,7 @@ def _unseen(
     if step is None or line is None or not operation.targets:  # its preview was edited
         return None
     is_late = operation.is_stuck
-    look = step.act if step.looks else step.seen if is_late else None
+    look = step.act if step.looks else step.seen if is_late else step.idle
     # Where its time is over the step has failed; where it broke it still runs, and a person is to look why.
     return None if look is None or line.state != ("failed" if is_late else "running") else (line, step, look)
 

@@ -212,6 +212,16 @@ def _access() -> tuple[Alert, ...]:
             _ACCESS_PAGE,
         ),
         Alert(
+            "TurnoutAccessOverdue",
+            "ticket",
+            "max(turnout_access_overdue_grants) > 0",
+            "2m",
+            "Access that is over is not revoked",
+            "{{ $value }} grants have been over for 5 minutes, and no read of the catalog shows them as revoked. "
+            "`turnout incidents` names who and what.",
+            _ACCESS_PAGE,
+        ),
+        Alert(
             "TurnoutAccessUnknown",
             "ticket",
             _ACCESS_UNKNOWN,

@@ -409,7 +409,7 @@ def _incidents() -> None:
         allowed={
             "cause": (
                 "source silent", "ingest behind", "driver gone", "driver slow", "storage", "schema",
-                "waits for a registry", "poison data", "capacity", "operator", "undetermined",
+                "waits for a registry", "poison data", "capacity", "operator", "access", "undetermined",
             ),
             "tone": ("bad", "late", "recovering"),
         },
