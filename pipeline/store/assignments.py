@@ -37,11 +37,19 @@ class GameAssignment:
     cursor_seq: int | None
     backlog_age_seconds: float | None
     retired_at: float | None = None  # None: it is not
+    waits_for: str | None = None  # "waits for schema …", as its driver reported; None: its next rows lack nothing
 
     @property
     def is_settled(self) -> bool:
-        """Whether it runs, is not to run, or has nothing to catch up with."""
-        return self.lane in {Lane.RUN, Lane.PAUSED, Lane.QUARANTINED} or (self.cursor_seq or 0) >= self.last_seq
+        """Whether it runs, is not to run, has nothing to catch up with, or its driver knows what its next rows lack."""
+        is_still = self.lane in {Lane.RUN, Lane.PAUSED, Lane.QUARANTINED} or self.waits_for is not None
+        return is_still or (self.cursor_seq or 0) >= self.last_seq
+
+
+def render_waits(settled: Iterable[GameAssignment]) -> str:
+    """Return which of these games wait, and for what, as a sentence; empty where none does."""
+    waits = [f"{each.game_key} {each.waits_for}" for each in settled if each.waits_for is not None]
+    return f"Rows wait: {join_limited(waits)}." if waits else ""
 
 
 def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
@@ -49,7 +57,7 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
     columns = [
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
-        games.c.retired_at,
+        games.c.retired_at, streams.c.waits_for,
     ]  # fmt: skip
     with engine.connect() as connection:
         joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())

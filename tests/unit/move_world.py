@@ -1,5 +1,7 @@
 """Drivers of groups between which games move."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import Engine
 
@@ -33,7 +35,15 @@ class Drivers:
         for name in "abc":
             self.boundary(name)
 
-    def boundary(self, name: str, lane: Lane = Lane.RUN, *, reported: bool = True, lag: float | None = None) -> None:
+    def boundary(
+        self,
+        name: str,
+        lane: Lane = Lane.RUN,
+        *,
+        reported: bool = True,
+        lag: float | None = None,
+        waits: str | None = None,
+    ) -> None:
         """Let go, take, and tell, as a group's driver does between two passes."""
         self.clock.now += 1.0
         lease = self.leases[name]
@@ -43,7 +53,7 @@ class Drivers:
             let_go(self.store, lease, leaving)
         self.held[name] = wanted
         if reported:
-            write_streams(self.store, [self._state(key, name, lane, lag) for key in wanted])
+            write_streams(self.store, [replace(self._state(key, name, lane, lag), waits_for=waits) for key in wanted])
 
     def _state(self, key: str, group: str, lane: Lane, lag: float | None) -> StreamState:
         cursor = 9 if lane == "RUN" else 3

@@ -97,6 +97,26 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     ]
 
 
+@pytest.mark.proves("G278")
+def test_a_game_that_waits_for_its_registry_has_moved(drivers: Drivers, world: ControlContext) -> None:
+    """A move is done once the new driver holds the game and knows what its rows lack; its outcome names that."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = submitted(drivers, {"g1": target})
+    for name in (source, target, source, target):
+        tick(world, KINDS)
+        drivers.boundary(name, reported=False)
+    drivers.boundary(target, Lane.CATCHUP)
+    tick(world, KINDS)
+    assert state(drivers, begun) == "verifying", "its driver knows nothing yet"
+    drivers.boundary(target, Lane.CATCHUP, waits="waits for schema 7 of registry main")
+    tick(world, KINDS)
+    done = operation(drivers.store, begun.operation_id)
+    assert (done.state, done.outcome) == (
+        "succeeded",
+        f"Moved and seen: 1 in {target}. Rows wait: g1 waits for schema 7 of registry main.",
+    )
+
+
 def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: ControlContext) -> None:
     """The time left comes from a lag that was seen to fall in its new group; without that there is no estimate."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")

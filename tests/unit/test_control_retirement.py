@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
+from listeners.sample import Lane
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
 from pipeline.control.operations.definition import ControlContext
@@ -82,6 +83,21 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     assert "g1" in {each.game_key for each in assigned(drivers.store, group)}
     record_last_seqs(drivers.store, {})
     assert now(drivers, back).state == "verifying", "no driver has told of it"
+
+
+@pytest.mark.proves("G278")
+def test_a_restored_game_that_waits_for_its_registry_is_back(drivers: Drivers, world: ControlContext) -> None:
+    """A restore waits for no registry: it ends with what the game waits for."""
+    submitted(drivers, "retire", "g1")
+    brought_on(drivers, world)
+    back = submitted(drivers, "restore", "g1")
+    tick(world, KINDS)
+    drivers.boundary(str(drivers.group_of("g1")), Lane.CATCHUP, waits="waits for schema 7 of registry main")
+    tick(world, KINDS)
+    assert (now(drivers, back).state, now(drivers, back).outcome) == (
+        "succeeded",
+        "Restored: g1. Rows wait: g1 waits for schema 7 of registry main.",
+    )
 
 
 @pytest.mark.proves("G88")

@@ -94,7 +94,8 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
         if progress.state == "failed":
             return change(context.engine, operation, OperationState.FAILED, progress.message)
     details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
-    outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.reports)])
+    reported = [details[step.name] for step in kind.steps if step.reports]
+    outcome = " ".join(filter(None, [kind.done(operation), *reported]))
     return change(context.engine, operation, OperationState.SUCCEEDED, outcome)
 
 

@@ -34,6 +34,7 @@ from pipeline.store.assignments import (
     read_assignments,
     read_group_liveness,
     reassign,
+    render_waits,
     require_carried,
 )
 from pipeline.store.database.states import OperationKind
@@ -272,7 +273,10 @@ def _is_taken(assignment: GameAssignment, group: str, epoch: int, context: Contr
 
 
 def _verify(context: ControlContext, operation: Operation) -> StepResult:
-    """Check whether the new drivers report the games, and each runs, catches up or has nothing to do."""
+    """Check whether the new drivers report the games, and each runs, has nothing to do, or waits for a schema.
+
+    The operation's outcome says which games wait, and for what.
+    """
     assignments = context.read(read_assignments)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():
@@ -289,7 +293,8 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
             "waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}"
         )
     context.seen.pop(operation.operation_id, None)
-    return StepResult("done", "Its new driver reports each game and reads on from its cursor.")
+    moved = (assignments[key] for key, (*_, epoch) in operation.preview.items() if assignments[key].epoch <= epoch + 1)
+    return StepResult("done", render_waits(moved))
 
 
 def _left(context: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
@@ -375,7 +380,7 @@ MOVE: Final = OperationDefinition(
         StepDefinition("assign", _assign, 30.0),
         StepDefinition("release", release, _RELEASE_SECONDS, looks=True),
         StepDefinition("acquire", _acquire, _ACQUIRE_SECONDS, looks=True),
-        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True, reports=True),
     ),
     _facts,
     _done,

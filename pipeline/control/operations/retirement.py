@@ -112,7 +112,7 @@ def _change(context: ControlContext, operation: Operation, verb: str) -> StepRes
 
 
 def _verify(context: ControlContext, operation: Operation) -> StepResult:
-    """Check whether a driver reports each, and each runs, has caught up or is not to run."""
+    """Check whether a driver reports each, and each runs, has caught up, is not to run or waits for a schema."""
     assignments = context.read(read_assignments)
     homeless = [
         key for key in operation.preview if assignments[key].group is None and assignments[key].retired_at is None
@@ -122,7 +122,7 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
     unseen = [key for key in operation.preview if not _is_back(assignments[key], operation)]
     if unseen:
         return StepResult("waiting", f"{len(unseen)} not caught up yet: {join_limited(unseen)}.")
-    return StepResult("done", "Its driver reports each game and reads on from its cursor.")
+    return StepResult("done", store.render_waits(assignments[key] for key in operation.preview))
 
 
 def _is_back(assignment: GameAssignment, operation: Operation) -> bool:
@@ -163,5 +163,5 @@ RESTORE: Final = _define(
     ),
     OperationKind.RETIRE,
     StepDefinition("restore", _restore, 30.0),
-    StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+    StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True, reports=True),
 )  # fmt: skip
