@@ -35,10 +35,12 @@ _OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 
+_TRIES: Final = 3  # of all probes, where the catalog lost what it had shown
 _WAITING: Final = "Waiting for the catalog."
 
 Open = Callable[[], Catalog]
 _Work = Callable[[ControlContext, Operation], str]
+_Tried = tuple[str, str, bool, Probe]  # who, on which game's key, whether they gain, and what came of it
 
 
 class Executor:
@@ -184,8 +186,20 @@ class Executor:
             pause = min(pause * 2, 5.0)
 
     def _probe(self, context: ControlContext, operation: Operation) -> str:
-        """Probe as principals that gain and lose access; the results are judged at the end."""
+        """Probe as principals that gain and lose access, and judge the results.
+
+        A request of an earlier operation that nobody waits for any more may undo a change after it was observed: what
+        the catalog has lost is applied again, a few times, before the results count.
+        """
         catalog = self._open()
+        for tries_left in reversed(range(_TRIES)):
+            tried, parts_failed = self._tried(context, operation, catalog)
+            if parts_failed or not _wrong(tried) or not tries_left or not _apply_again(context, operation, catalog):
+                break
+        return _probe_report(tried, parts_failed=parts_failed)
+
+    def _tried(self, context: ControlContext, operation: Operation, catalog: Catalog) -> tuple[list[_Tried], bool]:
+        """Return who was tried on which game, whether they should read it, and the result; and whether parts failed."""
         failed = {
             folded(each.change.principal)
             for each in ledger.items(context.engine, operation.operation_id)
@@ -195,12 +209,12 @@ class Executor:
             each for each in ledger.effects(context.engine, operation.operation_id) if folded(each[0]) not in failed
         ]
         tables = catalog.tables(proposals.schema_of(context.settings.access))
-        tried: list[tuple[str, str, bool, Probe]] = []
+        tried: list[_Tried] = []
         for gains in (True, False):
             cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
             chosen = [(who, key) for who, key in cells if key in tables][:_MAX_PROBES]
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
-        return _probe_report(tried, parts_failed=bool(failed))
+        return tried, bool(failed)
 
     def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
         """Report failed changes, if any: a partly failed set has not succeeded."""
@@ -259,7 +273,22 @@ def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
     return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
 
 
-def _probe_report(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
+def _wrong(tried: list[_Tried]) -> list[_Tried]:
+    return [each for each in tried if each[3].reads is (not each[2])]
+
+
+def _apply_again(context: ControlContext, operation: Operation, catalog: Catalog) -> bool:
+    """Apply each change again that the catalog showed and shows no more; return whether there was one."""
+    lost = [
+        item for item in ledger.items(context.engine, operation.operation_id)
+        if item.is_done and not _is_seen(item, catalog.assignments(item.change.securable))
+    ]  # fmt: skip
+    for item in lost:
+        catalog.change(item.change)
+    return bool(lost)
+
+
+def _probe_report(tried: list[_Tried], *, parts_failed: bool) -> str:
     """Report the results of the probes.
 
     Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the
@@ -270,9 +299,9 @@ def _probe_report(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bo
     """
     if not tried:
         return "No read access changes, so nothing was probed."
-    wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
+    wrong = _wrong(tried)
     if wrong:
-        who, key, probe = wrong[0]
+        who, key, _, probe = wrong[0]
         sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.message}"
         if not parts_failed:
             raise Refused(f"Applied, but {sentence}")

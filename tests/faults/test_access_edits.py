@@ -39,7 +39,14 @@ LIVES = 5
 EDITS = int(os.environ.get("PROOF_EDITS", "125")) // LIVES  # of each admin, in one life
 KEYS = [game_key(f"Game {number}") for number in range(20)]
 PEOPLE = [f"reader{number}@example.com" for number in range(12)]  # few, so that admins meet
-TROUBLES = {"busy_every": 41, "retry_after_seconds": 1, "failing_every": 53, "lost_every": 59, "slow_every": 997}
+TROUBLES = {
+    "busy_every": 41,
+    "retry_after_seconds": 1,
+    "failing_every": 53,
+    "lost_every": 59,
+    "slow_every": 997,
+    "slow_seconds": 12,
+}
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -375,6 +375,30 @@ def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
     assert "1 applied, not probed: tried" in (done.outcome or "")
 
 
+class Overtaken(Failing):
+    """A real catalog in which a request that nobody waits for any more takes ANN's SELECT after it was observed."""
+
+    def __init__(self, inner: Catalog, times: int) -> None:
+        super().__init__(inner, lambda _: None)
+        self._times = times
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        if self._times:
+            self._times -= 1
+            self._inner.change(Change(table.securable, ANN, remove=("SELECT",)))
+        return self._inner.probe(principal, table)
+
+
+@pytest.mark.proves("G118")
+def test_what_a_late_request_undoes_is_applied_again(desk: Desk) -> None:
+    """A request of the operation before may reach the catalog seconds late; undone time and again, a change fails."""
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 1))
+    assert (done.state, reads(desk, ANN, CHESS)) == ("succeeded", True), done.outcome
+    assert desk.finish(desk.submit(*take((ANN, CHESS)))).state == "succeeded"
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 9))
+    assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")
+
+
 def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
     """Where a catalog knows no groups and let in the group instead, nobody is told that it let in the member."""
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Lax(desk.catalog, True, "analysts"))
