@@ -16,6 +16,7 @@ from app.state.services import Environment
 from grants.applying.proposals import principal_of
 from grants.observing import snapshot
 from grants.observing.external import judged
+from pipeline.control import gate
 from pipeline.control.roles import FRESH_SECONDS, Role, may, roles_of
 from pipeline.errors import Refused
 from pipeline.store import audit
@@ -82,8 +83,9 @@ def note_look(environment: Environment, key: str, kind: Kind, viewer: Person, se
     if now - looks.get(look, -LOOK_SECONDS) < LOOK_SECONDS:
         return
     act = audit.Act(viewer.name, ACTION, (f"game:{key}",), None, {"rows": kind, "by": seen.by})
-    with services.reading(), audit.acting(services.engine(environment), act):
-        looks[look] = now
+    with services.reading():
+        gate.note_look(services.engine(environment), act)
+    looks[look] = now
 
 
 def _why_unreadable(environment: Environment, key: str, viewer: Person) -> str | None:

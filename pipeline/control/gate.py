@@ -74,6 +74,15 @@ def require_role(settings: Settings, engine: Engine, actor: str, kind: str) -> N
     require_current(settings, engine, actor, role_of(kind), kind)
 
 
+def note_look(engine: Engine, act: audit.Act) -> None:
+    """Write a look at data into the audit log before it is read.
+
+    No role alone decides what a person may see, so the caller has decided it.
+    """
+    with audit.acting(engine, act):
+        pass
+
+
 @contextmanager
 def acting(settings: Settings, engine: Engine, kind: DirectAct, act: audit.Act) -> Iterator[None]:
     """Let the act's actor do in the block what is no operation (`kind`).
