@@ -405,7 +405,7 @@ class _Driver:
             return
         self._heartbeat_at = time.monotonic()
         self._telemetry.tick(self._attachment.errors)
-        is_judged = False
+        is_judged, is_kept = False, False
         if state == "running":
             error = error or self._waits()
         with tolerate_store_outage("this heartbeat is not recorded"):
@@ -416,6 +416,9 @@ class _Driver:
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":
                 is_judged = self._judge_fleet()
+            is_kept = True
+        if not is_kept and self._keeper is not None:
+            self._keeper.store_refused()
         if not is_judged:
             self._telemetry.exposition.set_controller_metrics(None)  # the earlier state is out of date
 

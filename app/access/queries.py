@@ -23,6 +23,7 @@ from grants.observing.matrix import Matrix, Way, matrix, ways
 from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.errors import Refused
+from pipeline.health.liveness import controller_absence
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.games import known_games
 from pipeline.store.operations import Operation, list_operations, operation
@@ -80,7 +81,7 @@ class AccessState:
     requests: tuple[Request, ...]  # those that wait first
     held: tuple[Held, ...]
     on_the_way: tuple[Operation, ...]  # the changes of access that are not over
-    controller_runs: bool
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
     read_at: float
 
     def game(self, key: str) -> str:
@@ -148,7 +149,7 @@ def read_access(environment: Environment) -> AccessState:
             requests=tuple(requests.list_requests(control_store)),
             held=tuple(ledger.held(control_store)),
             on_the_way=tuple(opened),
-            controller_runs=controller.is_live,
+            no_controller=controller_absence(controller),
             read_at=time.time(),
         )
 

@@ -235,7 +235,7 @@ def _draw_submitted(environment: Environment, operation_id: str, items: Items | 
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     st.text(f"{formatting.operation_text(seen.operation.state)}{_said(seen)}")
-    draw_controller(seen.operation, runs=seen.controller_runs)
+    draw_controller(seen.operation, seen.no_controller)
     if items is not None:
         items(environment, seen.operation)
 
@@ -246,13 +246,18 @@ def _said(seen: control_queries.OneOperation) -> str:
     return f": {formatting.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
 
 
-def draw_controller(operation: Operation, *, runs: bool) -> None:
+def draw_controller(operation: Operation, absence: str | None) -> None:
     """Say that no controller continues an open operation, where none does."""
-    if operation.is_open and not operation.is_stuck and not runs:
-        st.warning(
-            "No controller runs: start `turnout controller run`. The operation waits for it.",
-            icon=":material/hourglass_disabled:",
-        )
+    if operation.is_open and not operation.is_stuck and absence is not None:
+        draw_absence(absence, "the operation waits for it")
+
+
+def draw_absence(absence: str, what_waits: str) -> None:
+    """Say that no controller acts, what waits for one, and how to start one."""
+    st.warning(
+        f"{absence[0].upper()}{absence[1:]}: {what_waits}. If none runs, start `turnout controller run`.",
+        icon=":material/hourglass_disabled:",
+    )
 
 
 def _slot(place: str) -> str:

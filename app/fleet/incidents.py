@@ -152,12 +152,14 @@ def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
     silence = fleet.judgement.silence  # a problem of its own, which explains that each process is silent
     silent = frozenset[tuple[str, str]]() if silence is None else silence.processes
     of_source = any(each.finding.scope == "source" for each in opened)
+    of_store = any(each.finding.cause == Cause.STORE for each in opened)
     return [
         problem
         for problem in fleet.judgement.problems
         if problem.kind != "stream"
         and not (problem.kind == "group" and f"group {problem.name}" in of_drivers)
         and not (problem.kind == "ingest" and of_source)
+        and not (problem.kind == "store" and of_store)
         and (problem.kind, problem.name) not in silent
     ]
 

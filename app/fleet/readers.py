@@ -12,9 +12,10 @@ from sqlalchemy import select
 
 from app import formatting
 from app.fleet.timeline import Registered
-from app.state.services import BY_STORE, Environment, engine, reading
+from app.state.services import BY_STORE, Environment, engine, fleet, reading
 from pipeline.errors import Refused
-from pipeline.signals.incidents import Incident
+from pipeline.signals import away
+from pipeline.signals.incidents import Incident, order
 from pipeline.store.database.tables import registrations
 from pipeline.store.incidents import read_incidents, read_last_look
 from pipeline.store.loads import read_loads
@@ -26,11 +27,18 @@ _MOST_SCHEMAS: Final = 5_000  # the newest of a range
 def incidents(environment: Environment) -> tuple[Incident, ...]:
     """Read the open incidents and those that ended within a day, at most 2 s old.
 
+    While the control store takes no writes nobody can keep that cause: it is computed here, of what is read.
+
     Raises:
         Refused: the control store cannot be read, or nobody has judged causes lately: what was judged then is no news.
     """
-    store = engine(environment)
+    store, seen = engine(environment), fleet(environment)
+    own = away.computed(seen.judgement, seen.read_at)
     look = read_last_look(store)
+    if own is not None:
+        is_old = look is None or look.is_stale
+        kept = [each for each in read_incidents(store) if not is_old or each.ended_at is not None]
+        return order([own, *kept])
     if look is None:
         raise Refused("Causes were never judged: neither a controller nor ingest has run.")
     if look.is_stale:

@@ -17,6 +17,7 @@ from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
 from pipeline.errors import Refused
+from pipeline.health.liveness import controller_absence
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -47,7 +48,7 @@ class ControlState:
     groups: Mapping[str, Group]  # by name; no entry: it is not registered
     loads: Loads
     busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
-    controller_runs: bool
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
     read_at: float
 
     @property
@@ -64,7 +65,7 @@ class OperationList:
 
     operations: tuple[Operation, ...]  # those that need a person, then the open ones, then the newest
     names: Mapping[str, str]  # by game key
-    controller_runs: bool
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
     read_at: float
 
 
@@ -75,7 +76,7 @@ class OneOperation:
     operation: Operation
     steps: tuple[Step, ...]
     names: Mapping[str, str]
-    controller_runs: bool
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
     why_no_undo: str | None  # None: it may be undone
     read_at: float
 
@@ -140,7 +141,7 @@ def steering(environment: Environment) -> ControlState:
             groups=read_groups(control_store),
             loads=read_loads(control_store, max_games=max_games, look=seen.judgement.conditions),
             busy={target: each for each in _open(control_store) for target in each.targets},
-            controller_runs=seen.judgement.controller_runs,
+            no_controller=seen.judgement.controller_absence,
             read_at=seen.read_at,
         )
 
@@ -170,8 +171,8 @@ def journal(environment: Environment) -> OperationList:
         opened = _open(control_store)
         known = {each.operation_id for each in opened}
         ended = [each for each in list_operations(control_store, limit=_LATEST) if each.operation_id not in known]
-        runs = _controller_runs(environment, control_store)
-        return OperationList((*opened, *ended), known_games(control_store), runs, time.time())
+        absence = _controller_absence(environment, control_store)
+        return OperationList((*opened, *ended), known_games(control_store), absence, time.time())
 
 
 @st.cache_data(ttl=1, max_entries=50, show_spinner=False, hash_funcs=BY_STORE)
@@ -192,8 +193,8 @@ def one_operation(environment: Environment, operation_id: str) -> OneOperation:
         except Refused as refused:
             why = str(refused)
         journaled = tuple(steps(control_store, stored.operation_id))
-        runs = _controller_runs(environment, control_store)
-        return OneOperation(stored, journaled, known_games(control_store), runs, why, time.time())
+        absence = _controller_absence(environment, control_store)
+        return OneOperation(stored, journaled, known_games(control_store), absence, why, time.time())
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
@@ -255,5 +256,5 @@ def _open(store: Engine) -> list[Operation]:
     return list_operations(store, only_open=True, limit=_MAX_OPEN)
 
 
-def _controller_runs(environment: Environment, store: Engine) -> bool:
-    return judge_controller(store, environment.settings.metrics.heartbeat_seconds).is_live
+def _controller_absence(environment: Environment, store: Engine) -> str | None:
+    return controller_absence(judge_controller(store, environment.settings.metrics.heartbeat_seconds))

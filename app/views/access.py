@@ -8,7 +8,7 @@ import streamlit as st
 from app import formatting
 from app.access import drift, explain, forms, matrix, queries
 from app.access.queries import AccessState, ResolvedCatalog
-from app.components import header, links
+from app.components import confirm, header, links
 from app.look import parts
 from app.state import services
 from app.state.services import Environment
@@ -152,12 +152,9 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
         st.info(f"{_WHERE[kind]} Other pages are not affected.", icon=":material/cloud_off:")
     elif _is_late(environment, access.known, access):
         st.warning(f"The snapshot of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
-    if not access.controller_runs:
-        st.warning(
-            "No controller runs: the catalog is not read, operations wait, and grants do not expire. "
-            "Start `turnout controller run`.",
-            icon=":material/hourglass_disabled:",
-        )
+    if access.no_controller is not None:
+        waits = "the catalog is not read, operations wait, and grants do not expire"
+        confirm.draw_absence(access.no_controller, waits)
     with st.container(gap=None):
         st.html(parts.note(formatting.shown(_state_line(environment, access))))
         if kind == "embedded":

@@ -125,12 +125,8 @@ def _draw_controller(steering: ControlState) -> None:
     """Draw what alarms the controller, or that none runs: then no operation is carried out."""
     for alarm in steering.alarms:
         st.warning(formatting.escaped(alarm), icon=":material/crisis_alert:")
-    if not steering.controller_runs:
-        st.warning(
-            "No controller runs: operations wait, and drivers that die are not restarted. "
-            "Start `turnout controller run`.",
-            icon=":material/hourglass_disabled:",
-        )
+    if steering.no_controller is not None:
+        confirm.draw_absence(steering.no_controller, "operations wait, and drivers that die are not restarted")
 
 
 def _sentence(fleet: Fleet) -> str:

@@ -62,11 +62,11 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.is_stuck for each in opened)
-    halted = bool(opened) and not journal.controller_runs
+    halted = bool(opened) and journal.no_controller is not None
     sentence = _sentence(len(opened), stuck, halted=halted)
     header.headline(sentence, tone="late" if stuck or halted else "well", meta=_scope(journal, stuck))
     if opened:
-        confirm.draw_controller(opened[-1], runs=journal.controller_runs)
+        confirm.draw_controller(opened[-1], journal.no_controller)
     for place, each in enumerate(opened[:_MAX_CARDS]):
         operation_cards.draw(environment, each, journal, with_steps=place < _MAX_STEPPERS)
     if len(opened) > _MAX_CARDS:
@@ -95,7 +95,7 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
 
 
 def _scope(journal: OperationList, stuck: int) -> str:
-    runs = "the controller runs" if journal.controller_runs else "no controller runs"
+    runs = journal.no_controller or "the controller runs"
     return runs if stuck else f"nothing waits for a person · {runs}"
 
 
@@ -181,7 +181,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
         meta=state,
         tone=operation_cards.tone(operation.state),
     )
-    confirm.draw_controller(operation, runs=seen.controller_runs)
+    confirm.draw_controller(operation, seen.no_controller)
     _draw_facts(seen)
     if operation.kind == OperationKind.ACCESS:
         operation_items.draw(environment, operation)

@@ -13,6 +13,7 @@ from pipeline.signals.incidents import Incident
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from pipeline.store.fleet import Fleet
     from pipeline.store.incidents import LastLook  # starting a command imports no table
 
 _MOST_GAMES: Final = 5  # of an incident that are named in a line
@@ -29,7 +30,11 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     `query`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
     `recovering`). Unknown values are null.
     """
-    found = read(CommandContext(env_dir).engine)
+    from pipeline.store.fleet import read_fleet
+
+    context = CommandContext(env_dir)
+    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
+    found = read(context.engine, read_fleet(context.engine, heartbeat_seconds=heartbeat_seconds))
     if as_json:
         say_json(found)
         return
@@ -37,12 +42,17 @@ def incidents(env_dir: Path, as_json: bool) -> None:
         say(line)
 
 
-def read(engine: Engine) -> dict[str, Any]:
-    """Return incidents and who judged them last, as JSON."""
+def read(engine: Engine, fleet: "Fleet") -> dict[str, Any]:
+    """Return incidents and who judged them last, as JSON.
+
+    That the control store takes no writes is computed of the fleet, as nobody can keep it.
+    """
+    from pipeline.signals.away import with_computed
     from pipeline.store.incidents import read_incidents, read_last_look
 
     look = read_last_look(engine)
-    return {"judged": _judged(look), "incidents": [describe(each) for each in read_incidents(engine)]}
+    found = with_computed(read_incidents(engine), fleet.judgement, fleet.read_at)
+    return {"judged": _judged(look), "incidents": [describe(each) for each in found]}
 
 
 def describe(incident: Incident) -> dict[str, Any]:
@@ -64,10 +74,10 @@ def lines(found: dict[str, Any], *, brief: bool = False) -> list[str]:
     """Return incidents for people; where `brief`, a line for each open one."""
     judged, listed = found["judged"], found["incidents"]
     still_open = [each for each in listed if each["ended_at"] is None]
-    if judged is None:
+    if judged is None and not listed:
         return ["causes were never judged: neither a controller nor ingest has run"]
     said = [_sentence(still_open)]
-    if judged["is_stale"]:
+    if judged is not None and judged["is_stale"]:
         ago = duration(judged["age_seconds"])
         said = [f"{said[0]}, as last judged {ago} ago: neither a controller nor ingest judges causes now"]
     for each in still_open:

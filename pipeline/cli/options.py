@@ -203,6 +203,7 @@ def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
 
 def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
+    from pipeline.health.liveness import controller_absence
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
     from pipeline.store.processes.liveness import judge_controller
@@ -218,15 +219,14 @@ def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -
                 printed.add(each)
         if not operation.is_open or operation.is_stuck:
             break
-        if (
-            operation.state == OperationState.PLANNED
-            and not warned
-            and not judge_controller(engine, heartbeat_seconds).is_live
-        ):
-            warned = True
-            if operation.kind == OperationKind.STOP and _stops_groups(context, operation):
-                continue
-            say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
+        if operation.state == OperationState.PLANNED and not warned:
+            absence = controller_absence(judge_controller(engine, heartbeat_seconds))
+            if absence is not None:
+                warned = True
+                if operation.kind == OperationKind.STOP and _stops_groups(context, operation):
+                    continue
+                waits = "The operation waits for it. If none runs, start `turnout controller run`."
+                say(f"{absence[0].upper()}{absence[1:]}. {waits}", err=True)
         time.sleep(_LOOK_SECONDS)
     if how.as_json:
         say_json(as_dict(operation, steps(engine, operation.operation_id)))

@@ -51,7 +51,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
-    found = incidents.read(engine)
+    found = incidents.read(engine, fleet)
     stuck = [asdict(each) for each in operations if each.is_stuck]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]
@@ -61,6 +61,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
             "cause": _cause(row), "why": _cause(row),
             "lag_seconds": row.lag_seconds, **_latency(row.live),
             "in_trouble": row.in_trouble, "waits_for_ingest": row.verdict.waits_for_ingest,
+            "is_unheard": row.verdict.is_unheard,
         }
         for row in fleet.rows
     ]  # fmt: skip
@@ -169,7 +170,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines += [
         f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['cause'] or 'none reported'}"
         for each in found["games"]
-        if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
+        if show_all or (each["in_trouble"] and not each["waits_for_ingest"] and not each["is_unheard"])
     ]
     lines += incidents.lines({"judged": found["causes_judged"], "incidents": found["incidents"]}, brief=True)
     lines.append(f"latency is measured from {found['latency_measured_from']}")

@@ -75,7 +75,8 @@ def run(
         heartbeats = _Heartbeats(engine, settings.metrics.heartbeat_seconds)
         added: list[Extension] = [make(context) for make in extensions.registered(extensions.CONTROLLER)]
         kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
-        parts = _parts(engine, settings, supervisor, evacuator, added)
+        keeper = IncidentKeeper(engine, settings, "controller")
+        parts = _parts(engine, settings, supervisor, evacuator, keeper, added)
         alarms, looked_at = Alarms(), -math.inf
         while True:
             if lease is not None:
@@ -90,6 +91,7 @@ def run(
                         alarms.run(part, act)
                     heartbeats.heartbeat(alarms.text)
             except SQLAlchemyError as error:
+                keeper.store_refused()
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
                 break
@@ -99,7 +101,12 @@ def run(
 
 
 def _parts(
-    engine: Engine, settings: Settings, supervisor: Supervisor, evacuator: Evacuator, added: Sequence[Extension]
+    engine: Engine,
+    settings: Settings,
+    supervisor: Supervisor,
+    evacuator: Evacuator,
+    keeper: IncidentKeeper,
+    added: Sequence[Extension],
 ) -> dict[str, Callable[[], Sequence[str]]]:
     """Return what the controller does at each look, by name; each returns what alarms."""
 
@@ -118,7 +125,6 @@ def _parts(
         evacuator.tick(supervisor.conditions)
         return evacuator.alarms
 
-    keeper = IncidentKeeper(engine, settings, "controller")
     judged_at = -math.inf
 
     def judge() -> Sequence[str]:

@@ -12,9 +12,12 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import Refused
+from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Settings
+from pipeline.signals import away
 from pipeline.signals.access import keep_access
 from pipeline.signals.causes import Cause
+from pipeline.signals.evidence import Look
 from pipeline.signals.incidents import Causes, Incident, group_incidents, order
 from pipeline.signals.judging import judge_all
 from pipeline.signals.memory import Memory
@@ -32,6 +35,11 @@ class IncidentKeeper:
         self._engine, self._settings, self._kept_by = engine, settings, kept_by
         self._memory, self._causes = Memory(), Causes()
         self._looked_at: float | None = None
+        self._was_refused = False  # a write, since the last look
+
+    def store_refused(self) -> None:
+        """Note that this process could not write to the control store; the next look keeps an incident of it."""
+        self._was_refused = True
 
     def look(self, fleet: Fleet | None = None) -> tuple[Incident, ...]:
         """Judge the fleet as it was read just now, and keep the incidents; return those that are open or just ended.
@@ -53,6 +61,9 @@ class IncidentKeeper:
                 self._engine, heartbeat_seconds=heartbeat_seconds, maintenance=self._settings.maintenance
             )
         seen = read_evidence(self._engine, fleet, self._settings.metrics.latency_objective_seconds)
+        if outage := self._outage(seen):
+            self._looked_at, self._was_refused = seen.now, False
+            return keep_look(self._engine, self._kept_by, seen.now, lambda _: outage)  # nobody has reported again yet
         if self._looked_at is None or not 0 <= seen.now - self._looked_at <= 60 + 3 * heartbeat_seconds:
             self._memory, self._causes = Memory(), Causes()  # what was seen before is too old, as after an outage
             self._causes.adopt(read_incidents(self._engine), seen.now)
@@ -72,4 +83,14 @@ class IncidentKeeper:
             kept = group_incidents(others, self._causes, evidence, new_id)
             return order((*kept, *keep_access(of_access, overdue, seen.now, new_id)))
 
-        return keep_look(self._engine, self._kept_by, seen.now, judge)
+        kept = keep_look(self._engine, self._kept_by, seen.now, judge)
+        self._was_refused = False
+        return kept
+
+    def _outage(self, seen: Look) -> tuple[Incident, ...]:
+        """Return the incident of a control store that refused a write, since the last look and for long enough."""
+        since, limit = self._looked_at, heartbeat_limit(self._settings.metrics.heartbeat_seconds)
+        if since is None or not self._was_refused or seen.now - since <= limit:
+            return ()
+        games = [key for key, each in seen.games.items() if not each.retired]
+        return (away.ended(uuid.uuid4().hex, games, since, seen.now),)

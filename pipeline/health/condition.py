@@ -83,7 +83,8 @@ def judge_group(facts: DriverFacts, name: str, kind: str = "group") -> GroupCond
     holder = lease if lease is not None and lease.expires_at > now else None
     deaths = tuple(each for each in ended if each.died and is_within(each.ended_at or 0.0, WINDOW_SECONDS, now))
     is_open = run is not None and run.ended_at is None
-    has_process, may_live = is_open or holder is not None, holder is not None or _may_live(liveness, facts)
+    has_process = is_open or holder is not None
+    may_live = holder is not None or key in facts.unheard or _may_live(liveness, facts)
     return GroupCondition(
         name,
         liveness,
@@ -115,7 +116,8 @@ def _may_live(liveness: Liveness, facts: DriverFacts) -> bool:
 
     A process that stands still beats again, one that has failed tries again.
     """
-    if liveness.is_live or liveness.is_over or liveness.state not in {"unknown", "failed"}:
+    is_gone = liveness.is_over or liveness.has_lost_lease
+    if liveness.is_live or is_gone or liveness.state not in {"unknown", "failed"}:
         return liveness.is_live
     patience = max(heartbeat_limit(facts.heartbeat_seconds), _QUIET_SECONDS)
     return liveness.since is None or facts.now - liveness.since <= patience

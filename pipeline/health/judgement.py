@@ -7,7 +7,7 @@ the control store's time. What is not known is never healthy.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, get_args
 
@@ -19,6 +19,7 @@ from pipeline.health.liveness import (
     Driver,
     DriverFacts,
     Liveness,
+    controller_absence,
     heartbeat_limit,
 )
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
@@ -65,6 +66,7 @@ class StreamVerdict:
     reason: str | None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
     waits_for_ingest: bool = False  # it has all of bronze, as its driver reports, and its source is late or unknown
+    is_unheard: bool = False  # its driver cannot report, as the control store takes no writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Judgement:
     conditions: Conditions  # of the registered groups
     supervised_groups: int = 0  # whose drivers the controller should keep running
     source: SourceState = NOT_KNOWN
-    group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, or degraded
+    group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, silent or degraded
     silence: Silence | None = None  # that all processes fell silent at one moment, which explains their problems
 
     @property
@@ -116,26 +118,37 @@ class Judgement:
     @property
     def stopped_groups(self) -> tuple[str, ...]:
         """The groups that do not run and need not, such as those that were stopped on purpose."""
-        groups = (each for each in self.drivers if each.kind == "group")
+        groups = (each for each in self.drivers if each.kind == "group" and not self._is_unheard(each))
         return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
 
     @property
     def wanted_groups(self) -> Mapping[str, bool]:
-        """Whether each group that should run is down; a start after a death is down until the driver runs."""
+        """Whether each group that should run is down; a start after a death is down until the driver runs.
+
+        A group that a control store without writes silences is not in it: nobody knows.
+        """
         stopped, conditions = set(self.stopped_groups), self.conditions.groups
         found = {}
         for each in self.drivers:
-            if each.kind == "group" and each.name not in stopped:
+            if each.kind == "group" and each.name not in stopped and not self._is_unheard(each):
                 condition = conditions.get(each.name)
                 loops = condition is not None and condition.desired != "stopped" and condition.is_trying
                 found[each.name] = loops or not each.liveness.is_live
         return found
 
+    def _is_unheard(self, driver: DriverState) -> bool:
+        return self.silence is not None and (driver.kind, driver.name) in self.silence.unheard
+
     @property
     def controller_runs(self) -> bool:
         """Whether a controller brings operations on and keeps drivers running."""
+        return self.controller_absence is None
+
+    @property
+    def controller_absence(self) -> str | None:
+        """That no controller acts, as a clause; None where one does."""
         state = self.driver("controller", "main")
-        return state is not None and state.liveness.is_live
+        return controller_absence(None if state is None else state.liveness)
 
     def count_problems(self) -> Mapping[str, int]:
         """Return how many problems there are of each kind, 0 included."""
@@ -149,8 +162,12 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and then its games are PAUSED;
     ingest that does not run, or of whose source too much waits or nothing is known; a controller that died or does not
     run though it is needed; maintenance that died or is overdue; operations that need a person. That a source is late
-    is one problem, and none of each of its streams.
+    is one problem, and none of each of its streams; a store that takes no writes is the one problem of all whom it
+    keeps from reporting.
     """
+    silence = find_silence(facts, facts.store_refusal)
+    unheard = frozenset[tuple[str, str]]() if silence is None else silence.unheard
+    facts = replace(facts, unheard=unheard)
     members = Counter(each.group for each in facts.games if each.retired_at is None)
     names = {name for kind, name in facts.drivers if kind == "group"}
     names |= {each.group for each in facts.games if each.group is not None}
@@ -163,18 +180,18 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
     verdicts = {each.game_key: judge_game(each, known.get(each.group or ""), facts) for each in facts.games}
     games = {key: _behind_source(each, source) for key, each in verdicts.items()}
-    silence = find_silence(facts, facts.store_refusal)
+    own = [each for each in drivers if each.is_problem and not _is_excused(each, facts)]
     problems = (
         *([Problem("store", "", silence.text(facts.now))] if silence is not None else []),
-        *(_driver_problem(each, facts) for each in drivers if each.is_problem),
+        *(_driver_problem(each, facts) for each in own),
         *([Problem("ingest", ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if _is_trouble(each)),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
     notes = _group_notes(drivers, games, facts)
-    first = [] if silence is None else [silence.note]
-    headline = _headline(drivers, games, source, facts, [*first, *notes])
+    notes = notes if silence is None else [silence.note, *notes]
+    headline = _headline(drivers, games, source, facts, notes)
     return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes), silence)
 
 
@@ -202,7 +219,8 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
-        return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
+        is_unheard = ("group", group) in facts.unheard
+        return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}", is_unheard=is_unheard)
     if reported is None:
         return StreamVerdict("STARTING", None, f"group {group} has not reported this game yet")
     if reported.group != group:
@@ -221,7 +239,13 @@ def _behind_source(verdict: StreamVerdict, source: SourceState) -> StreamVerdict
 
 
 def _is_trouble(verdict: StreamVerdict) -> bool:
-    return verdict.status in TROUBLE and not verdict.waits_for_ingest
+    return verdict.status in TROUBLE and not verdict.waits_for_ingest and not verdict.is_unheard
+
+
+def _is_excused(driver: DriverState, facts: FleetFacts) -> bool:
+    """Tell whether that the control store takes no writes is all that is wrong with a driver."""
+    is_late = driver.kind == "maintenance" and facts.upkeep.overdue(facts.now) is not None
+    return (driver.kind, driver.name) in facts.unheard and not is_late
 
 
 def _judge_report(
@@ -315,7 +339,7 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
     how = driver.liveness.reason or driver.liveness.state
     if driver.kind == "controller":
         note = _controller_note(driver.liveness, facts)
-        hint = "" if driver.liveness.is_live else ". Start `turnout controller run`."
+        hint = _controller_hint(driver.liveness)
         alarms = (driver.liveness.reason or "").split("\n") if driver.liveness.is_live else []
         has_more = len(alarms) > 1 or _is_skewed(facts)
         return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if has_more else [])]))
@@ -324,6 +348,14 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
     return Problem("group", driver.name, f"group {driver.name}: {how}")
+
+
+def _controller_hint(liveness: Liveness) -> str:
+    if liveness.is_live:
+        return ""
+    if liveness.state == "unknown":
+        return f": it {liveness.reason}. If its process has ended, start `turnout controller run`."
+    return ". Start `turnout controller run`."
 
 
 def _operation_problems(facts: FleetFacts) -> list[Problem]:
@@ -341,6 +373,8 @@ def _headline(
     """Say how the streams are, then what else is wrong."""
     notes = [*group_notes]
     for each in drivers:
+        if _is_excused(each, facts):
+            continue
         if each.kind == "ingest" and each.is_problem:
             how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
             notes.append(f"ingest {how}")
@@ -378,16 +412,24 @@ def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
 
 
 def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:
-    """Name the groups that are down, those with another problem, and those of which half is in trouble."""
+    """Name the groups that are down or silent, those with another problem, and those of which half is in trouble."""
     groups = [each for each in drivers if each.kind == "group"]
-    down = [each.name for each in groups if each.is_problem and not each.liveness.is_live]
-    notes = [f"{_plural(len(down), 'group')} down ({join_limited(down, _MAX_NAMED)})"] if down else []
+    gone = [each for each in groups if each.is_problem and not each.liveness.is_live]
+    down = [each.name for each in gone if each.liveness.state != "unknown"]
+    silent = [each.name for each in gone if each.liveness.state == "unknown" and not _is_excused(each, facts)]
+    named = {"down": down, "silent": silent}
+    notes = [
+        f"{_plural(len(names), 'group')} {how} ({join_limited(names, _MAX_NAMED)})"
+        for how, names in named.items()
+        if names
+    ]
+    unrunning = {each.name for each in gone}
     verdicts: dict[str, list[bool]] = {}
     for game in facts.games:
         verdicts.setdefault(game.group or "", []).append(_is_trouble(games[game.game_key]))
     for each in groups:
         members = verdicts.get(each.name, [])
-        if each.name in down:
+        if each.name in unrunning:
             continue
         if each.is_problem:
             notes.append(f"group {each.name} {_clause(each.liveness.reason)}")
@@ -416,9 +458,10 @@ def _controller_note(liveness: Liveness, facts: FleetFacts) -> str:
             return f"the controller{skew}"
         shown = f": {alarms[0]}" if len(alarms) == 1 else f" {_plural(len(alarms), 'alarm')}"
         return f"the controller{skew}{', and it' if skew else ''} reports{shown}"
+    how = controller_absence(liveness) or ""
     if not waiting:
-        return "no controller runs"
-    return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and no controller runs"
+        return how
+    return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and {how}"
 
 
 def _how(liveness: Liveness) -> str:

@@ -22,6 +22,8 @@ CLOCK_BOUND_SECONDS: Final = 10.0
 START_LIMIT_SECONDS: Final = 120.0
 """So long a driver may take from its start to its first report: Spark has to load."""
 
+STORE_REFUSES: Final = "the control store takes no writes"
+
 RUNS: Final = frozenset({"running", "skewed"})
 """What a driver at work reports as its state: `skewed` where its clock differs from the control store's."""
 
@@ -29,8 +31,8 @@ _SKEW: Final = "has a clock that differs from the control store's"
 _LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by seconds
 
 State = Literal["not_started", "starting", "running", "stopped", "failed", "dead", "unknown"]
-"""`failed`: it reported so itself. `dead`: its process has ended, or lost its lease, without having been stopped.
-`unknown`: it may live, but nothing that it reported can be relied on."""
+"""`failed`: it reported so itself. `dead`: its process has ended without having been stopped, as is on record.
+`unknown`: it may live, but nothing that it reported can be relied on: it is silent, or has lost its lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Liveness:
     since: float | None
     reason: str | None
     is_over: bool = False  # its process's end is on record
+    has_lost_lease: bool = False  # another process may take its place, although nobody saw it end
 
     @property
     def is_live(self) -> bool:
@@ -99,6 +102,13 @@ class Liveness:
     def silence(self) -> str | None:
         """Why nothing can be expected of the driver, as a clause; None when it lives."""
         return None if self.is_live else f"its driver {self.reason}"
+
+
+def controller_absence(liveness: Liveness | None) -> str | None:
+    """Return as a clause that no controller acts, as far as anything is known; None where one does."""
+    if liveness is not None and liveness.is_live:
+        return None
+    return "the controller is silent" if liveness is not None and liveness.state == "unknown" else "no controller runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +125,16 @@ class DriverFacts:
     """End of the last run that lived for `START_LIMIT_SECONDS` or had to stop; without one, the start of the first."""
     groups: Mapping[str, GroupIntent] = field(default_factory=dict, kw_only=True)  # registered ones, by name
     heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
+    unheard: frozenset[tuple[str, str]] = field(default_factory=frozenset, kw_only=True)
+    """Drivers that a control store without writes silences: nothing that they fail to report is a sign."""
 
     def judge(self, kind: str, name: str) -> Liveness:
         """Judge one driver; without any facts it was never started."""
         key = (kind, name)
         driver, lease, run = self.drivers.get(key), self.leases.get(key), self.runs.get(key)
+        if driver is not None and key in self.unheard:
+            ago = _since(driver.heartbeat_at, self.now)
+            return Liveness("unknown", driver.heartbeat_at, f"was last heard {ago} ago: {STORE_REFUSES}")
         return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
 
 
@@ -151,7 +166,7 @@ def judge_driver(
         return Liveness("failed", driver.heartbeat_at, f"has failed{f': {driver.error}' if driver.error else ''}")
     if lease is not None and lease.process == driver.process and lease.expires_at <= now:
         lost = f"lost its lease {now - lease.expires_at:.0f} s ago: its process has ended or hangs"
-        return Liveness("dead", lease.expires_at, lost)
+        return Liveness("unknown", lease.expires_at, lost, has_lost_lease=True)
     patience = max(limit, START_LIMIT_SECONDS) if driver.state == "starting" else limit
     doubt = _doubt(driver.state, driver.heartbeat_at, now, patience)
     if doubt == _SKEW and driver.kind == "controller":  # it acts, and reports nothing that its clock would make wrong
@@ -210,7 +225,8 @@ def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: floa
     if run is not None and run.ended_at is not None:
         return _judge_ended(run, run.ended_at, now, None)
     if lease is not None:
-        return Liveness("dead", lease.expires_at, f"ended {_since(lease.expires_at, now)} ago, before it reported")
+        lost = f"lost its lease {_since(lease.expires_at, now)} ago, before it reported"
+        return Liveness("unknown", lease.expires_at, lost, has_lost_lease=True)
     return Liveness("not_started", None, "was never started")
 
 

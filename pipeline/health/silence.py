@@ -6,7 +6,7 @@ Pure. A process whose end is on record, or that was stopped, has a reason of its
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.health.liveness import RUNS, DriverFacts, heartbeat_limit
+from pipeline.health.liveness import RUNS, STORE_REFUSES, DriverFacts, heartbeat_limit
 
 _LEAST: Final = 2  # a single process says nothing of what processes share
 
@@ -20,10 +20,15 @@ class Silence:
     refusal: str | None  # why the control store takes no write now; None: it does, or nobody knows
 
     @property
+    def unheard(self) -> frozenset[tuple[str, str]]:
+        """The processes that the store keeps from reporting; none where it takes writes, or nobody knows."""
+        return frozenset() if self.refusal is None else self.processes
+
+    @property
     def note(self) -> str:
         """What it means, as a clause of the headline."""
         if self.refusal is not None:
-            return "the control store takes no writes"
+            return STORE_REFUSES
         return f"all {len(self.processes)} processes fell silent at one moment"
 
     def text(self, now: float) -> str:
@@ -31,7 +36,7 @@ class Silence:
         count, ago = len(self.processes), f"{max(0.0, now - self.since):.0f} s"
         if self.refusal is not None:
             return (
-                f"the control store takes no writes: {self.refusal}\n"
+                f"{STORE_REFUSES}: {self.refusal}\n"
                 f"none of {count} processes has reported for {ago}; streams may go on. Find who holds its lock"
             )
         return (

@@ -19,6 +19,7 @@ CLEARING_LOOKS: Final = 3
 class Cause(StrEnum):
     """Why; the values are the words that people read."""
 
+    STORE = "control store"
     SOURCE_SILENT = "source silent"
     INGEST_BEHIND = "ingest behind"
     DRIVER_GONE = "driver gone"

@@ -129,7 +129,7 @@ class GroupSeen:
     liveness: Liveness
     desired: str = "running"  # running | drained | stopped
     is_started_here: bool = False  # its driver is the controller's to start and restart
-    controller_runs: bool = True
+    no_controller: str | None = None  # why no controller acts, as a clause; None: one does
     is_given_up: bool = False  # it died so often that the controller starts it no more
     is_skewed: bool = False
     deaths: int = 0  # within an hour

@@ -1,4 +1,7 @@
-"""Judges why games are late, stand still or have rows refused: one of ten causes, or undetermined. Pure."""
+"""Judges why games are late, stand still or have rows refused: one of ten causes, or undetermined. Pure.
+
+Two others are judged apart: `access.py`, and `away.py` of a control store that takes no writes.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,10 +53,11 @@ def judge_source(evidence: Evidence) -> Finding | None:
     seen = window.seen
     ingest = seen.ingest
     if ingest.state not in {"running", "starting"}:
+        title = "Ingest fell silent" if ingest.state == "unknown" else "Ingest went down"
         found = of_all(
-            Cause.INGEST_BEHIND, "Ingest went down", (f"ingest {cut(ingest.reason or ingest.state)}",),
+            Cause.INGEST_BEHIND, title, (f"ingest {cut(ingest.reason or ingest.state)}",),
             ("streams go on with what is in bronze",), None, "turnoutingeststalled", scope="source",
-            is_fact=ingest.state in {"dead", "failed", "stopped"},
+            is_fact=ingest.state in {"dead", "failed", "stopped"} or ingest.has_lost_lease,
         )  # fmt: skip
         return replace(found, is_expected=shared.restarts(ingest, now))
     if ingest.state == "starting":

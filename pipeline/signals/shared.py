@@ -113,7 +113,8 @@ def _is_explained(group: GroupWindow, now: float) -> bool:
         return True
     if operation is None or operation.is_stuck or operation.is_planned or operation.kind not in _ENDS_A_DRIVER:
         return False
-    latest = operation.requested_at - (_BEAT_SECONDS if liveness.state == "unknown" else 0.0)
+    is_inferred = liveness.state == "unknown" and not liveness.has_lost_lease
+    latest = operation.requested_at - (_BEAT_SECONDS if is_inferred else 0.0)
     return (now if ended_at is None else ended_at) >= latest
 
 
@@ -161,13 +162,14 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         )  # fmt: skip
     titles = {
         "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
+        "unknown": f"The driver of group {name} fell silent",
     }  # fmt: skip
     evidences.append(_who_starts(driver))
     if driver.operation is not None:
         evidences.append(f"{driver.operation.kind} by {cut(driver.operation.actor, MAX_NAME)} is not done yet")
     found = of_group(
         Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
-        "turnoutgroupdown", is_fact=liveness.state != "unknown",
+        "turnoutgroupdown", is_fact=liveness.state != "unknown" or liveness.has_lost_lease,
     )  # fmt: skip
     return replace(found, is_expected=restarts(liveness, evidence.now))
 
@@ -175,8 +177,8 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
 def _who_starts(driver: GroupSeen) -> str:
     if not driver.is_started_here:
         return "turnout does not start it"
-    if not driver.controller_runs:
-        return "no controller runs that starts it again"
+    if driver.no_controller is not None:
+        return f"{driver.no_controller}, so nothing starts it again"
     return "the controller has given it up" if driver.is_given_up else "the controller starts it again"
 
 

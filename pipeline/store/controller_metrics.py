@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import ControllerMetrics
+from pipeline.signals import away
+from pipeline.signals.causes import Cause
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
@@ -31,6 +33,9 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         incidents = count_open(connection)
         overdue_access = count_overdue(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
+    own = away.computed(judgement, fleet.read_at)
+    if own is not None:  # no judge can keep it
+        incidents = {**(incidents or {}), str(Cause.STORE): (1, len(own.games))}
     states = Counter(each.state for each in opened)
     stuck = [each.stuck_since for each in opened if each.is_stuck and each.stuck_since is not None]
     return ControllerMetrics(

@@ -62,8 +62,8 @@ class GameRow:
 
     @property
     def is_own_trouble(self) -> bool:
-        """Tell whether it is this stream's trouble, and not that of ingest, which is named once."""
-        return self.in_trouble and not self.verdict.waits_for_ingest
+        """Tell whether it is this stream's trouble, and not that of ingest or of the store, which is named once."""
+        return self.in_trouble and not self.verdict.waits_for_ingest and not self.verdict.is_unheard
 
     @property
     def live(self) -> ReportedStream | None:

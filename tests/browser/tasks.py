@@ -87,7 +87,7 @@ def _refused_rows(hand: Hand) -> None:
 
 def _restart(hand: Hand) -> None:
     hand.page.goto("/")
-    hand.see(f"Group {HUNG} lost its driver")
+    hand.see(f"The driver of group {HUNG} fell silent")
     hand.press("Restart group…")
     hand.click(hand.page.get_by_label("Reason", exact=True))
     hand.write("hangs", "Tab")

@@ -317,7 +317,7 @@ def test_a_group_that_shall_not_run_is_no_trouble(store: Engine, opening: Openin
     assert "All 2 enabled groups have a live driver" in texts(opening("groups"))
     with store.begin() as connection:
         connection.execute(update(tables.drivers).where(tables.drivers.c.name == "b").values(heartbeat_at=1.0))
-    assert "1 group down (b)" in texts(again(opening("groups")))
+    assert "1 group silent (b)" in texts(again(opening("groups")))
 
 
 def test_deaths_of_the_last_hour_are_counted_with_the_last_word(store: Engine, opening: Opening) -> None:
@@ -355,7 +355,7 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
         return [each.value.replace("\\", "") for each in app.warning]
 
     def lacks_controller(page: str, **query: str) -> bool:
-        return any(each.startswith("No controller runs") for each in warned(opening(page, **query)))
+        return any(each.startswith("The controller is silent") for each in warned(opening(page, **query)))
 
     assert warned(opening("groups")) == ["5 of 9 groups died", "group c is dead"], "it beats, and leases are no matter"
     assert not lacks_controller("operations", operation=submitted.operation_id[:8])
@@ -366,8 +366,8 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
         lease = {"pid_namespace": None, "started": None, "token": "t", "epoch": 1, "expires_at": time.time() + 1000}
         whose = {"kind": "controller", "name": "main", "host": "here", "pid": 1, "since": 1.0}
         connection.execute(insert(tables.leases).values(**whose, **lease))
-    assert "no controller runs" in read_fleet(store, heartbeat_seconds=30.0).judgement.headline
-    assert [each[:18] for each in warned(opening("groups"))] == ["No controller runs"]
+    assert "the controller is silent" in read_fleet(store, heartbeat_seconds=30.0).judgement.headline
+    assert [each[:24] for each in warned(opening("groups"))] == ["The controller is silent"]
     assert lacks_controller("operations", operation=submitted.operation_id[:8])
     assert lacks_controller("operations")
     assert lacks_controller("access")

@@ -115,10 +115,10 @@ def test_the_headline_names_a_degraded_group(tmp_path: Path) -> None:
 
 
 def test_the_headline_names_a_silent_driver(tmp_path: Path) -> None:
-    """A dead driver makes its games unknown, and the sentence says which group is down."""
+    """A silent driver makes its games unknown, and the sentence says which group is silent."""
     games = [Seeded("one", "a", {}), Seeded("two", "b", {})]
     fleet = fleet_of(tmp_path, *games, heartbeat_ages={"ingest": 1, "a": 1, "b": 180})
-    assert fleet.judgement.headline == "1 of 2 streams unknown; 1 group down (b)"
+    assert fleet.judgement.headline == "1 of 2 streams unknown; 1 group silent (b)"
 
 
 def test_the_headline_names_a_group_that_never_started(tmp_path: Path) -> None:

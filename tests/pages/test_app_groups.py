@@ -92,7 +92,7 @@ def report_nothing(connection: Connection) -> None:
 @pytest.mark.parametrize(
     ("happens", "said"),
     [
-        (lose_lease, "1 group down (a)"),
+        (lose_lease, "1 group silent (a)"),
         (report_nothing, "group a degraded (2 of 2)"),
     ],
 )

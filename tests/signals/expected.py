@@ -201,7 +201,7 @@ def _of_ingest(read: Callable[[Sample], bool]) -> Callable[[Sequence[Sample], in
 
 def _no_controller(sample: Sample) -> bool:
     judgement = sample.page.judgement
-    waits = any(re.search(r"waits? and no controller", each.text) for each in judgement.problems)
+    waits = any(re.search(r"waits? and (no|the) controller", each.text) for each in judgement.problems)
     return not judgement.controller_runs and (judgement.supervised_groups > 0 or waits)
 
 

@@ -298,7 +298,7 @@ def break_it(demo: Demo, fault: str, target: str) -> Run:
         opened = newly_open(known, seen.views["command"].incidents)
         about = [each for each in opened if is_about(each, signs, target, groups)]
         harmed = harmed or bool(opened) or not seen.views["command"].is_well
-        _note_causes(run, signs, opened, about, seen, passed)
+        _note_causes(run, opened, about, passed)
         is_complete = run.cause == run.expected and None not in run.seconds.values()
         complete_at = (complete_at or passed) if is_complete else None
         if complete_at is not None and passed - complete_at > _STAYS_SECONDS:
@@ -330,14 +330,9 @@ def _note(run: Run, signs: Signs, before: Seen, seen: Seen, passed: float) -> No
             run.others.append(f"{name}: {seen.views[name].text[:80]}")
 
 
-def _note_causes(
-    run: Run, signs: Signs, opened: Sequence[Opened], about: Sequence[Opened], seen: Seen, passed: float
-) -> None:
+def _note_causes(run: Run, opened: Sequence[Opened], about: Sequence[Opened], passed: float) -> None:
     active = [each for each in about if each.tone != "recovering"]
     said = {each.cause: each.title for each in active}
-    text = seen.views["command"].text
-    if signs.about == "store" and "control store" in text and not said:  # nobody can write an incident down
-        said = {run.expected: text}
     if run.first_cause is None and said:
         run.first_cause = next(iter(said))
     if run.expected in said:

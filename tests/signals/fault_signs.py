@@ -125,7 +125,7 @@ def _ingest_silent(view: View, _target: str) -> bool:
 
 def _all_silent(view: View, _target: str) -> bool:
     drivers = [state for (kind, _), state in view.drivers.items() if kind in {"group", "ingest"}]
-    return set(drivers) <= _SILENT and not view.count("RUNNING") and not view.is_well
+    return set(drivers) <= {"unknown"} and not view.count("RUNNING") and not view.is_well
 
 
 def _all_run(view: View, _target: str) -> bool:
@@ -207,7 +207,7 @@ _SIGNS: Final[Mapping[str, Signs]] = {
     "starve": Signs(180.0, _late, _streams_late, Cause.DRIVER_SLOW, GROUP, 240.0, may_cope=True),
     SLOW_SINK: Signs(90.0, _any_late, _any_stream_late, Cause.STORAGE, SOURCE, 120.0),
     "disk": Signs(BY_SILENCE_SECONDS, _failed, _streams_failed, Cause.STORAGE, GROUP),
-    "lock": Signs(BY_SILENCE_SECONDS, _all_silent, _unjudged, Cause.STORAGE, STORE),
+    "lock": Signs(BY_SILENCE_SECONDS, _all_silent, _unjudged, Cause.STORE, STORE),
     "silence": Signs(BY_SILENCE_SECONDS, _all_run, _no_commit, Cause.SOURCE_SILENT, SOURCE, 240.0, stays_well=True),
     "poison": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "quarantine": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.control import controller
+from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.backends import RunState
 from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local, process_of, reference_of
@@ -94,6 +95,10 @@ def test_a_process_of_another_user_freezes_its_group_alone(
     assert "b" in ended_runs(store, 0.0)
 
 
+def _keeper(store: Engine) -> IncidentKeeper:
+    return IncidentKeeper(store, Settings(), "controller")
+
+
 def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
     """What was seen before it is no reason to move games: evacuation does nothing until a look is whole again."""
 
@@ -102,7 +107,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
 
     supervisor = Supervisor(store, {}, lambda _: [])
     evacuator = Evacuator(store, PlacementSettings())
-    evacuate = controller._parts(store, Settings(), supervisor, evacuator, [])["Evacuation"]
+    evacuate = controller._parts(store, Settings(), supervisor, evacuator, _keeper(store), [])["Evacuation"]
     supervisor.tick()
     assert evacuate() == ()
     looked_at = evacuator._looked_at
@@ -117,7 +122,12 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
 def test_the_controller_judges_causes_at_each_heartbeat(store: Engine) -> None:
     """A look of the controller a second later judges nothing again, as no driver has reported since."""
     judge = controller._parts(
-        store, Settings(), Supervisor(store, {}, lambda _: []), Evacuator(store, PlacementSettings()), []
+        store,
+        Settings(),
+        Supervisor(store, {}, lambda _: []),
+        Evacuator(store, PlacementSettings()),
+        _keeper(store),
+        [],
     )["Incidents"]
     assert judge() == ()
     first = read_last_look(store)

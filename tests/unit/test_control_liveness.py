@@ -62,7 +62,7 @@ def falls_silent(store: Engine) -> None:
     [
         (nothing, 5.0, "running"),
         (ends, 5.0, "dead"),
-        (loses_its_lease, 5.0, "dead"),
+        (loses_its_lease, 5.0, "unknown"),
         (falls_silent, 5.0, "unknown"),
         (falls_silent, 30.0, "running"),
     ],

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[GroupCase, str, str]] = {
     ),
     "one that lost its lease does not live": (
         GroupCase(driver=driver(ago=2.0), lease=lease(-1.0)),
-        "dead",
+        "unknown",
         "may_return is_lost is_gone",
     ),
     "one that the controller runs lives": (
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[GroupCase, str, str]] = {
     ),
     "a driver that hangs without its lease is lost, and has a process": (
         replace(LOCAL, driver=driver(ago=2.0), lease=lease(-1.0), run=begun(900.0, pid=7)),
-        "dead",
+        "unknown",
         "has_process may_return is_lost",
     ),
     "a death on record counts at once": (replace(LOCAL, ended=(died(1.0),)), "dead", "may_return is_lost"),

@@ -230,7 +230,7 @@ def test_the_evidence_names_the_starter_of_a_dead_driver() -> None:
     dead = GroupSeen("a", DEAD, is_started_here=True)
     cases = ((dead, "the controller starts it again"),
              (replace(dead, is_started_here=False), "turnout does not start it"),
-             (replace(dead, controller_runs=False), "no controller runs that starts it again"),
+             (replace(dead, no_controller="no controller runs"), "no controller runs, so nothing starts it again"),
              (replace(dead, is_given_up=True), "the controller has given it up"))  # fmt: skip
     for driver, said in cases:
         assert found(game(status="UNKNOWN"), a=driver).evidence[1] == said

@@ -197,7 +197,7 @@ def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(st
     fleet = read_fleet(store)
     group = fleet.state("group", "a")
     assert group is not None
-    assert (group.liveness.state, verdict(fleet).status) == ("dead", "UNKNOWN")
+    assert (group.liveness.state, verdict(fleet).status) == ("unknown", "UNKNOWN")
     assert expire_dead(store) == []
 
 

@@ -8,13 +8,22 @@ from sqlalchemy import Engine, text, update
 
 from app.fleet import headline, incidents
 from app.fleet.signals import Signals
+from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
+from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.names import game_key
 from pipeline.settings import Settings
+from pipeline.signals.away import with_computed
+from pipeline.signals.causes import Cause
+from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import refused_write
 from pipeline.store.database.states import ProcessKind
-from pipeline.store.database.tables import drivers
+from pipeline.store.database.tables import drivers, leases
 from pipeline.store.fleet import Fleet, read_fleet
+from pipeline.store.games import record_seen, register_group
+from pipeline.store.incidents import read_incidents
 from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.processes.leases import Lease
 
 
 @contextmanager
@@ -55,7 +64,7 @@ def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine) -
     assert said is not None
     assert said.startswith("the control store takes no writes: ")
     assert "lock" in said.split("\n")[0]
-    assert "; the control store takes no writes; " in fleet.judgement.headline
+    assert fleet.judgement.headline == "No games yet; the control store takes no writes"
     assert any(line.startswith("the control store takes no writes: ") for line in printed)
     page = Signals(fleet, 60.0, incidents=())
     assert "the control store takes no writes" in headline.headline(page).text
@@ -74,6 +83,97 @@ def test_a_common_silence_with_a_store_that_takes_writes_says_what_to_look_for(e
         f"all 2 processes fell silent at one moment, {fleet.read_at - newest(fleet):.0f} s ago\n"
         "look for what they share, such as the control store, its disk or their machine"
     )
+
+
+@pytest.mark.proves("G273")
+def test_nobody_is_called_dead_whom_the_store_keeps_from_reporting(engine: Engine) -> None:
+    """Law of the unheard: with a store that takes no writes nobody is dead or down, though every lease ran out."""
+    with_games(engine)
+    silent(engine, main=40, a=42, b=38)
+    for name in ("a", "b"):
+        lease = Lease(engine, "group", name, 15)
+        lease.acquire()
+    with engine.begin() as connection:
+        connection.execute(update(leases).values(expires_at=leases.c.expires_at - 40))
+    with locked(engine):
+        fleet = read_fleet(engine)
+        judged, exported = fleet.judgement, read_controller_metrics(engine, fleet).incidents
+    assert {each.liveness.state for each in judged.drivers} == {"unknown"}
+    assert all("the control store takes no writes" in str(each.liveness.reason) for each in judged.drivers)
+    assert [each.kind for each in judged.problems] == ["store"]
+    assert judged.headline == "2 of 2 streams unknown; the control store takes no writes"
+    assert (judged.stopped_groups, judged.wanted_groups) == ((), {}), "nobody knows whether they are down"
+    assert judged.conditions.mass_failure is None
+    assert exported == {"control store": (1, 2)}
+
+
+@pytest.mark.proves("G273")
+def test_the_control_store_is_one_cause_over_all_that_it_makes_unknown(engine: Engine) -> None:
+    """Commands and pages compute one incident that no judge can keep, also long after the last look at causes."""
+    with_games(engine)
+    silent(engine, main=90, a=92)
+    with locked(engine):
+        fleet = read_fleet(engine)
+        found = incidents_command.read(engine, fleet)
+        printed = incidents_command.lines(found)
+        status_lines = status._lines(status._read(engine, Settings()), show_all=False)
+    (opened,) = found["incidents"]
+    assert (opened["cause"], opened["games"], opened["tone"]) == ("control store", sorted(KEYS), "bad")
+    assert opened["title"] == "The control store takes no writes"
+    assert opened["since"] == newest(fleet)
+    assert "1 open incident" in printed
+    assert "  bad        control store: The control store takes no writes" in printed[1]
+    assert not [line for line in status_lines if line.startswith("  UNKNOWN")], "games have no line of their own"
+    made = incidents.rows(Signals(fleet, 60.0, incidents=with_computed((), fleet.judgement, fleet.read_at)))
+    assert [row.row_id for row in made] == ["incident_control-store"]
+    assert incidents_command.read(engine, read_fleet(engine))["incidents"] == [], "it is over when writes work"
+
+
+@pytest.mark.proves("G273")
+def test_a_controller_that_is_only_silent_is_not_said_not_to_run(engine: Engine) -> None:
+    """A frozen controller is silent; "no controller runs" is only for a stopped or ended one, or none."""
+    with_games(engine)
+    silent(engine, main=1)
+    start_driver(engine, "controller", "main", None)
+    heartbeat(engine, "controller", "main", "running", None)
+    with engine.begin() as connection:
+        own = drivers.c.kind == "controller"
+        connection.execute(update(drivers).where(own).values(heartbeat_at=drivers.c.heartbeat_at - 60))
+    judged = read_fleet(engine).judgement
+    assert judged.headline.endswith("; the controller is silent")
+    assert judged.controller_absence == "the controller is silent"
+    heartbeat(engine, "controller", "main", "stopped", None)
+    assert read_fleet(engine).judgement.controller_absence == "no controller runs"
+
+
+@pytest.mark.proves("G273")
+def test_the_judge_keeps_an_incident_of_the_store_afterwards(engine: Engine) -> None:
+    """A judge whose writes were refused keeps an ended incident of all games at its next look, and blames no driver."""
+    with_games(engine)
+    silent(engine, main=1, a=1)
+    keeper = IncidentKeeper(engine, Settings(), "controller")
+    keeper.look()
+    keeper.store_refused()
+    assert keeper.look() == keeper.look(), "a moment is no incident"
+    keeper.store_refused()
+    silent(engine, a=40)
+    began = keeper._looked_at = (keeper._looked_at or 0.0) - 40
+    (kept,) = keeper.look()
+    assert (kept.finding.cause, kept.games, kept.since) == (Cause.STORE, tuple(sorted(KEYS)), began)
+    assert kept.ended_at is not None
+    silent(engine, a=1)
+    keeper.look()
+    assert Cause.DRIVER_GONE not in {each.finding.cause for each in read_incidents(engine)}
+    assert kept in read_incidents(engine)
+
+
+KEYS = [str(game_key(name)) for name in ("Chess", "Go")]
+
+
+def with_games(engine: Engine) -> None:
+    """Give group a two games."""
+    register_group(engine, "a")
+    record_seen(engine, dict(zip(KEYS, ("Chess", "Go"), strict=True)), 1)
 
 
 @pytest.mark.parametrize("ago", [{"main": 1, "a": 60, "b": 61}, {"main": 60}, {"main": 20, "a": 300}], ids=str)

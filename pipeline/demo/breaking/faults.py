@@ -116,7 +116,11 @@ _ALL: Final = (
         "store",
         "Holds the lock for writes of the control store's file, as a backup that hangs does. Reads go on.",
         (
-            Sign(30, "Fleet", "every driver is silent, then without its lease, all at one time; nothing is healthy"),
+            Sign(
+                30,
+                "Fleet",
+                "one incident, control store, over all games; nobody is called dead, and nothing is healthy",
+            ),
             Sign(30, "Operations", "nothing can be submitted, and the page says why"),
         ),
         "Release the lock: rows wait in the source meanwhile, and every process goes on by itself.",

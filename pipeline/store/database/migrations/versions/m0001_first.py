@@ -408,7 +408,7 @@ def _incidents() -> None:
         sa.Column("tone", sa.String(16), nullable=False),
         allowed={
             "cause": (
-                "source silent", "ingest behind", "driver gone", "driver slow", "storage", "schema",
+                "control store", "source silent", "ingest behind", "driver gone", "driver slow", "storage", "schema",
                 "waits for a registry", "poison data", "capacity", "operator", "access", "undetermined",
             ),
             "tone": ("bad", "late", "recovering"),
