@@ -19,6 +19,7 @@ from pipeline.errors import Refused
 from pipeline.health.judgement import Judgement
 
 _MISSED_REFRESHES = 3
+_CLOCK_SECONDS: Final = 60.0  # two clocks differ; what several viewers share was read some seconds ago
 _PAUSED, _RANGE, _EVERY, _IN_USE = "paused", "range", "every", "every_in_use"  # keys; `range` and `every` are the URL's
 _TROUBLE: Final = "trouble"  # the key of Fleet's switch
 _MYSELF: Final = ""  # of the people to act as
@@ -134,9 +135,9 @@ def show(
 
     It is held still while paused and while reading fails, and None when it could never be read.
     """
-    seen, refused = _read(environment, read, (f"held_{name}", about), paused=drawn.paused)
+    seen, since, refused = _read(environment, read, (f"held_{name}", about), paused=drawn.paused)
     if seen is not None:
-        _draw_age(drawn.age_place, seen, environment, drawn.paused)
+        _draw_age(drawn.age_place, seen, since, environment, drawn.paused)
     if refused is not None:
         if seen is None:
             headline("Nothing known yet", meta="the control store does not answer", tone="blind")
@@ -318,27 +319,35 @@ def _list_keys() -> None:
 
 def _read(
     environment: Environment, read: Callable[[Environment], Shown], slot: tuple[str, str], *, paused: bool
-) -> tuple[Shown | None, Refused | None]:
+) -> tuple[Shown | None, float, Refused | None]:
+    """Return what to show, when it was first seen by this machine's clock, and why it could not be read again."""
     name, about = slot
-    held_about, held = st.session_state.get(name, (None, None))
+    held_about, held, since = st.session_state.get(name, (None, None, time.time()))
     if held_about != (environment.store, about):
         held = None
     if paused and held is not None:
-        return held, None
+        return held, since, None
     try:
         seen = read(environment)
     except Refused as refused:
-        return held, refused
-    st.session_state[name] = ((environment.store, about), seen)
-    return seen, None
+        return held, since, refused
+    since = since if seen is held else time.time()
+    st.session_state[name] = ((environment.store, about), seen, since)
+    return seen, since, None
 
 
-def _draw_age(place: DeltaGenerator, seen: Timestamped, environment: Environment, paused: bool) -> None:
-    """Draw of when the data is; amber with its age once three refreshes were missed, for whatever reason."""
-    old = time.time() - seen.read_at
-    late = old > _MISSED_REFRESHES * every_seconds(environment)
+def _draw_age(place: DeltaGenerator, seen: Timestamped, since: float, environment: Environment, paused: bool) -> None:
+    """Draw of when the data is; amber with its age once three refreshes were missed, or where a clock is wrong.
+
+    What the store dates has the store's time: its distance from this machine's clock is that of the two clocks.
+    """
+    old, ahead = time.time() - since, since - seen.read_at
+    late, is_wrong = old > _MISSED_REFRESHES * every_seconds(environment), abs(ahead) > _CLOCK_SECONDS
     words = f"data as of {formatting.clock(seen.read_at)}"
     words += f", {formatting.age(old)} old" if late else ""
     words += ", paused" if paused else ""
-    icon = ":material/warning:" if late else ":material/schedule:"
-    place.badge(formatting.escaped(words), icon=icon, color="orange" if late else "gray")
+    where = "ahead of" if ahead > 0 else "behind"
+    if is_wrong:
+        words += f"; the clock of this dashboard is {formatting.age(abs(ahead))} {where} that of the control store"
+    icon = ":material/warning:" if late or is_wrong else ":material/schedule:"
+    place.badge(formatting.escaped(words), icon=icon, color="orange" if late or is_wrong else "gray")

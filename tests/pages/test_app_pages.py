@@ -68,6 +68,20 @@ def test_with_ingest_dead_no_game_runs_and_no_lag_is_zero(tmp_path: Path, openin
     assert "0.0 s" not in shown
 
 
+@pytest.mark.parametrize(("ahead", "said"), [(3630, "1 h 0 min ahead of"), (-3630, "1 h 0 min behind")])
+@pytest.mark.proves("G134")
+def test_a_wrong_clock_of_the_dashboard_is_named(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch, ahead: int, said: str
+) -> None:
+    """A page whose machine's clock is an hour off names the clock, and does not call fresh data an hour old."""
+    seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
+    now = time.time
+    monkeypatch.setattr("time.time", lambda: now() + ahead)
+    (badge,) = [each.value for each in opening().markdown if "data as of" in each.value]
+    assert f"; the clock of this dashboard is {said} that of the control store" in badge
+    assert " old" not in badge
+
+
 def test_a_late_source_is_one_sentence_and_the_lag_of_every_game(tmp_path: Path, opening: Opening) -> None:
     """What waits in the source is a floor of a game's lag, also on its page."""
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
