@@ -61,6 +61,19 @@ def shape(raw: Any) -> str:
     return f"{kind} (not shown)"
 
 
+def names_more(text: str) -> bool:
+    """Return whether a text is an address with a user, a password or a query, which may be secrets."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
+        return False
+    has_user = "@" in text and not re.match(r"(?:abfss?|wasbs?)://[^/:@]*@[^@]*$", text)
+    return has_user or re.search("[?#&]", text) is not None
+
+
+def quoted(text: str) -> str:
+    """Return a wrong text in quotes, only its shape if it may hold a secret."""
+    return shape(text) if names_more(text) else repr(text)
+
+
 def number(value: Any) -> str:
     """Return a value as text where people can read it: an integer may have thousands of digits."""
     if isinstance(value, int | float) and not -_READABLE < value < _READABLE:

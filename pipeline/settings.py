@@ -25,6 +25,7 @@ from pipeline.setting_values import (
     number,
     overlay,
     parse_toml,
+    quoted,
     ranges_of,
     shape,
     typed,
@@ -132,9 +133,10 @@ class Spark:
 
     conf: Mapping[str, str] = field(default_factory=dict)
     """More Spark settings, which win over those of `pipeline/session.py`. They may hold secrets: turnout passes them in
-    a file that only its owner reads, and deletes it at once. `spark.driver.extraJavaOptions` remains visible on
-    the Java process's command line. On Databricks a driver sets those of SQL in the running session; the others
-    belong into the cluster's `spark_conf`, and a driver logs those that it lacks."""
+    a file that only its owner reads, which is in memory (on a Mac in the environment's folder, and deleted at once).
+    `spark.driver.extraJavaOptions` remains visible on the Java process's command line. On Databricks a driver sets
+    those of SQL in the running session; the others belong into the cluster's `spark_conf`, and a driver logs those
+    that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +503,7 @@ def _own_landing(settings: Settings, paths: Paths) -> list[str]:
     landing = _resolved(paths.landing)
     return [
         f"{f'sources.{name}' if name else 'source'}.path: expected none for the landing table of the environment, got "
-        f"{source.path!r}"
+        f"{quoted(source.path)}"
         for name, source in settings.every_source.items()
         if source.path and _resolved(located(source.path)) == landing
     ]
@@ -535,7 +537,7 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
         try:
             values[name] = typed(kind, raw)
         except ValueError as error:
-            got = shape(raw) if may_be_secret(name, kind, raw) else repr(number(raw))
+            got = shape(raw) if may_be_secret(name, kind, raw) else quoted(number(raw))
             problems.append(f"{prefix}{name}: expected {error}, got {got}")
     return cls(**values)
 
@@ -565,9 +567,9 @@ def _check(settings: Settings) -> list[str]:
             if not limits.low <= value <= limits.high:
                 problems.append(f"{section}.{leaf}: expected a value from {limits}, got {number(value)}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
-        problems.append(f"environment: expected letters, digits, '-' and '_', got {settings.environment!r}")
+        problems.append(f"environment: expected letters, digits, '-' and '_', got {quoted(settings.environment)}")
     problems += [
-        f"onboarding.{leaf}: expected 1 to {MAX_NAME_BYTES} bytes without NUL, got {text!r}"
+        f"onboarding.{leaf}: expected 1 to {MAX_NAME_BYTES} bytes without NUL, got {quoted(text)}"
         for leaf in ("names", "prefixes")
         for text in getattr(settings.onboarding, leaf)
         if not is_game_name(text)
@@ -577,12 +579,14 @@ def _check(settings: Settings) -> list[str]:
     if settings.demux.writer == "spark" and not settings.store.leases:
         problems.append("demux.writer: expected 'direct' where store.leases is false, got 'spark', which needs them")
     problems += [
-        f"access.{leaf}: expected 1 to 255 letters, digits, '-' and '_', got {text!r}"
+        f"access.{leaf}: expected 1 to 255 letters, digits, '-' and '_', got {quoted(text)}"
         for leaf in ("catalog_name", "schema_name")
         if not is_securable_part(text := getattr(settings.access, leaf))
     ]
     if hours_of(settings.maintenance.hours) is None:
-        problems.append(f"maintenance.hours: expected two hours such as '22-6', got {settings.maintenance.hours!r}")
+        problems.append(
+            f"maintenance.hours: expected two hours such as '22-6', got {quoted(settings.maintenance.hours)}"
+        )
     if "@" in settings.metrics.push_gateway:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     endpoint = settings.metrics.otlp_endpoint

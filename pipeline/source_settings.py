@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipeline.names import MAX_NAME_BYTES, is_game_name
-from pipeline.setting_values import ISOLATION_LEVELS
+from pipeline.setting_values import ISOLATION_LEVELS, names_more, quoted
 from pipeline.storage.places import is_url
 
 ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
@@ -124,7 +124,7 @@ def sources_problems(source: Source, several: Mapping[str, Source]) -> list[str]
     for name, each in several.items():
         if _REGISTRY.fullmatch(name) is None:
             problems.append(
-                f"sources: expected names of 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {name!r}"
+                f"sources: expected names of 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {quoted(name)}"
             )
         problems += [f"sources.{name}.{problem}" for problem in _problems(each)]
         other = named.setdefault(source_described(each), name)
@@ -153,10 +153,10 @@ def _problems(source: Source) -> Iterator[str]:
 
 def _path_problems(source: Source) -> Iterator[str]:
     if is_url(source.path):
-        if not source.path.startswith("s3://") or source.path.endswith("/"):
-            yield f"path: expected a URL such as s3://bucket/landing, got {source.path!r}"
+        if not source.path.startswith("s3://") or source.path.endswith("/") or names_more(source.path):
+            yield f"path: expected a URL such as s3://bucket/landing, got {quoted(source.path)}"
     elif source.path and (not Path(source.path).is_absolute() or source.path != str(Path(source.path))):
-        yield f"path: expected an absolute path without '/' at its end, or a URL, got {source.path!r}"
+        yield f"path: expected an absolute path without '/' at its end, or a URL, got {quoted(source.path)}"
 
 
 def reads_several(source: Source) -> bool:
@@ -210,23 +210,23 @@ def _topic_problems(source: Source) -> Iterator[str]:
         yield f"topic: expected one of topic, topics and topic_pattern, got {' and '.join(given)}"
     if given in ([], ["topic"]) and _TOPIC.fullmatch(source.topic) is None:
         yield (
-            f"topic: expected the name of one topic, {_TOPIC_WORDS}, got {source.topic!r}; a list is for "
+            f"topic: expected the name of one topic, {_TOPIC_WORDS}, got {quoted(source.topic)}; a list is for "
             f"source.topics, a pattern for source.topic_pattern"
         )
     for name in source.topics:
         if _TOPIC.fullmatch(name) is None:
-            yield f"topics: expected names of topics, {_TOPIC_WORDS}, got {name!r}"
+            yield f"topics: expected names of topics, {_TOPIC_WORDS}, got {quoted(name)}"
     if len(set(source.topics)) < len(source.topics):
         yield "topics: expected each name once"
     if source.topic_pattern and not _is_pattern(source.topic_pattern):
         yield (
             f"topic_pattern: expected a regular expression of letters, digits and "
-            f". _ - * + ? | ( ) [ ] ^ $ {{ }} , \\, got {source.topic_pattern!r}"
+            f". _ - * + ? | ( ) [ ] ^ $ {{ }} , \\, got {quoted(source.topic_pattern)}"
         )
     if source.isolation_level not in ISOLATION_LEVELS:
         yield (
             f"kafka_options: expected isolation.level to be {' or '.join(ISOLATION_LEVELS)}, got "
-            f"{source.isolation_level!r}"
+            f"{quoted(source.isolation_level)}"
         )
 
 
@@ -244,11 +244,11 @@ def _is_pattern(text: str) -> bool:
 def _routing_problems(source: Source) -> Iterator[str]:
     found = _ROUTING.fullmatch(source.routing)
     if found is None:
-        yield f"routing: expected field, topic, key, header:NAME or game:NAME, got {source.routing!r}"
+        yield f"routing: expected field, topic, key, header:NAME or game:NAME, got {quoted(source.routing)}"
     elif found["kind"] == "header" and not found["name"]:
         yield "routing: expected the name of a header after 'header:', got none"
     elif found["kind"] == "game" and not is_game_name(found["name"]):
-        yield f"routing: expected 1 to {MAX_NAME_BYTES} bytes without NUL after 'game:', got {found['name']!r}"
+        yield f"routing: expected 1 to {MAX_NAME_BYTES} bytes without NUL after 'game:', got {quoted(found['name'])}"
     if source.routing == "field":
         if source.envelope == "none":
             yield "routing: expected topic, key, header:NAME or game:NAME with the envelope 'none', got 'field'"
@@ -267,13 +267,13 @@ def _framing_problems(source: Source) -> Iterator[str]:
     if source.framing != "wrapper" and not source.registry:
         yield f"registry: expected the name of a registry with the framing {source.framing!r}, got none"
     if source.registry and _REGISTRY.fullmatch(source.registry) is None:
-        yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {source.registry!r}"
+        yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {quoted(source.registry)}"
     if source.kind == "delta" and source.framing == "topic":
         yield "framing: expected another one than 'topic' with the kind 'delta', as a landing table has no topics"
     if source.message and (source.framing in INDEXED or not source.registry):
-        yield f"message: expected none where the framing or turnout's own schema names it, got {source.message!r}"
+        yield f"message: expected none where the framing or turnout's own schema names it, got {quoted(source.message)}"
     if source.message and _FULL_NAME.fullmatch(source.message) is None:
-        yield f"message: expected the full name of a message such as acme.v1.Event, got {source.message!r}"
+        yield f"message: expected the full name of a message such as acme.v1.Event, got {quoted(source.message)}"
 
 
 def _header_problems(source: Source) -> Iterator[str]:
@@ -299,9 +299,9 @@ def _envelope_problems(source: Source) -> Iterator[str]:
     if not source.envelope_definition:
         yield f"envelope_definition: expected the path of a file with the envelope {source.envelope!r}, got none"
     elif not Path(source.envelope_definition).is_absolute():
-        yield f"envelope_definition: expected an absolute path, got {source.envelope_definition!r}"
+        yield f"envelope_definition: expected an absolute path, got {quoted(source.envelope_definition)}"
     if _FULL_NAME.fullmatch(source.envelope_message) is None:
-        got = repr(source.envelope_message) if source.envelope_message else "none"
+        got = quoted(source.envelope_message) if source.envelope_message else "none"
         yield f"envelope_message: expected the full name of a message such as acme.v1.Event, got {got}"
     if "payload" not in source.envelope_fields:
         yield "envelope_fields: expected the path of 'payload', got none"
@@ -309,7 +309,7 @@ def _envelope_problems(source: Source) -> Iterator[str]:
         if name not in ENVELOPE_FIELDS:
             yield f"envelope_fields.{name}: no such field; known here are {', '.join(ENVELOPE_FIELDS)}"
         elif _FULL_NAME.fullmatch(path) is None:
-            yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {path!r}"
+            yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {quoted(path)}"
 
 
 _CHECKS: Final = (_envelope_problems, _routing_problems, _framing_problems, _header_problems)

@@ -11,6 +11,7 @@ from typing import Final
 
 from pipeline import durable_file, private_files
 from pipeline.errors import Refused, StorageError
+from pipeline.setting_values import quoted
 from pipeline.storage import mounts
 from pipeline.storage.location import Location
 
@@ -50,9 +51,9 @@ def storage_problems(storage: Storage, url: str, writer: str, store: str) -> lis
     if (reason := mounts.refused_place(root)) is not None:
         problems.append(f"storage.root: {reason}. Expected a URL such as {_EXAMPLES}")
     elif root and not _BUCKET.fullmatch(root):
-        problems.append(f"storage.root: expected a URL such as {_EXAMPLES}, got {root!r}")
+        problems.append(f"storage.root: expected a URL such as {_EXAMPLES}, got {quoted(root)}")
     if root and url and root.rstrip("/") != url:
-        problems.append(f"storage.root: expected none, or the URL of --env-dir, {url}, got {root!r}")
+        problems.append(f"storage.root: expected none, or the URL of --env-dir, {url}, got {quoted(root)}")
     if (root or url) and writer == "spark":
         problems.append(
             "demux.writer: expected 'direct' where tables are in a bucket, got 'spark': there Spark's commits "
@@ -107,7 +108,7 @@ def machine_folder(url: str, environ: Mapping[str, str] | None = None) -> Path:
     """
     require_place(url)
     if not _BUCKET.fullmatch(url):
-        raise Refused(f"{url} cannot be an environment: expected a folder, or a URL such as {_EXAMPLES}.")
+        raise Refused(f"{quoted(url)} cannot be an environment: expected a folder, or a URL such as {_EXAMPLES}.")
     known = os.environ if environ is None else environ
     whole = url.rstrip("/")
     folder = _state(known) / hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -30,6 +30,7 @@ from pipeline.fleet.kinds.secret_scopes import SecretScopes
 from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.fleet.rules import Parses, require_rules
 from pipeline.lists import join_limited
+from pipeline.setting_values import quoted
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup.catalog_checks import require_writable
 from pipeline.storage_settings import read_link
@@ -190,8 +191,8 @@ def _with_root(folder: Path, target: str | None, given: Mapping[str, str], url: 
     stated = place_of(folder, target, given).root
     if stated and stated.rstrip("/") != url.rstrip("/"):
         raise Refused(
-            f"The environment is at {url}, and `root` of the bundle's target is {stated}. Name the target's "
-            f"environment with --env-dir {stated.rstrip('/')}, or the environment's target with --target."
+            f"The environment is at {url}, and `root` of the bundle's target is {quoted(stated)}. Name "
+            "the target's environment with --env-dir, or the environment's target with --target."
         )
     return {**given, "root": stated or url}
 

@@ -166,7 +166,7 @@ def test_the_environment_of_an_app_is_named_by_a_variable(
         assert server.main(["--databricks-app"]) == 2
     said = capsys.readouterr().err
     assert "No environment is named. Set TURNOUT_ENV_DIR" in said
-    assert "ftp://bucket/prod cannot be an environment" in said
+    assert "'ftp://bucket/prod' cannot be an environment" in said
     monkeypatch.setenv("TURNOUT_ENV_DIR", "s3://bucket/prod/")
     assert server.main(["--databricks-app"]) == 0
     assert server.main(["--databricks-app", "--env-dir", str(tmp_path)]) == 0

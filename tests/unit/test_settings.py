@@ -9,9 +9,10 @@ import pytest
 from pipeline.errors import Refused
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.registry_settings import generation_of
-from pipeline.setting_values import may_be_secret
+from pipeline.setting_values import may_be_secret, quoted
 from pipeline.settings import Settings, load
-from pipeline.source_settings import Source, topics_described
+from pipeline.source_settings import Source, sources_problems, topics_described
+from pipeline.storage_settings import machine_folder
 from pipeline.store.database.engine import open_store
 
 CANARY = "hunter2-canary"
@@ -207,6 +208,51 @@ def test_no_secret_is_in_a_refusal(section: str, name: str, kind: typing.Any, va
     except Refused as refused:
         shown = CANARY in str(refused)
         assert not shown or (value == CANARY and not may_be_secret(name, kind, value))
+
+
+@pytest.mark.parametrize(
+    ("section", "name"), [(section, name) for section, name, kind in leaves(Settings) if kind is str]
+)
+@pytest.mark.proves("G177")
+def test_no_password_of_an_address_is_in_a_refusal(section: str, name: str, tmp_path: Path) -> None:
+    """An address with a password, in whatever setting, is refused or taken without a word of it."""
+    written = f"s3://user:{CANARY}@bucket/x"
+    (tmp_path / "turnout.toml").write_text(f"{f'[{section}]' if section else ''}\n{name} = {json.dumps(written)}\n")
+    said = ""
+    try:
+        load(tmp_path, {})
+    except Refused as refused:
+        said = str(refused)
+    assert CANARY not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ("s3://bucket_/prod", True),
+        ("abfss://container@account.blob.core.windows.net/prod", True),
+        ("/srv/a@b/c?d", True),
+        (f"s3://user:{CANARY}@bucket/x", False),
+        (f"s3:/user:{CANARY}@bucket/x", False),
+        (f"abfss://user:{CANARY}@account.dfs.core.windows.net/x", False),
+        (f"https://{CANARY}@host/x", False),
+        (f"https://account.blob.core.windows.net/c?sig={CANARY}", False),
+    ],
+)
+def test_an_address_is_shown_without_a_sign_of_a_secret_alone(text: str, is_shown: bool) -> None:
+    """A wrong address is quoted if it has neither a user, a password nor a query, and a path as it is."""
+    assert quoted(text) == (repr(text) if is_shown else "a text (not shown)")
+
+
+@pytest.mark.parametrize("url", [f"s3://user:{CANARY}@bucket/x", f"s3://bucket/x?sig={CANARY}"])
+def test_no_password_of_an_environments_address_is_in_a_refusal(url: str) -> None:
+    """`--env-dir` with a password in its URL is refused without it; a landing table's path is, too."""
+    with pytest.raises(Refused, match="cannot be an environment") as refused:
+        machine_folder(url)
+    assert CANARY not in str(refused.value)
+    assert sources_problems(Source(path=url), {}) == [
+        "source.path: expected a URL such as s3://bucket/landing, got a text (not shown)"
+    ]
 
 
 @pytest.mark.parametrize("name", ["SPARK__CONF", "SOURCE__KAFKA_OPTIONS", "ACCESS__IDENTITIES", "ONBOARDING__PREFIXES"])
