@@ -19,7 +19,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
-from pipeline.session_folder import session_folder
+from pipeline.private_files import make_folder
+from pipeline.session_folder import session_folder, takes_sockets
 from pipeline.settings import Paths, Settings
 from pipeline.setup.archive import archives, own_folders
 from pipeline.setup.jars import spark_jars, store_jars
@@ -61,6 +62,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
 }
 
 _LOCAL: Final = "spark.local.dir"
+_SOCKETS: Final = "spark.python.unix.domain.socket"
 _made: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 _POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
@@ -110,8 +112,11 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
         }
     running = SparkContext._active_spark_context  # noqa: SLF001 - it has no public name
     if running is None and _LOCAL not in settings.spark.conf and "," not in str(paths.spark):  # it separates folders
-        ours[_LOCAL] = str(session_folder(paths.spark))
-    _start_jvm(ours, settings.spark.conf)
+        folder = session_folder(paths.spark)
+        ours[_LOCAL] = str(folder)
+        if is_local and takes_sockets(folder):  # else the workers' daemon forks for each connection to its port
+            ours |= {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": str(folder)}
+    _start_jvm(ours, settings.spark.conf, paths.spark)
     start_callbacks(SparkContext._gateway)  # noqa: SLF001 - PySpark's own would obey any user of the machine
     spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -162,25 +167,23 @@ def _escaped(text: str) -> str:
     return "".join(each if each.isascii() and each.isalnum() else f"\\u{ord(each):04x}" for each in letters)
 
 
-def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str]) -> None:
+def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str], folder: Path) -> None:
     """Start this process's JVM if it has none.
 
     Options that spark-submit needs before a session exists are given twice: ours on its command line, the setting
     `spark.conf` in a file, as it may hold secrets and every user of the machine can read command lines.
     """
     shown = SparkConf(loadDefaults=False).setAll([(key, ours[key]) for key in ours.keys() - given.keys()])
-    with _submit_arguments(given):
+    with _submit_arguments(given, folder):
         SparkContext._ensure_initialized(conf=shown)  # noqa: SLF001 - a session's builder puts all on the command line
 
 
 @contextmanager
-def _submit_arguments(given: Mapping[str, str]) -> Iterator[None]:
-    """Give spark-submit a configuration in a file of mode 0600, deleted after the block."""
+def _submit_arguments(given: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Give spark-submit a configuration in a file of mode 0600 for the block."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    with tempfile.NamedTemporaryFile("w", encoding="ascii", prefix="turnout-", suffix=".conf") as file:
-        file.write(properties(given))
-        file.flush()
-        named = f"--load-spark-defaults --properties-file {shlex.quote(file.name)}"
+    with _private_file(properties(given), folder) as file:
+        named = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{named} {before or 'pyspark-shell'}"
         try:
             yield
@@ -189,3 +192,24 @@ def _submit_arguments(given: Mapping[str, str]) -> Iterator[None]:
                 del os.environ["PYSPARK_SUBMIT_ARGS"]
             else:
                 os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+@contextmanager
+def _private_file(text: str, folder: Path) -> Iterator[Path]:
+    """Yield a file of mode 0600 with a text: in memory where the system has such files, else in the folder.
+
+    A process that is killed leaves nothing in memory; of a folder of its owner alone it may leave a file there.
+    """
+    own = Path(f"/proc/{os.getpid()}/fd")
+    if hasattr(os, "memfd_create") and own.is_dir():
+        with os.fdopen(os.memfd_create("turnout"), "w", encoding="ascii") as memory:
+            os.fchmod(memory.fileno(), 0o600)
+            memory.write(text)
+            memory.flush()
+            yield own / str(memory.fileno())
+        return
+    make_folder(folder)
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=folder, suffix=".conf") as file:
+        file.write(text)
+        file.flush()
+        yield Path(file.name)

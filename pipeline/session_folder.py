@@ -1,4 +1,4 @@
-"""The local folder of a Spark session: shuffles, spills, broadcasts. Called by `session`.
+"""The local folder of a Spark session: shuffles, spills, broadcasts, sockets. Called by `session`.
 
 It lies in the machine's folder of the environment, as programs that clean /tmp also take what a running driver needs.
 """
@@ -6,6 +6,7 @@ It lies in the machine's folder of the environment, as programs that clean /tmp 
 import fcntl
 import os
 import shutil
+import socket
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -28,13 +29,25 @@ def session_folder(parent: Path) -> Path:
             if each.is_dir() and (lock := _locked(each)) is not None:
                 shutil.rmtree(each, ignore_errors=True)
                 os.close(lock)
-        made = parent / uuid.uuid4().hex
+        made = parent / uuid.uuid4().hex[:8]  # short, as a socket's path has at most 107 bytes
         made.mkdir(0o700)
         if (lock := _locked(made)) is not None:
             _held.append(lock)
         return made
     finally:
         os.close(own)
+
+
+def takes_sockets(folder: Path) -> bool:
+    """Return whether Spark can make its Unix sockets in a folder: the path is short, and the file system has them."""
+    place = folder / f".{uuid.uuid4()}.sock"  # as Spark names them
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.bind(str(place))
+        except OSError:
+            return False
+    place.unlink()
+    return True
 
 
 def _locked(folder: Path) -> int | None:

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,43 @@ def test_another_user_commands_no_spark(spark: SparkSession) -> None:
     (reply,) = replies_to_a_stranger(port, [struct.pack(">q", 8 + len(head) + len(body)) + head + body])
     assert spark.sparkContext.parallelize([1, 2], 1).count() == 2
     assert reply == "" or "Sasl" in reply or "uthenticat" in reply or "Expected" in reply, reply
+
+
+@pytest.mark.proves("G179")
+def test_workers_wait_at_no_port(spark: SparkSession) -> None:
+    """A daemon of Python workers forks for each connection before it asks for a secret, so it listens on no port.
+
+    Its socket is in a folder of its owner, in which the kernel lets no other user connect.
+    """
+    assert spark.sparkContext.parallelize([1], 1).map(lambda number: number + 1).collect() == [2]
+    daemons = [pid for pid in children_of(os.getpid()) if "pyspark.daemon" in words_of(pid)]
+    assert daemons != []
+    assert [listens_on(pid) for pid in daemons] == [[] for _ in daemons]
+    folder = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert [each for each in folder.iterdir() if each.is_socket()] != []
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that one started, and those that they started."""
+    found = []
+    for each in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, each.read_text("ascii").split()):
+            found += [child, *children_of(child)]
+    return found
+
+
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+
+
+def listens_on(pid: int) -> list[str]:
+    """Return the TCP addresses at which a process listens, as the kernel writes them."""
+    held = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            held.add(str(each.readlink()))
+    rows = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+    ]
+    return [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in held]

@@ -15,12 +15,17 @@ class Stopped(Exception):
 
 
 def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every user reads command lines, so what `spark.conf` holds goes by a file of mode 0600, which is removed."""
+    """Every user reads command lines, so `spark.conf` goes by a file of mode 0600, in memory: a kill leaves none."""
     seen: list[tuple[list[str], dict[str, str], str, int, Path]] = []
+    left: list[Path] = []
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
 
     def popen(command: list[str], *_: Any, env: dict[str, str], **__: Any) -> None:
         file = Path(command[command.index("--properties-file") + 1])
         seen.append((command, env, file.read_text("ascii"), stat.S_IMODE(file.stat().st_mode), file))
+        left.extend(each for each in tmp_path.rglob("*") if each.is_file() and b"secret" in each.read_bytes())
         raise Stopped
 
     monkeypatch.setattr("pipeline.session.spark_jars", list)
@@ -41,5 +46,6 @@ def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: py
     assert not [word for word in command if word.startswith("spark.ui.enabled")], "the command line counts more"
     assert properties({"spark.hadoop.secret.key": "canary-key", "spark.ui.enabled": "true"}) == text
     assert mode == 0o600
+    assert left == [tmp_path / "turnout.toml"]
     assert not file.exists()
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ

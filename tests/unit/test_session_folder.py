@@ -3,11 +3,13 @@
 import signal
 import subprocess
 import sys
+import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
 
-from pipeline.session_folder import session_folder
+from pipeline.session_folder import session_folder, takes_sockets
 
 _DRIVER = """
 import sys, time
@@ -47,3 +49,15 @@ def test_a_disk_without_locks_ends_no_driver(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("fcntl.flock", unsupported)
     folders = {session_folder(tmp_path / "spark") for _ in range(2)}
     assert folders == {each for each in (tmp_path / "spark").iterdir() if each.is_dir()}
+
+
+def test_sockets_are_made_where_their_path_is_short_enough() -> None:
+    """A folder whose path leaves no room for a socket's name gets none, and a trial leaves nothing."""
+    with tempfile.TemporaryDirectory() as short:
+        folder = Path(short)
+        assert takes_sockets(folder)
+        longest = folder / ("x" * (107 - len(f"{folder}//.{uuid.uuid4()}.sock")))
+        for each, is_short in ((longest, True), (folder / f"{longest.name}x", False)):
+            each.mkdir()
+            assert takes_sockets(each) is is_short
+            assert list(each.iterdir()) == []
