@@ -118,7 +118,7 @@ def test_another_user_commands_no_spark(spark: SparkSession) -> None:
     assert reply == "" or "Sasl" in reply or "uthenticat" in reply or "Expected" in reply, reply
 
 
-@pytest.mark.proves("G179")
+@pytest.mark.proves("G283")
 def test_workers_wait_at_no_port(spark: SparkSession) -> None:
     """A daemon of Python workers forks for each connection before it asks for a secret, so it listens on no port.
 

@@ -14,6 +14,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.proves("G283")
 def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every user reads command lines, so `spark.conf` goes by a file of mode 0600, in memory: a kill leaves none."""
     seen: list[tuple[list[str], dict[str, str], str, int, Path]] = []

@@ -51,6 +51,7 @@ def test_a_disk_without_locks_ends_no_driver(tmp_path: Path, monkeypatch: pytest
     assert folders == {each for each in (tmp_path / "spark").iterdir() if each.is_dir()}
 
 
+@pytest.mark.proves("G283")
 def test_sockets_are_made_where_their_path_is_short_enough() -> None:
     """A folder whose path leaves no room for a socket's name gets none, and a trial leaves nothing."""
     with tempfile.TemporaryDirectory() as short:
