@@ -11,11 +11,13 @@ from pipeline.fleet.bundle import Resource, put, unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.desired import group_of
 from pipeline.fleet.journal import Entry, Journal
+from pipeline.fleet.kinds.apps import missing_secrets
 from pipeline.fleet.kinds.jobs import active_runs, marked_jobs
 from pipeline.fleet.kinds.kind import Found, Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
 from pipeline.fleet.restarts import Groups, Restarts
+from pipeline.lists import join_limited
 
 _AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
 
@@ -59,7 +61,7 @@ class Fleet:
         observed |= {each: self._recorded(each) for each in self.journal.entries if each not in wanted}
         steps = plan(resolved, self.kinds, observed, self.journal.entries)
         require_room(self.scope.workspace, steps)
-        return [self._with_restart(each) for each in steps]
+        return [self._with_secrets(self._with_restart(each)) for each in steps]
 
     def apply(self, steps: Sequence[Step], done: Callable[[Step], None], *, restart: bool) -> None:
         """Do what a plan says; `done` hears of each step after it. With `restart` runs that need it start again.
@@ -282,6 +284,14 @@ class Fleet:
         if step.what == "nothing":
             return replace(step, what="restart", why=why, restarts=restarts)
         return replace(step, restarts=restarts)
+
+    def _with_secrets(self, step: Step) -> Step:
+        """Say which secrets the step of an app waits for."""
+        if not step.address.startswith("apps.") or step.resource is None or not step.is_change:
+            return step
+        keys = [key for _, key in missing_secrets(self.scope, step.resource.definition)]
+        waits = f"apply ends here until you put the secrets {join_limited(keys)}" if keys else ""
+        return replace(step, why=", and ".join(each for each in (step.why, waits) if each))
 
     def _owed(self, address: str) -> Sequence[int]:
         """Return the runs from before a job's last change, as long as no later one was seen."""

@@ -16,6 +16,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
+from pipeline.names import Backend
 from pipeline.settings import Settings, load
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState
@@ -286,6 +287,22 @@ def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[],
     now = operation(engine, stop.operation_id)
     assert now.state == "needs_human"
     assert str(now.outcome).startswith("Still to end: a.")
+
+
+@pytest.mark.parametrize(("backend", "advice"), [("databricks", "cancel that run in the workspace."), ("local", "")])
+@pytest.mark.parametrize("kind", ["stop", "restart"])
+def test_a_driver_of_a_person_in_the_workspace_is_theirs_to_end(
+    engine: Engine, tmp_path: Path, kind: str, backend: Backend, advice: str
+) -> None:
+    """No stop reaches a run that a person started in the workspace by "Run now": the operation says who ends it."""
+    settings, paths = load(tmp_path, {})
+    create(engine, replace(LOCAL, backend=backend), "ann", "")
+    Lease(engine, "group", "a", 30.0).acquire()
+    running = begun(engine, submitted(engine, kind, "a"), OperationState.RUNNING)
+    acts = [step.act(ControlContext(settings, engine, paths), running) for step in KINDS[kind].steps]
+    (said,) = [each.message for each in acts if each.message.startswith("Still to end: a.")]
+    assert said.endswith(advice)
+    assert ("cancel" in said) is bool(advice)
 
 
 def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:

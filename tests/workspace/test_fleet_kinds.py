@@ -109,13 +109,20 @@ def test_an_app_that_does_not_start_is_a_sentence(target: Target, admin: Workspa
 
 
 def test_secrets_that_nobody_has_put_are_a_sentence(target: Target, admin: WorkspaceClient) -> None:
-    """An app whose secrets are missing is not made: the refusal says how to put them."""
+    """An app whose secrets are missing is not made: the plan says that it waits, the refusal how to put them."""
     target.apply()
     fleet = target.fleet()
     fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
     fleet = target.fleet()
+    steps = fleet.plan()
+    (said,) = [str(step) for step in steps if step.address == "apps.dashboard"]
+    assert said.endswith(": apply ends here until you put the secrets aws_access_key_id, aws_secret_access_key")
     with pytest.raises(Refused, match="put-secret turnout-dev aws_access_key_id`, then apply again"):
-        fleet.apply(fleet.plan(), lambda _: None, restart=False)
+        fleet.apply(steps, lambda _: None, restart=False)
+    (said,) = [str(step) for step in target.fleet().plan() if step.address == "apps.dashboard"]
+    assert said.endswith("until you put the secrets aws_access_key_id, aws_secret_access_key")
+    target.put_secrets()
+    assert "the secrets" not in str(next(step for step in target.fleet().plan() if step.address == "apps.dashboard"))
     target.apply()
     assert target.changes() == []
 

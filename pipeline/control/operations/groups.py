@@ -123,7 +123,7 @@ def _end(context: ControlContext, operation: Operation) -> StepResult:
 def _see_ended(context: ControlContext, operation: Operation) -> StepResult:
     old = _old_drivers(context, operation)
     if old:
-        return StepResult("waiting", f"Still to end: {join_limited(list(old))}.")
+        return _still_to_end(context, list(old))
     return StepResult("done", "Their drivers have ended.")
 
 
@@ -154,10 +154,25 @@ def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
     names = {name for name in operation.preview if name in registered and registered[name].desired == "stopped"}
     left = sorted(names & (context.read(open_runs).keys() | context.read(active_drivers).keys()))
     if left:
-        return StepResult("waiting", f"Still to end: {join_limited(left)}.")
+        return _still_to_end(context, left)
     others = sorted(set(operation.preview) - names)
     changed = f" Changed since by another request: {join_limited(others)}." if others else ""
     return StepResult("done", f"No driver runs of {len(names)}.{changed}")
+
+
+def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
+    """Return whom an operation waits for, and whose end is up to a person: a run that no controller started."""
+    registered, drivers = context.read(read_groups), context.read(active_drivers)
+    by_person = [
+        name
+        for name in names
+        if (driver := drivers.get(name)) is not None
+        and driver.run_id is None
+        and (group := registered.get(name)) is not None
+        and group.backend == "databricks"
+    ]
+    advice = f" A person started {join_limited(by_person)}: cancel that run in the workspace." if by_person else ""
+    return StepResult("waiting", f"Still to end: {join_limited(names)}.{advice}")
 
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.errors import Refused
+from pipeline.fleet.bundle import unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.folders import let_read
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
@@ -134,16 +135,26 @@ class Apps:
             _deploy(scope, name, definition)
 
 
+def missing_secrets(scope: Scope, definition: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the scope and key of each secret that an app reads and nobody has put yet, as in a new scope."""
+    named = [each["secret"] for each in definition.get("resources", []) if "secret" in each]
+    keys: dict[str, set[str]] = {}
+    for name in {str(each["scope"]) for each in named}:
+        try:
+            keys[name] = set() if unresolved(name) else secret_keys(scope, name)
+        except Absent:
+            keys[name] = set()
+    pairs = ((str(each["scope"]), str(each["key"])) for each in named)
+    return [(name, key) for name, key in pairs if key not in keys[name]]
+
+
 def _require_secrets(scope: Scope, definition: Mapping[str, Any]) -> None:
-    """Refuse an app whose secrets nobody has put yet, as in a scope that was just made."""
-    for each in definition.get("resources", []):
-        secret = each.get("secret")
-        if secret is not None and secret["key"] not in secret_keys(scope, secret["scope"]):
-            raise Refused(
-                f"The secret scope {secret['scope']!r} has no key {secret['key']!r}, which the app "
-                f"{definition['name']!r} reads. Run `databricks secrets put-secret {secret['scope']} {secret['key']}`, "
-                "then apply again."
-            )
+    """Refuse an app that reads secrets which nobody has put yet."""
+    for name, key in missing_secrets(scope, definition):
+        raise Refused(
+            f"The secret scope {name!r} has no key {key!r}, which the app {definition['name']!r} reads. Run "
+            f"`databricks secrets put-secret {name} {key}`, then apply again."
+        )
 
 
 def _with_rights(scope: Scope, app: Mapping[str, Any]) -> list[dict[str, Any]]:
