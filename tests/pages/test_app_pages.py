@@ -83,7 +83,7 @@ def test_a_wrong_clock_of_the_dashboard_is_named(
 
 
 def test_a_late_source_is_one_sentence_and_the_lag_of_every_game(tmp_path: Path, opening: Opening) -> None:
-    """What waits in the source is a floor of a game's lag, also on its page."""
+    """The source's backlog is a floor of a game's lag, also on its page."""
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
     seed(tmp_path, games, now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))

@@ -255,7 +255,7 @@ def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> N
 
 
 def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[[], None]) -> None:
-    """What changed since it was shown is not done: look again."""
+    """A stop refuses a group that changed since it was shown: look again."""
     seen = create(engine, LOCAL, "ann", "")
     stop = submitted(engine, "stop", "a")
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "")
