@@ -46,7 +46,8 @@ def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]
     held: dict[str, frozenset[str]] = {}
     for each in rest.pages(permissions_path(securable), "privilege_assignments"):
         principal, privileges = each.get("principal") or "", each.get("privileges") or []
-        if not isinstance(principal, str) or not all(isinstance(privilege, str) for privilege in privileges):
+        are_listed = isinstance(privileges, list) and all(isinstance(privilege, str) for privilege in privileges)
+        if not isinstance(principal, str) or not are_listed:
             raise CatalogUnavailable(f"The grants on {securable.full_name} are malformed in the catalog's answer.")
         held[principal] = held.get(principal, frozenset()) | {spelled(privilege) for privilege in privileges}
     return {principal: privileges for principal, privileges in held.items() if privileges}

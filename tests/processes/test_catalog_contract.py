@@ -507,6 +507,7 @@ def test_whoever_answers_but_is_no_catalog_is_away() -> None:
             [],
             {"privilege_assignments": {"a": 1}},
             {"privilege_assignments": [{"privileges": [1]}]},
+            {"privilege_assignments": [{"privileges": "SELECT"}]},
         )
         for answer in wrong:
             stub.answers[path] = answer
