@@ -113,7 +113,10 @@ class AccessReconciler:
         refused = register_missing(context, catalog, schema)
         observed = snapshot.observe(catalog, schema, store_time(context.engine))
         blind = [*_blind(Resolver(observed), catalog.executor)]
-        drift = None if blind else drift_store.in_snapshot(context.engine, observed).open_counts
+        found = drift_store.in_snapshot(context.engine, observed)
+        if not blind:
+            drift_store.end_ignored(context.engine, observed, found)
+        drift = None if blind else found.open_counts
         snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})

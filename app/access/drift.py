@@ -1,5 +1,6 @@
 """Drift of the catalog from turnout's grants, the acts on it, and grants that end soon."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -26,8 +27,14 @@ from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
+_DAYS: Final = "drift_days"
 _MAX_SHOWN: Final = 200
-_ACTS: Final[dict[Deed, str]] = {"adopt": "Adopt: keep it", "revert": "Revert: restore it", "ignore": "Ignore it"}
+_ACTS: Final[dict[Deed, str]] = {
+    "adopt": "Adopt: keep it",
+    "revert": "Revert: restore it",
+    "ignore": "Ignore it",
+    "unignore": "Stop ignoring it",
+}
 _FOUND: Final = {
     "kind": st.column_config.TextColumn("Class", width=90),
     "who": st.column_config.TextColumn("Who", width=190),
@@ -87,13 +94,13 @@ def draw_first(observed: Drift | None, known: ResolvedCatalog, review: Callable[
     """Draw in one line how many grants are not as decided, above all else; `review` opens the view of them."""
     if observed is None:
         return
-    counts = {kind: observed.counts[kind] - observed.ignored_counts[kind] for kind in CLASSES}
+    counts = Counter(each.kind for each in observed.open if each.needs_act)
     number = sum(counts.values())
     if not number:
         return
     with st.container(horizontal=True, border=True, vertical_alignment="center", key="inc_late_drift"):
         title = "1 grant is not as decided" if number == 1 else f"{number} grants are not as decided"
-        about = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        about = ", ".join(f"{count} {kind}" for kind in CLASSES if (count := counts[kind]))
         seen = f"seen {formatting.clock(known.observed.read_at)}"
         st.html(parts.incident("△", title, about, seen, "late"), width="stretch")
         with st.container(width=232):
@@ -142,6 +149,10 @@ def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
                 "Findings", ids, key=_CHOSEN, format_func=lambda name: _label(by_id[name]) if name in by_id else "",
                 placeholder="choose an act, then findings",
             )  # fmt: skip
+            if act == "ignore":
+                st.number_input(
+                    "Days until it is open again", 1, drift_store.MOST_DAYS, drift_store.DEFAULT_DAYS, key=_DAYS
+                )
             st.text_input("Reason", key=_REASON, max_chars=500)
             st.form_submit_button(
                 "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
@@ -172,13 +183,14 @@ def _planned(environment: Environment) -> Preview:
     if disabled_reason is not None:
         raise Refused(disabled_reason)
     if known is None or act not in _ACTS:
-        raise Refused("Choose adopt, revert or ignore.")
+        raise Refused("Choose what to do about the findings.")
     by_id = {drift_store.id_of(each): each for each in queries.drift(environment, known).findings}
     chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
     if any(each not in by_id for each in chosen):
         raise Refused("A chosen finding no longer exists. Review the list again.")
     reason = str(st.session_state.get(_REASON) or "").strip()
-    return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
+    days = int(st.session_state.get(_DAYS) or drift_store.DEFAULT_DAYS)
+    return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason, days)
 
 
 def draw_ending(access: AccessState) -> None:

@@ -18,6 +18,7 @@ from app.state.services import Environment
 from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
+from grants.planning.drift import Act as Deed
 from grants.planning.drift import Finding
 from grants.planning.drift import intent as intent_about
 from grants.planning.effects import Effect
@@ -95,23 +96,29 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
 
 
 def preview_findings(
-    environment: Environment, findings: Sequence[Finding], act: Literal["adopt", "revert", "ignore"], reason: str
+    environment: Environment, findings: Sequence[Finding], act: Deed, reason: str, days: int
 ) -> Preview:
-    """Plan to adopt, revert or ignore findings.
+    """Plan to adopt or revert findings, to ignore them for some days, or to have them open again.
 
     Raises:
         Refused: as `preview_change`; or it is not possible for one of them.
     """
     if not findings:
         raise Refused("Choose findings first.")
-    if act != "ignore":
+    if act in {"adopt", "revert"}:
         return preview_change(environment, [intent_about(each, act, reason) for each in findings], reason)
     if not is_said(reason):
-        raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
-    lines = ["The finding stays and is counted as ignored.", *(each.sentence for each in findings)]
+        raise Refused("Enter a reason. It is shown with the finding and kept in the audit log.")
+    sentences = (each.sentence for each in findings)
+    if act == "unignore":
+        intent = operations.Intent(DirectAct.UNIGNORE_DRIFT, (), services.actor(), reason.strip())
+        lines = ("The finding counts again.", *sentences)
+        submit = partial(_unignore, environment, tuple(findings))
+        return Preview(intent, lines, len(findings), time.time(), submit=submit, label="Stop ignoring")
     intent = operations.Intent(DirectAct.IGNORE_DRIFT, (), services.actor(), reason.strip())
-    submit = partial(_ignore, environment, tuple(findings))
-    return Preview(intent, tuple(lines), len(findings), time.time(), submit=submit, label="Ignore")
+    lines = (f"The finding stays listed as ignored, for {days} days or until it is gone.", *sentences)
+    submit = partial(_ignore, environment, tuple(findings), days)
+    return Preview(intent, lines, len(findings), time.time(), submit=submit, label="Ignore")
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], reason: str) -> Request:
@@ -159,12 +166,21 @@ def _approve(environment: Environment, wanted: Request, intent: operations.Inten
     return operation
 
 
-def _ignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
+def _ignore(environment: Environment, findings: Sequence[Finding], days: int, intent: operations.Intent) -> str:
     actor, settings = services.permitted(environment, DirectAct.IGNORE_DRIFT), services.renewed(environment).settings
     with writing():
-        drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason)
+        until = time.time() + days * 86_400
+        drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason, until)
     queries.forget()
     return f"{len(findings)} finding{'' if len(findings) == 1 else 's'} ignored."
+
+
+def _unignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
+    actor, settings = services.permitted(environment, DirectAct.UNIGNORE_DRIFT), services.renewed(environment).settings
+    with writing():
+        drift_store.unignore(services.engine(environment), settings, findings, actor, intent.reason)
+    queries.forget()
+    return f"{len(findings)} finding{' counts' if len(findings) == 1 else 's count'} again."
 
 
 # ------------------------------------------------------------------------------------------------------------- previews

@@ -13,7 +13,7 @@ from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
 Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "writing", "unknown"]
-Act = Literal["adopt", "revert", "ignore"]
+Act = Literal["adopt", "revert", "ignore", "unignore"]
 """To adopt is to declare what is there; to revert is to restore what was declared."""
 
 CLASSES: Final[Mapping[Class, str]] = {
@@ -39,14 +39,20 @@ class Finding:
     sentence: str
     acts: tuple[Act, ...]
     entitlement: Entitlement | None = None  # the one that is not fulfilled, or is over
+    table_id: str = ""  # the catalog's of the table it is on; empty above the tables, or where there is none
     ignored: str | None = None  # why an access admin decided to leave it as it is
 
     @property
+    def needs_act(self) -> bool:
+        """Whether it needs anything: a privilege without a known effect does not, nor a deleted principal's grants."""
+        return self.kind != "unknown" and not (self.kind == "gone" and "revert" not in self.acts)
+
+    @property
     def mark(self) -> str:
-        """Identity of the finding across reads."""
+        """Identity of the finding across reads; a table that is made again has other findings."""
         until = "" if self.entitlement is None or self.entitlement.until is None else f" {self.entitlement.until}"
         rights = "+".join(self.privileges)
-        return f"{self.kind} {self.securable.full_name} {rights}{until} {folded(self.principal)}"
+        return f"{self.kind} {self.securable.full_name} {self.table_id} {rights}{until} {folded(self.principal)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,8 @@ class Drift:
 
     @property
     def open_counts(self) -> dict[str, int] | None:
-        """How many nobody decided to ignore, by class with zeros; None: not known, as somewhere nobody could look."""
-        counts = Counter(each.kind for each in self.open)
+        """How many need an act and nobody ignores, by class with zeros; None: not known, as not all was read."""
+        counts = Counter(each.kind for each in self.open if each.needs_act)
         return None if self.unread else {kind: counts[kind] for kind in CLASSES}
 
     @property
@@ -85,19 +91,25 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     for each in managed.entitlements:
         by_cell.setdefault(each.cell, []).append(each)
     findings = [*_of_entitlements(resolver, managed, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
+    ids = {table.securable: table.table_id for table in observed.tables.values()}
+    findings = [replace(each, table_id=ids.get(each.securable, "")) for each in findings]
     ordered = sorted(findings, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
     securables = (*observed.schema.chain(), *(table.securable for table in observed.tables.values()))
     unread = tuple(sorted(each for each in securables if each not in observed.direct))
-    return Drift(tuple(replace(each, ignored=ignored.get(each.mark)) for each in ordered), unread)
+    return Drift(tuple(_decided(each, ignored.get(each.mark)) for each in ordered), unread)
+
+
+def _decided(finding: Finding, why: str | None) -> Finding:
+    return finding if why is None else replace(finding, ignored=why, acts=(*finding.acts, "unignore"))
 
 
 def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
-    """Return the intent that does an act about a finding; to ignore is none, its reason is kept by `Finding.mark`.
+    """Return the intent that does an act about a finding; to ignore it or not is none, and is kept by `Finding.mark`.
 
     Raises:
         Refused: the act is not possible for it.
     """
-    if act == "ignore" or act not in finding.acts:
+    if act in {"ignore", "unignore"} or act not in finding.acts:
         raise Refused(f"{finding.mark}: cannot {act} this finding. Possible: {', '.join(finding.acts)}.")
     who, key, ours = finding.principal, finding.securable.path[-1], finding.entitlement
     if finding.kind == "extra" and SELECT not in finding.privileges:

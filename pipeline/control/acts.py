@@ -37,5 +37,6 @@ class DirectAct(StrEnum):
     SET_PRIORITY = "set a priority", Role.MOVER, True
     DECIDE_REQUEST = "decide about a request", Role.ACCESS_ADMIN
     IGNORE_DRIFT = "ignore drift", Role.ACCESS_ADMIN, True
+    UNIGNORE_DRIFT = "stop ignoring drift", Role.ACCESS_ADMIN, True
     BREAK_IT = "break the demo", Role.OPERATOR
     ADD_USER = "add a user", Role.ACCESS_ADMIN

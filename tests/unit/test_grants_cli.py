@@ -173,6 +173,13 @@ def test_a_finding_that_is_ignored_is_printed_as_json(tables: House) -> None:
     assert json.loads(typed(tables, *words).stdout)["findings"][0]["id"] == found["id"]
     (found,) = json.loads(typed(tables, "grants", "drift", "--json").stdout)["findings"]
     assert found["ignored"].startswith("known (")
+    lift = ("grants", "drift", "--act", "unignore", "--finding", found["id"], "--reason", "not any more", "--json")
+    assert json.loads(typed(tables, *lift).stdout)["unignored"] is True
+    late = (*words, "--until", "2099-01-01")
+    with pytest.raises(Refused, match="within 366 days"):
+        typed(tables, *late)
+    (found,) = json.loads(typed(tables, "grants", "drift", "--json").stdout)["findings"]
+    assert found["ignored"] is None
 
 
 def test_without_a_catalog_the_commands_say_so(house: House) -> None:

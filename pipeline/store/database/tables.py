@@ -494,6 +494,7 @@ ignored_drift = store_table(  # findings that an access admin has decided to lea
     Column("reason", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("ignored_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),  # from then on the finding is open again
 )
 
 catalog_snapshots = store_table(  # one row: the catalog as the controller last read it

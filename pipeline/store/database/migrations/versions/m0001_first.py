@@ -328,7 +328,7 @@ def _make_tables_of_access_and_logs() -> None:
         "ignored_drift",
         sa.Column("finding", sa.String(64), primary_key=True), sa.Column("mark", sa.Text, nullable=False),
         sa.Column("reason", sa.Text, nullable=False), sa.Column("actor", sa.Text, nullable=False),
-        sa.Column("ignored_at", sa.Float, nullable=False),
+        sa.Column("ignored_at", sa.Float, nullable=False), sa.Column("expires_at", sa.Float, nullable=False),
     )  # fmt: skip
     _table(
         "catalog_snapshots",
