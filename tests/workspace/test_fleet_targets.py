@@ -106,7 +106,7 @@ def test_an_environment_of_another_target_is_refused(target: Target, stated: str
     else:
         own = {"root": "s3://games/${bundle.target}/"}
         target.edit("databricks.yml", lambda top: top["targets"]["prod"].setdefault("variables", {}).update(own))
-    with pytest.raises(Refused, match=r"at s3://games/dev, and `root` .* is 's3://games/prod'"):
+    with pytest.raises(Refused, match=r"at s3://games/dev, and `root` .* is 's3://games/prod/?'"):
         opening.open_fleet(env_dir, target.folder, "prod", given, target.folder / "app-source", parse)
 
 
